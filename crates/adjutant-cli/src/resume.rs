@@ -1,15 +1,11 @@
 //! `resume`: going on with a run.
 
-use std::path::Path;
-
 use adjutant_core::policy::{Key, WorkspaceKind, parse_assignment};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId};
 use adjutant_engine::slash::{Handbook, builtin_agents};
-use adjutant_engine::{
-    Archive, ClaimError, Engine, Expiry, Finished, Life, Past, Resume, RunFiles, Setup, StoryClaim,
-};
+use adjutant_engine::{Archive, Engine, Expiry, Finished, Life, Past, Resume, RunFiles, Setup};
 use serde_json::{Value, json};
 
 use crate::agents;
@@ -23,10 +19,10 @@ use crate::here::{self, Verb};
 use crate::hints::{advise, completed, quoted};
 use crate::output::say;
 use crate::records::{self, Need, numbers};
-use crate::run::{Conducted, Showing, Work, carry_out, conclude, keep_projections};
+use crate::run::{Conducted, Showing, Work, conclude, conduct, keep_projections};
 use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
-use crate::story::{in_vain, stories_again};
+use crate::story::ResumedStory;
 use crate::wiring::Wiring;
 use crate::work::unkept_of;
 
@@ -161,8 +157,8 @@ fn show_ended(
     flags: &Again<'_>,
 ) -> Result<Exit, Failure> {
     refuse_live(files)?;
-    let _claim = claim(archive, files.id(), past)?;
-    refuse_in_vain(archive, files.id(), past)?;
+    let story = ResumedStory::claim(archive, files.id(), past)?;
+    story.iter().try_for_each(ResumedStory::refuse_in_vain)?;
     let spaces =
         flags.terms.setup_again(archive.path(), files.id(), past, flags.merge.is_some())?;
     let (view, _) = records::fold(files, Need::Texts)?;
@@ -173,7 +169,7 @@ fn show_ended(
         form: flags.form,
         events: flags.events,
         result_tokens: past.policy.result_tokens,
-        merge: merge_of(past, flags, spaces.merge),
+        merge: merge_of(story.as_ref(), flags, spaces.merge),
     };
     let folder = Some(files.path().to_owned());
     let finished = Ok(Finished { run: files.id(), outcome, folder });
@@ -181,13 +177,20 @@ fn show_ended(
     if !past.workdir.is_dir() {
         advise(&works_there_only(files.id()));
     }
-    conclude(Conducted { view, finished }, archive, past.has_lead, &showing)
+    let conducted = Conducted { view, finished };
+    match story {
+        Some(story) => story.conclude(conducted, &showing),
+        None => conclude(conducted, archive, past.has_lead, &showing),
+    }
 }
 
 /// Returns what becomes of completed work: what was typed now, else what is on record.
-fn merge_of(past: &Past, flags: &Again<'_>, recorded: Option<MergeRequest>) -> MergeAfter {
-    // The work of a story is a branch to look at, as when it began.
-    let usual = if past.story.is_some() { MergeAfter::Branch } else { MergeAfter::default() };
+fn merge_of(
+    story: Option<&ResumedStory<'_>>,
+    flags: &Again<'_>,
+    recorded: Option<MergeRequest>,
+) -> MergeAfter {
+    let usual = story.map(|_| ResumedStory::USUAL_MERGE).unwrap_or_default();
     flags.merge.or(recorded.map(MergeAfter::recorded)).unwrap_or(usual)
 }
 
@@ -217,12 +220,16 @@ pub(crate) fn go_on(
         return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
     refuse_live(&files)?;
-    let claim = claim(archive, files.id(), &past)?;
-    // Who had the story until now may have gone on with this very run.
-    let past = if claim.is_some() { self::past(&files)? } else { past };
+    let story = ResumedStory::claim(archive, files.id(), &past)?;
+    // Another process may have gone on with this very run until now.
+    let past = if story.as_ref().is_some_and(ResumedStory::was_shared) {
+        self::past(&files)?
+    } else {
+        past
+    };
     // Whoever has something to say wants it heard, whatever becomes of it.
     if wish.say.is_none() {
-        refuse_in_vain(archive, files.id(), &past)?;
+        story.iter().try_for_each(ResumedStory::refuse_in_vain)?;
     }
     let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
     let terminal = if asks { Terminal::open() } else { None };
@@ -247,10 +254,9 @@ pub(crate) fn go_on(
     }
     let mut spaces =
         flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
-    let merge = merge_of(&past, flags, spaces.merge);
+    let merge = merge_of(story.as_ref(), flags, spaces.merge);
     spaces.merge = merge.request();
-    let prd = past.story.as_ref().and_then(|story| story.prd.as_ref()).map(Path::new);
-    spaces.reserved = prd.map(adjutant_engine::prd::reserved_files).unwrap_or_default();
+    story.iter().for_each(|story| story.reserve(&mut spaces));
     let wiring = Wiring::new(&settings)?;
     let recorded = past.model.as_deref();
     let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {
@@ -291,11 +297,13 @@ pub(crate) fn go_on(
     let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let stories = past.story.as_ref().map(stories_again).unwrap_or_default();
-    let engine = engine.with_stories(stories);
+    let engine = story.iter().fold(engine, |engine, story| story.engage(engine));
     let showing = Showing { form, events: flags.events, result_tokens, merge };
-    let work = Work::Again { files, wish, has_lead: past.has_lead };
-    carry_out(engine, archive, work, approver, &showing)
+    let conducted = conduct(engine, archive, Work::Again { files, wish }, approver, &showing)?;
+    match story {
+        Some(story) => story.conclude(conducted, &showing),
+        None => conclude(conducted, archive, past.has_lead, &showing),
+    }
 }
 
 /// Says what can be done about a run whose folder is not there any more.
@@ -304,36 +312,6 @@ fn works_there_only(run: RunId) -> String {
         "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
          repository that was moved."
     )
-}
-
-/// Refuses to pay for what could not be written down.
-fn refuse_in_vain(archive: &Archive, run: RunId, past: &Past) -> Result<(), Failure> {
-    let Some(story) = &past.story else { return Ok(()) };
-    let Some(why) = in_vain(archive, story, run)? else { return Ok(()) };
-    let prd = story.prd.as_deref().unwrap_or_default();
-    let text = format!(
-        "story `{}` of `{prd}` {why}, so nothing that {run} comes to would be written down",
-        story.id
-    );
-    Err(Failure::usage(text).hint(completed(&format!(
-        "`adjutant diff {run}` shows what it has, `adjutant story {}` works on what the PRD asks for now, and \
-         `adjutant resume {run} --say \"TEXT\"` goes on all the same.",
-        quoted(prd)
-    ))))
-}
-
-/// Claims the story of a run that goes on: nobody else may be at work on it.
-fn claim(archive: &Archive, run: RunId, past: &Past) -> Result<Option<StoryClaim>, Failure> {
-    let story = past.story.as_ref().and_then(|it| Some((it.prd.as_ref()?, &it.id)));
-    let Some((prd, id)) = story else { return Ok(None) };
-    match archive.claim_story(Path::new(prd), id) {
-        Ok(claim) => Ok(Some(claim)),
-        Err(error @ ClaimError::Held { .. }) => {
-            Err(Failure::usage(format!("{run} is on the story {id}, and {error}"))
-                .hint("`adjutant status` lists the runs, `adjutant watch RUN` follows one."))
-        }
-        Err(error @ ClaimError::File(_)) => Err(Failure::caused(Exit::Failed, &error)),
-    }
 }
 
 const RESUME: Verb = Verb { typed: "resume", noun: "run", has_anywhere: false };

@@ -16,7 +16,6 @@ use adjutant_view::progress::total;
 use adjutant_view::results::{
     Options, Results, command_end, command_head, root_end, root_reason, synthesis,
 };
-use adjutant_view::story::StoryReport;
 use adjutant_view::{Delegation, Entry, Liveness, RunView, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -31,7 +30,6 @@ use crate::hints::program;
 use crate::live::{self, Live};
 use crate::output::{print, print_json, say, say_view};
 use crate::projections;
-use crate::story;
 use crate::work::{MergeScope, after_run};
 
 /// How a run and its result are shown.
@@ -63,7 +61,7 @@ pub(crate) enum Work {
     /// A goal for a parent agent.
     Goal(Goal),
     /// A run that exists.
-    Again { files: RunFiles, wish: Resume, has_lead: bool },
+    Again { files: RunFiles, wish: Resume },
 }
 
 /// A run that was carried as far as it came.
@@ -74,51 +72,34 @@ pub(crate) struct Conducted {
     pub(crate) finished: Result<Finished, EngineError>,
 }
 
-/// Carries `work` out and prints what came of it.
-pub(crate) fn carry_out(
-    engine: Engine,
-    archive: &Archive,
-    work: Work,
-    approver: Approver,
-    showing: &Showing,
-) -> Result<Exit, Failure> {
-    let pursues = matches!(work, Work::Goal(_) | Work::Again { has_lead: true, .. });
-    let conducted = conduct(engine, archive, work, approver, showing)?;
-    conclude(conducted, archive, pursues, showing)
-}
-
-/// Prints what came of a run, which may have pursued a goal.
+/// Prints what came of a run, which may have pursued a goal, and merges what is to be merged.
 pub(crate) fn conclude(
     conducted: Conducted,
     archive: &Archive,
     pursues: bool,
     showing: &Showing,
 ) -> Result<Exit, Failure> {
-    let Conducted { view, finished } = conducted;
-    let view = &view;
+    let view = &conducted.view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
-    // That of a story names its branch, so it comes after that is made.
-    let report = StoryReport::of(view).map(|report| story::with_flags(report, view));
-    if pursues && report.is_none() {
+    if pursues {
         show_synthesis(view, files.as_ref(), showing)?;
-    } else if report.is_none() && !showing.events && view.run().is_some() {
+    } else if !showing.events && view.run().is_some() {
         let results = Results::of_run(view);
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
     let placed = after_run(archive, view, showing.merge, MergeScope::PendingResults);
-    let recorded = story::record_outcome(archive, view, placed.branch.clone());
-    let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;
-    if let Some(mut report) = report {
-        story::tell_place(&mut report, placed);
-        story::show(&report, showing)?;
-    }
     archive.prune_daily();
+    exit_of(conducted, placed.exit == Exit::Completed)
+}
+
+/// Returns how the command ends; `is_placed` says whether the work is where it was to be.
+pub(crate) fn exit_of(conducted: Conducted, is_placed: bool) -> Result<Exit, Failure> {
+    let Conducted { view, finished } = conducted;
     match finished {
-        Ok(_) if ran_out_of_time(view) => Ok(Exit::TimedOut),
-        // All was done, but not all of it is where it was to be.
+        Ok(_) if ran_out_of_time(&view) => Ok(Exit::TimedOut),
         Ok(finished) if finished.outcome == Outcome::Completed && !is_placed => Ok(Exit::Partial),
         Ok(finished) => Ok(Exit::of(finished.outcome)),
-        Err(error) => Err(broken_off(&error, view)),
+        Err(error) => Err(broken_off(&error, &view)),
     }
 }
 
@@ -156,7 +137,7 @@ pub(crate) fn conduct(
                 attend(engine.delegate(briefs, concurrency, staff), &orders, &live).await
             }
             Work::Goal(goal) => attend(engine.run(goal, staff), &orders, &live).await,
-            Work::Again { files, wish, .. } => {
+            Work::Again { files, wish } => {
                 attend(engine.resume(files.id(), wish, staff), &orders, &live).await
             }
         }

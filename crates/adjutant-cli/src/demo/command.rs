@@ -19,7 +19,7 @@ use crate::commands;
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, say};
-use crate::run::{Showing, Work, carry_out};
+use crate::run::{Showing, Work, conclude, conduct};
 use crate::tasks;
 
 const TITLE: &str = "Sign sessions with JWT";
@@ -67,7 +67,8 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
         merge: MergeAfter::Report,
     };
     let work = Work::Goal(prepared.goal(&policy, None, ""));
-    carry_out(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)
+    let conducted = conduct(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    conclude(conducted, archive, true, &showing)
 }
 
 /// Prints what the list of tasks says by now.

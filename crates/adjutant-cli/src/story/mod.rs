@@ -13,6 +13,7 @@ mod holders;
 mod model;
 mod record;
 mod report;
+mod resumed;
 mod typed;
 mod work;
 
@@ -20,7 +21,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::budget::Amount;
-use adjutant_core::story::StoryWork;
 use adjutant_core::{Layered, Outcome, Preset};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
@@ -34,9 +34,12 @@ use self::consent::Consent;
 use self::earlier::{Foundation, History};
 use self::holders::HolderWait;
 use self::model::Models;
-pub(crate) use self::record::{in_vain, record_outcome, tell_place};
+pub(crate) use self::record::record_outcome;
+use self::record::{in_vain, tell_place};
 pub(crate) use self::report::show;
-pub(crate) use self::typed::{completed as with_flags, flags};
+pub(crate) use self::resumed::ResumedStory;
+use self::typed::completed as with_flags;
+pub(crate) use self::typed::flags;
 use crate::agents;
 use crate::args::{Form, MergeAfter, StoryArgs};
 use crate::delegate::{absolute, apply_flags, form};
@@ -385,21 +388,6 @@ impl Reading<'_> {
     /// Returns how a person gives a flag for a story.
     fn advised(&self, id: &str, flag: &str) -> String {
         typed::advised(self.args, self.file.path(), Some(id), flag)
-    }
-}
-
-/// Returns the names of the stories beside that of a run that goes on; none where its file cannot be read, which is said.
-pub(crate) fn stories_again(work: &StoryWork) -> BTreeSet<String> {
-    match work.prd.as_ref().map(PrdFile::look) {
-        Some(Ok(prd)) => names(&prd),
-        Some(Err(error)) => {
-            let failure = Failure::caused(Exit::Failed, &error);
-            say(&format!(
-                "adjutant: the other stories are not known, so a task that is the name of one would be begun: {failure}"
-            ));
-            BTreeSet::new()
-        }
-        None => BTreeSet::new(),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<S
 }
 
 /// Says in the report of a story where its work was put, and why elsewhere than usual.
-pub(crate) fn tell_place(report: &mut StoryReport, placed: Placed) {
+pub(super) fn tell_place(report: &mut StoryReport, placed: Placed) {
     report.remarks.extend(placed.problems);
     if let Some(branch) = &placed.branch {
         let usual = format!("adjutant/{}", report.id);
@@ -131,7 +131,7 @@ fn in_the_way(
 }
 
 /// Says why what a run comes to that goes on would not be written down; nothing where the file cannot be read.
-pub(crate) fn in_vain(
+pub(super) fn in_vain(
     archive: &Archive,
     work: &StoryWork,
     run: RunId,

@@ -84,7 +84,7 @@ fn is_preset_typed() -> bool {
 
 /// Completes the command that begins the story of a run anew: with what was typed for that run, with the budgets that
 /// were too small raised, and with its tree where that is not this folder.
-pub(crate) fn completed(mut report: StoryReport, view: &RunView) -> StoryReport {
+pub(super) fn completed(mut report: StoryReport, view: &RunView) -> StoryReport {
     let Some(again) = report.again.take() else { return report };
     let typed = view.story().map(|story| story.typed.as_slice()).unwrap_or_default();
     let advice = report.reason.as_ref().map(|reason| reason.recommendation.as_str());

@@ -1,0 +1,114 @@
+//! A run on a story that goes on: what it does beside every other run that goes on.
+//!
+//! Start at [`ResumedStory::claim`]; `resume` asks it at each step where a story makes a difference.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use adjutant_core::RunId;
+use adjutant_core::story::StoryWork;
+use adjutant_engine::prd::{PrdFile, reserved_files};
+use adjutant_engine::{Archive, ClaimError, Engine, Past, SpaceSetup, StoryClaim};
+use adjutant_view::story::StoryReport;
+
+use super::{in_vain, names, record_outcome, show, tell_place, with_flags};
+use crate::args::MergeAfter;
+use crate::exit::{Exit, Failure};
+use crate::hints::{completed, quoted};
+use crate::output::say;
+use crate::run::{Conducted, Showing, exit_of};
+use crate::work::{MergeScope, after_run};
+
+/// The story of a run that goes on.
+pub(crate) struct ResumedStory<'a> {
+    archive: &'a Archive,
+    run: RunId,
+    work: StoryWork,
+    /// Held until the outcome is written down; absent for a story that is in no PRD.
+    claim: Option<StoryClaim>,
+}
+
+impl<'a> ResumedStory<'a> {
+    /// The work of a story is a branch to look at, as when it began.
+    pub(crate) const USUAL_MERGE: MergeAfter = MergeAfter::Branch;
+
+    /// Claims the story of a run, so that no other process works on it; `None` for a run that has no story.
+    pub(crate) fn claim(
+        archive: &'a Archive,
+        run: RunId,
+        past: &Past,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(work) = past.story.clone() else { return Ok(None) };
+        let claim = work.prd.as_ref().map(|prd| archive.claim_story(Path::new(prd), &work.id));
+        let claim = claim.transpose().map_err(|error| match error {
+            ClaimError::Held { .. } => {
+                Failure::usage(format!("{run} is on the story {}, and {error}", work.id))
+                    .hint("`adjutant status` lists the runs, `adjutant watch RUN` follows one.")
+            }
+            ClaimError::File(_) => Failure::caused(Exit::Failed, &error),
+        })?;
+        Ok(Some(Self { archive, run, work, claim }))
+    }
+
+    /// Says whether another process could have worked on the story until now.
+    pub(crate) const fn was_shared(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Refuses to pay for what could not be written down.
+    pub(crate) fn refuse_in_vain(&self) -> Result<(), Failure> {
+        let Self { archive, run, work, .. } = self;
+        let Some(why) = in_vain(archive, work, *run)? else { return Ok(()) };
+        let prd = work.prd.as_deref().unwrap_or_default();
+        let text = format!(
+            "story `{}` of `{prd}` {why}, so nothing that {run} comes to would be written down",
+            work.id
+        );
+        Err(Failure::usage(text).hint(completed(&format!(
+            "`adjutant diff {run}` shows what it has, `adjutant story {}` works on what the PRD asks for now, and \
+             `adjutant resume {run} --say \"TEXT\"` goes on all the same.",
+            quoted(prd)
+        ))))
+    }
+
+    /// Keeps the PRD out of what agents do.
+    pub(crate) fn reserve(&self, spaces: &mut SpaceSetup) {
+        let prd = self.work.prd.as_ref().map(Path::new);
+        spaces.reserved = prd.map(reserved_files).unwrap_or_default();
+    }
+
+    /// Makes the other stories known to the engine: none is handed down.
+    pub(crate) fn engage(&self, engine: Engine) -> Engine {
+        engine.with_stories(self.others())
+    }
+
+    /// Returns the names of the stories; none where the file cannot be read, which is said.
+    fn others(&self) -> BTreeSet<String> {
+        match self.work.prd.as_ref().map(PrdFile::look) {
+            Some(Ok(prd)) => names(&prd),
+            Some(Err(error)) => {
+                let failure = Failure::caused(Exit::Failed, &error);
+                say(&format!(
+                    "adjutant: the other stories are not known, so a task that is the name of one would be begun: {failure}"
+                ));
+                BTreeSet::new()
+            }
+            None => BTreeSet::new(),
+        }
+    }
+
+    /// Writes down what came of the run, and prints it.
+    pub(crate) fn conclude(self, conducted: Conducted, showing: &Showing) -> Result<Exit, Failure> {
+        let view = &conducted.view;
+        let placed = after_run(self.archive, view, showing.merge, MergeScope::PendingResults);
+        let recorded = record_outcome(self.archive, view, placed.branch.clone());
+        let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;
+        if let Some(mut report) = StoryReport::of(view).map(|report| with_flags(report, view)) {
+            // It names the branch, so it comes after that is made.
+            tell_place(&mut report, placed);
+            show(&report, showing)?;
+        }
+        self.archive.prune_daily();
+        exit_of(conducted, is_placed)
+    }
+}
