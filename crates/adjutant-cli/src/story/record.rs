@@ -195,7 +195,7 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
     // What was never admitted has no entry.
     let status = Some(status).filter(|status| *status != Outcome::Refused)?;
     let parent = view.delegation(child.parent?)?.story.clone()?;
-    let can_delegate = policy.enabled && child.depth < policy.max_depth;
+    let can_delegate = policy.judge_depth(child.depth, || child.label.to_string()).is_ok();
     let most = policy.children_per_parent.unwrap_or(policy.tasks_per_call);
     let files = child.kept.iter().flat_map(|kept| &kept.0.files);
     Some(ChildOutcome {

@@ -6,9 +6,7 @@ impl Policy {
     /// Returns how to delegate by markers at that depth, or nothing where no marker would be granted.
     #[must_use]
     pub fn marker_instructions(&self, depth: u64) -> Option<String> {
-        if !self.enabled || depth >= self.max_depth {
-            return None;
-        }
+        self.judge_depth(depth, String::new).ok()?;
         let max_depth = self.max_depth;
         let most = self.children_per_parent.unwrap_or(self.tasks_per_call);
         let at_once = self.concurrency.min(most);

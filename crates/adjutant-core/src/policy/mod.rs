@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Amount;
 use crate::domain::HostSet;
 use crate::money::Usd;
+use crate::refusal::Refusal;
 use crate::rights::ToolSet;
 use crate::tree::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S};
 
@@ -256,6 +257,23 @@ impl Policy {
             (None, limit) | (limit, None) => limit,
         };
         Allotted { seconds, clamped: wish.is_some_and(|wish| Some(wish) != seconds) }
+    }
+
+    /// Judges whether an agent at `depth` may delegate to `target`. Returns the depth of the target.
+    ///
+    /// # Errors
+    ///
+    /// The refusal where delegation is disabled or the target would be below `max_depth`.
+    pub fn judge_depth(&self, depth: u64, target: impl FnOnce() -> String) -> Result<u64, Refusal> {
+        if !self.enabled {
+            return Err(Refusal::Disabled { preset: self.preset });
+        }
+        let max_depth = self.max_depth;
+        let below = depth + 1;
+        if below > max_depth {
+            return Err(Refusal::TooDeep { target: target(), depth, max_depth });
+        }
+        Ok(below)
     }
 
     /// Returns the limits of a run that shares its budgets with runs before it, which have used up `spent`;

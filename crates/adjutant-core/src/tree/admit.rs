@@ -234,15 +234,8 @@ impl Tree {
     }
 
     fn check_depth(&self, parent: usize, brief: &Brief) -> Result<u64, Refusal> {
-        let depth = self.nodes[parent].depth + 1;
-        if depth > self.policy.max_depth {
-            return Err(Refusal::TooDeep {
-                target: target_name(&brief.label, &brief.prompt),
-                depth: depth - 1,
-                max_depth: self.policy.max_depth,
-            });
-        }
-        Ok(depth)
+        let target = || target_name(&brief.label, &brief.prompt);
+        self.policy.judge_depth(self.nodes[parent].depth, target)
     }
 
     fn check_fan_out(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
