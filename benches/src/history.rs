@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use adjutant_core::ids::SUFFIX_LEN;
 use adjutant_core::policy::WorkspaceKind;
+use adjutant_core::tree::InFlight;
 use adjutant_core::{
     AgentName, Brief, Command, Effect, Event, Label, ModelSpec, Policy, Preset, Price, Reply,
     Rights, RunId, SessionId, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage, Usd,
@@ -27,6 +28,7 @@ type Sink<'a> = dyn FnMut(Timestamp, &Event) -> Result<(), Failure> + 'a;
 pub(crate) struct Driver<'a> {
     /// The state so far.
     pub(crate) tree: Tree,
+    in_flight: InFlight,
     run: RunId,
     now: Timestamp,
     effects: VecDeque<Effect>,
@@ -101,6 +103,7 @@ impl<'a> Driver<'a> {
     ) -> Result<Self, Failure> {
         let mut driver = Self {
             tree: Tree::default(),
+            in_flight: InFlight::default(),
             run,
             now: Timestamp::ZERO,
             effects: VecDeque::new(),
@@ -187,15 +190,13 @@ impl<'a> Driver<'a> {
                 (self.sink)(self.now, event)?;
                 self.tree.evolve(self.now, event)?;
             }
-            for event in &events {
-                let reaction = self.tree.react(event);
-                queue.extend(reaction.commands);
-                for effect in reaction.effects {
-                    if let Effect::AskApproval { hash, .. } = effect {
-                        queue.push_back(Command::Approve { hash });
-                    } else {
-                        self.effects.push_back(effect);
-                    }
+            let reaction = self.tree.react(&events, &mut self.in_flight);
+            queue.extend(reaction.commands);
+            for effect in reaction.effects {
+                if let Effect::AskApproval { hash, .. } = effect {
+                    queue.push_back(Command::Approve { hash });
+                } else {
+                    self.effects.push_back(effect);
                 }
             }
         }

@@ -107,6 +107,8 @@ pub enum Command {
         text: String,
         artifacts: Vec<(String, ArtifactFact)>,
     },
+    /// Take the last answer as the result, where the contract is free text.
+    TakeReport { session: SessionId },
     /// Note what a command that runs for a delegation printed.
     Print { session: SessionId, text: String },
     /// Take the workspace of a delegation, or why there is none.

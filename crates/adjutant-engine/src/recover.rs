@@ -135,14 +135,11 @@ fn record(
             }
             tree.evolve(at, event)?;
         }
-        for event in &events {
-            // Others who waited for the place are started by whoever resumes the run.
-            let ends = |command: &Command| matches!(command, Command::EndRun);
-            commands.extend(tree.react(event).commands.into_iter().filter(ends));
-        }
+        // Others who waited for a place are started by the process that resumes the run.
         if commands.is_empty() {
             commands.extend(marks(tree, workdir));
             commands.extend(keeps(tree, run, workdir));
+            commands.extend((!events.is_empty()).then_some(Command::EndRun));
         }
     }
     journal.close()?;

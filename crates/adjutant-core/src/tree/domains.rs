@@ -1,7 +1,7 @@
 //! Hosts that nobody named before: a person is asked about each of them once in a run.
 
 use super::Tree;
-use crate::command::{Effect, Reaction};
+use crate::command::Effect;
 use crate::domain::{HostSet, WEB_FETCH, asked_host};
 use crate::event::Event;
 use crate::ids::SessionId;
@@ -151,35 +151,18 @@ impl Tree {
         });
     }
 
-    /// Asks a person about a host when the first call wants it; later ones wait for the same answer.
-    pub(super) fn ask_domain(&self, session: SessionId, call: u32, host: &str) -> Reaction {
-        let Some(Domain::Asked { waiting, .. }) = self.domains.get(host) else {
-            return Reaction::default();
-        };
-        let first = waiting.first().map(|(node, call)| (self.nodes[*node].session, *call));
-        let effects = if first == Some((session, call)) {
-            let node = self.node(session);
-            let wanted = node.and_then(|node| node.pending.get(call as usize)?.as_ref());
+    /// Returns the questions about hosts that nobody has answered. Each is put once, for the first call that wants
+    /// the host.
+    pub(super) fn open_domain_questions(&self) -> impl Iterator<Item = Effect> {
+        self.domains.iter().filter_map(|(host, domain)| {
+            let Domain::Asked { waiting, .. } = domain else { return None };
+            let (index, call) = waiting.first()?;
+            let node = &self.nodes[*index];
+            let wanted = node.pending.get(*call as usize).and_then(Option::as_ref);
             let url = wanted.and_then(|call| asked_host(&call.arguments).ok());
             let url = url.map(|(url, _)| url.to_owned()).unwrap_or_default();
-            vec![Effect::AskDomain { session, host: host.to_owned(), url }]
-        } else {
-            Vec::new()
-        };
-        Reaction { commands: Vec::new(), effects }
-    }
-
-    /// Returns the questions about hosts that nobody has answered, to be put anew.
-    pub(super) fn open_domain_questions(&self) -> Vec<Effect> {
-        let asked = self.domains.iter().filter_map(|(host, domain)| match domain {
-            Domain::Asked { waiting, .. } => waiting.first().map(|first| (host, first)),
-            Domain::Allowed | Domain::Denied(_) => None,
-        });
-        asked
-            .flat_map(|(host, (node, call))| {
-                self.ask_domain(self.nodes[*node].session, *call, host).effects
-            })
-            .collect()
+            Some(Effect::AskDomain { session: node.session, host: host.clone(), url })
+        })
     }
 
     /// Lets every open question about a host stand until `until`, and forgets every no: it may have

@@ -286,6 +286,7 @@ impl Tree {
         node.settled_input = Some(settlement.usage.input_total());
         node.appended_bytes = (text.len() + arguments + opaque) as u64;
         node.has_findings |= !text.trim().is_empty();
+        node.is_answer_blank = text.trim().is_empty();
         node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
         if uses_tools(*stop, tool_calls, node.last_call.is_some()) {
             node.said = None;

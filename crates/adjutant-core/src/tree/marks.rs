@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Node, ROOT, Tree};
 use crate::assignment::{Assignment, Mark, Work, kind_written, status_after, status_of_work};
 use crate::code::Code;
-use crate::command::{Command, Effect, Reaction};
+use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::{Outcome, Reason, State};
@@ -125,24 +125,6 @@ impl Tree {
             (false, false) => return None,
         };
         self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
-    }
-
-    /// The end is marked after the beginning; then whoever waited for it goes on.
-    pub(super) fn after_mark(&self, session: SessionId, mark: &Mark) -> Reaction {
-        let Some(node) = self.node(session) else { return Reaction::default() };
-        let mut reaction = Reaction::default();
-        reaction.effects.extend(self.due_mark(node));
-        if mark.work == Work::Begun && node.state == State::Running {
-            self.next_step(node, &mut reaction);
-        }
-        if mark.work == Work::Ended {
-            let above = node.parent.map(|parent| self.nodes[parent].session);
-            if let Some(parent) = above {
-                reaction.effects.extend(self.hand_up(parent, node.call).effects);
-            }
-            reaction.commands.push(Command::EndRun);
-        }
-        reaction
     }
 
     fn mark(&self, node: &Node, work: Work) -> Option<Mark> {

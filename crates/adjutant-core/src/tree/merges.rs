@@ -6,7 +6,7 @@
 
 use super::Tree;
 use super::node::Node;
-use crate::command::{Command, Effect, Reaction};
+use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::{Outcome, State};
@@ -59,15 +59,5 @@ impl Tree {
         let child = waiting.next().filter(|_| parent.state == State::Running)?;
         let commit = child.merging.clone()?;
         Some(Effect::Merge { session: child.session, into: parent.session, commit })
-    }
-
-    pub(super) fn after_merge(&self, session: SessionId) -> Reaction {
-        let Some(node) = self.node(session) else { return Reaction::default() };
-        let Some(parent) = node.parent.map(|parent| self.nodes[parent].session) else {
-            return Reaction::default();
-        };
-        let mut reaction = self.hand_up(parent, node.call);
-        reaction.commands.push(Command::EndRun);
-        reaction
     }
 }

@@ -13,15 +13,17 @@ mod automatic;
 mod checks;
 mod clock;
 mod domains;
+mod due;
 mod evolve;
+mod in_flight;
 mod lead;
 mod limits;
 mod mail;
 mod marks;
 mod merges;
 mod node;
+mod phase;
 mod queue;
-mod react;
 mod resume;
 mod resume_time;
 mod returns;
@@ -53,9 +55,11 @@ use node::End;
 pub use admit::{Admission, QUEUE_LIMIT};
 pub use approvals::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S, worst_case, worst_case_within};
 pub use clock::Deadline;
+pub use in_flight::{EffectKey, InFlight};
 pub use lead::{WHOLE_RUN, worst_case_of_run};
 pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
+pub use phase::Phase;
 pub(crate) use resume::INTERRUPTED;
 pub use returns::MAX_REPAIRS;
 pub(crate) use turn::uses_tools;
@@ -222,6 +226,7 @@ impl Tree {
             Command::Conclude { session, call, text, artifacts } => {
                 Ok(self.conclude(now, session, call, &text, &artifacts))
             }
+            Command::TakeReport { session } => Ok(self.conclude_report(session)),
             Command::Print { session, text } => {
                 let works = self.live(session).is_some_and(|(_, node)| node.open_calls > 0);
                 Ok(works.then_some(Event::Printed { session, text }).into_iter().collect())

@@ -109,6 +109,8 @@ pub struct Node {
     pub(super) mailbox: VecDeque<String>,
     pub(super) has_findings: bool,
     pub(super) final_text: bool,
+    /// Whether its last answer has no text.
+    pub(super) is_answer_blank: bool,
     /// How its last answer stopped, while nobody has spoken since and no tool was asked for.
     pub(super) said: Option<StopReason>,
     /// Why it ended, if it did for a reason.
@@ -228,6 +230,7 @@ impl Node {
             mailbox: VecDeque::new(),
             has_findings: false,
             final_text: false,
+            is_answer_blank: false,
             said: None,
             end_reason: None,
             refusal: None,

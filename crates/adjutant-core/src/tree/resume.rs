@@ -10,10 +10,10 @@ use super::mail::TELL_BYTES;
 use super::node::Node;
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
-use crate::command::{Command, Effect, Reaction, Resumption};
+use crate::command::Resumption;
 use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
 use crate::ids::{AgentName, SessionId};
-use crate::message::{ModelSpec, StopReason, ToolCall};
+use crate::message::{ModelSpec, ToolCall};
 use crate::outcome::{Outcome, State};
 use crate::refusal::{Refusal, Untold};
 use crate::rights::{Rights, is_repeatable};
@@ -269,95 +269,6 @@ impl Tree {
         let bound = self.nodes[index].bound;
         self.root_timed(index, Some(deadline), bound)
     }
-
-    /// Returns what follows for everybody once the run goes on.
-    pub(super) fn go_on(&self) -> Reaction {
-        let mut reaction = Reaction::default();
-        let mut parents = BTreeSet::new();
-        for node in self.nodes.iter().filter(|node| node.state.is_live()) {
-            match node.state {
-                State::Running if node.model.is_some() => self.next_step(node, &mut reaction),
-                // The root has nobody above it, and was asked about.
-                State::Queued => _ = parents.insert(node.parent.unwrap_or(ROOT)),
-                State::AwaitingApproval | State::Running | State::Ended(_) => {}
-            }
-        }
-        for parent in parents {
-            let parent = self.nodes[parent].session;
-            reaction.commands.push(Command::StartQueued { parent });
-        }
-        for (hash, open) in &self.approvals {
-            let Some(&first) = open.nodes.first() else { continue };
-            reaction.effects.push(Effect::AskApproval {
-                parent: self.nodes[open.parent].session,
-                call: self.nodes[first].call,
-                hash: hash.clone(),
-            });
-        }
-        reaction.effects.extend(self.open_domain_questions());
-        reaction.effects.extend(self.due_marks());
-        reaction.effects.extend(self.due_keeps());
-        reaction.commands.push(Command::EndRun);
-        reaction
-    }
-
-    /// Adds what an agent at work does next.
-    pub(super) fn next_step(&self, node: &Node, reaction: &mut Reaction) {
-        let session = node.session;
-        if node.marks.begin {
-            return;
-        }
-        if node.needs_space() {
-            reaction.effects.push(self.make_space(node));
-            return;
-        }
-        if node.open_calls > 0 {
-            let begun: Vec<u32> = node.begun_calls().map(|(number, _)| number).collect();
-            for number in &begun {
-                let delegation = node.open_delegations.iter().find(|(_, open)| {
-                    open.origin.turn == node.turn && open.origin.index == Some(*number)
-                });
-                let next = match delegation {
-                    Some((call, _)) => self.hand_up(session, *call),
-                    None => self.run_tool(session, *number),
-                };
-                reaction.effects.extend(next.effects);
-            }
-            // Those that wait for a person's word stay so; where there are no others, nothing comes of it.
-            if begun.len() < node.open_calls {
-                reaction.commands.push(Command::UseTools { session });
-            }
-            return;
-        }
-        if let Some(check) = self.due_check(node) {
-            reaction.effects.push(check);
-            return;
-        }
-        if let Some(reading) = self.read_markers(node) {
-            reaction.effects.extend(reading.effects);
-            return;
-        }
-        match node.said {
-            Some(StopReason::MaxOutput) => reaction.commands.push(Command::CutOff { session }),
-            Some(StopReason::Refused) => reaction.commands.push(Command::Decline { session }),
-            Some(StopReason::EndTurn | StopReason::ToolUse) => {
-                reaction.effects.push(Effect::Verify { session, returned: None });
-            }
-            // Whoever waits for a provider is left to the clock.
-            None => reaction.commands.push(Command::TakeTurn { session }),
-        }
-    }
-
-    pub(super) fn after_reopening(&self, session: SessionId) -> Reaction {
-        let above = self
-            .node(session)
-            .and_then(|node| node.parent)
-            .map(|parent| self.nodes[parent].session);
-        let mut reaction = Reaction::default();
-        // The root is at work at once, and what is next for it follows from the resumption.
-        reaction.commands.extend(above.map(|parent| Command::StartQueued { parent }));
-        reaction
-    }
 }
 
 /// Says whether words can be said at all, before anyone is taken up again for them.
@@ -448,7 +359,7 @@ impl Node {
         (0_u32..).zip(&self.pending).filter_map(|(number, call)| Some((number, call.as_ref()?)))
     }
 
-    fn begun_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
+    pub(super) fn begun_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
         self.open_calls().filter(|(number, _)| self.called.contains(number))
     }
 

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::admit::Admission;
 use super::node::{End, Node};
+use super::phase::Phase;
 use super::turn::Held;
 use super::{ROOT, Tree};
 use crate::assignment::Assignment;
 use crate::brief::Brief;
 use crate::code::Code;
-use crate::command::Effect;
 use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::ToolCall;
@@ -62,7 +62,7 @@ impl Tree {
             return self.end_subtree(index, &self.exhausted(code, node));
         }
         match self.contract(index) {
-            ContractKind::Report => self.take_report(index, text),
+            ContractKind::Report => self.take_report(index, text.trim().is_empty()),
             ContractKind::Standard => {
                 let verdict = self.verdict(now, index, text, artifacts);
                 self.take_verdict(index, call, verdict)
@@ -70,14 +70,26 @@ impl Tree {
         }
     }
 
+    /// Judges the last answer as a report in free text: ends, or asks for a repair.
+    pub(super) fn conclude_report(&self, session: SessionId) -> Vec<Event> {
+        let Some((index, node)) = self.live(session) else { return Vec::new() };
+        let is_judged = matches!(node.phase(), Phase::Judging(_)) && node.final_text;
+        if !is_judged || self.contract(index) != ContractKind::Report {
+            return Vec::new();
+        }
+        if let Some(code) = node.last_call {
+            return self.end_subtree(index, &self.exhausted(code, node));
+        }
+        self.take_report(index, node.is_answer_blank)
+    }
+
     /// A root that only hands down answers a person, in free text; the contract is for work.
     pub(super) fn contract(&self, index: usize) -> ContractKind {
         if self.nodes[index].works { self.policy.contract } else { ContractKind::Report }
     }
 
-    fn take_report(&self, index: usize, text: &str) -> Vec<Event> {
+    fn take_report(&self, index: usize, is_empty: bool) -> Vec<Event> {
         let node = &self.nodes[index];
-        let is_empty = text.trim().is_empty();
         if let Some(turn) = self.hear_first(node, index, !is_empty) {
             return turn;
         }
@@ -231,16 +243,6 @@ impl Tree {
         let mut before = pending.iter().take(number as usize);
         (is_return(pending.get(number as usize)?) && before.any(is_return))
             .then(|| ONE_RETURN.to_owned())
-    }
-
-    /// Returns what follows once a return is the only call of an answer that lacks its result: what
-    /// it names may be what the others were still writing.
-    pub(super) fn return_alone(&self, session: SessionId) -> Option<Effect> {
-        let (_, node) = self.live(session).filter(|(_, node)| node.open_calls == 1)?;
-        let open = (0_u32..).zip(&node.pending).find(|(_, call)| call.is_some());
-        let (number, call) = open.and_then(|(number, call)| Some((number, call.clone()?)))?;
-        let is_begun = call.name == RETURN && node.called.contains(&number);
-        is_begun.then_some(Effect::Verify { session, returned: Some((number, call)) })
     }
 
     /// Returns what stands before a task under the standard contract: what the engine knows of it.

@@ -7,7 +7,7 @@
 use super::node::{End, Node};
 use super::{ROOT, Tree};
 use crate::code::Code;
-use crate::command::{Command, Effect, Reaction};
+use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::{Outcome, State};
@@ -106,17 +106,6 @@ impl Tree {
     pub(super) fn due_keep(node: &Node) -> Option<Effect> {
         let space = node.space.clone().filter(|_| node.keeping)?;
         Some(Effect::KeepSpace { session: node.session, space })
-    }
-
-    pub(super) fn after_keep(&self, session: SessionId) -> Reaction {
-        let Some(node) = self.node(session) else { return Reaction::default() };
-        let mut reaction = Reaction::default();
-        if let Some(parent) = node.parent {
-            let parent = self.nodes[parent].session;
-            reaction.effects.extend(self.hand_up(parent, node.call).effects);
-        }
-        reaction.commands.push(Command::EndRun);
-        reaction
     }
 
     /// Says whether the work of a task of that call of a parent is yet to be kept.

@@ -10,7 +10,6 @@ use super::turn::{LOOP_END, LOOP_WINDOW};
 use super::{ROOT, Tree};
 use crate::brief::{Brief, Task};
 use crate::code::Code;
-use crate::command::{Effect, Reaction};
 use crate::event::{Event, IllegalEvent, Nudge, Origin};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
@@ -164,23 +163,6 @@ impl Tree {
     #[must_use]
     pub fn awaits_results(&self, session: SessionId, call: u32) -> bool {
         self.at_work(session).is_some_and(|(_, node)| node.marked_call() == Some(call))
-    }
-
-    /// What an agent whose tools are done does next: hands down what it wrote, or thinks.
-    pub(super) fn read_markers(&self, node: &Node) -> Option<Reaction> {
-        let reaction = match (&node.markers, node.marked_call()) {
-            (Some(markers), _) => Reaction {
-                effects: vec![Effect::Markers {
-                    session: node.session,
-                    turn: node.turn,
-                    markers: markers.clone(),
-                }],
-                commands: Vec::new(),
-            },
-            (None, Some(call)) => self.hand_up(node.session, call),
-            (None, None) => return None,
-        };
-        Some(reaction)
     }
 
     /// Says no to a task that is nothing but the name of a story.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Tree;
 use super::node::{End, Node};
+use super::phase::Phase;
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::event::{Event, Nudge, ToolOutput};
@@ -73,12 +74,13 @@ impl Held {
 impl Tree {
     /// Reserves the next model call, tells an agent near its end, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
-        let is_waiting = self
-            .live(session)
-            .is_some_and(|(_, node)| node.retry_at.is_some() || node.is_held_up());
         // A provider asked for a pause, and the clock takes the turn when it is over; or something else
         // comes first, and the turn follows from that.
-        if is_waiting { Vec::new() } else { self.take_turn_beside(session, &Held::default()) }
+        let is_due = |node: &Node| node.phase() == Phase::Thinking(None);
+        match self.node(session).is_some_and(is_due) {
+            true => self.take_turn_beside(session, &Held::default()),
+            false => Vec::new(),
+        }
     }
 
     /// Does the same while reservations are held that the tree does not know of yet.
@@ -545,12 +547,6 @@ fn looped(session: SessionId, name: &str, times: usize) -> End {
 }
 
 impl Node {
-    /// Says whether something must happen before it may think.
-    fn is_held_up(&self) -> bool {
-        let hands_down = self.markers.is_some() || self.marked_call().is_some();
-        self.marks.begin || self.needs_space() || self.checking || hands_down
-    }
-
     /// Returns the number of the attempt that is open, without those from before a resumption.
     pub(super) fn tried(&self) -> u32 {
         self.attempts.saturating_sub(self.excused).max(1)

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use super::Tree;
 use super::node::Node;
-use crate::command::{Effect, Reaction};
+use crate::command::Effect;
 use crate::event::{Event, ToolOutput};
 use crate::ids::SessionId;
 use crate::message::ToolCall;
-use crate::write::{Change, Looked, Writes, is_look, is_write};
+use crate::write::{Change, Looked, Writes, is_write};
 
 /// What looking at the files told about writes without a result.
 pub(super) type Looks = BTreeMap<(SessionId, u32), Looked>;
@@ -36,27 +36,6 @@ impl Tree {
             let open = node.prepared.iter().filter(|(call, _)| node.awaits(node.turn, **call));
             open.map(|(call, change)| (node.session, node.turn, *call, change))
         })
-    }
-
-    /// Returns what may begin now that `call` has its result: the next write, and the looks before that one.
-    pub(super) fn after_write(&self, session: SessionId, call: u32) -> Reaction {
-        let Some((_, node)) = self.live(session) else { return Reaction::default() };
-        if !node.writing.contains(&call) {
-            return Reaction::default();
-        }
-        let looks = node.pending.iter().zip(0_u32..).filter_map(|(pending, number)| {
-            let is_due = |asked: &&ToolCall| {
-                is_look(&asked.name)
-                    && number > call
-                    && node.called.contains(&number)
-                    && node.awaits(node.turn, number)
-                    && !node.is_behind_a_write(number)
-            };
-            pending.as_ref().filter(is_due).map(|_| number)
-        });
-        let due = looks.chain(node.next_write());
-        let effects = due.flat_map(|number| self.run_tool(session, number).effects).collect();
-        Reaction { commands: Vec::new(), effects }
     }
 }
 

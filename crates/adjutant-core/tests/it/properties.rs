@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{ContractKind, CycleKey, Operation};
 use adjutant_core::space::KeptWork;
+use adjutant_core::tree::{EffectKey, InFlight};
 use adjutant_core::{
     Assignment, Command, Conversation, Effect, ErrorKind, Event, Message, Nudge, Outcome, Policy,
     Resumption, Rights, SessionId, State, Timestamp, ToolOutput, Tree,
@@ -327,6 +328,52 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
     }
 }
 
+/// Restarts a run and compares what is under way then with what was due before. A model call that was lost counts as
+/// spent and a tool that may have acted is not run again, so these may differ; so may all of an agent that ends for
+/// want of what was lost, or is taken up again.
+pub(crate) fn check_restart(mut sim: Sim) {
+    if sim.tree.outcome().is_some() {
+        return;
+    }
+    let before = sim.tree.all_due().effects;
+    let rights = Rights::of(sim.tree.policy());
+    sim.spaces_at_once = false;
+    let lived = sessions(&sim, |node| node.state.is_live());
+    sim.restart(Resumption { rights, ..Resumption::default() });
+    let began_or_ended =
+        sessions(&sim, |node| node.state.is_live() != lived.contains(&node.session));
+    let after: BTreeSet<EffectKey> = sim.in_flight.keys().cloned().collect();
+    for effect in before {
+        let session = match &effect {
+            Effect::Model { .. } | Effect::Write { .. } | Effect::Fetch { .. } => continue,
+            Effect::Tool { call, .. } if !["Read", "Grep"].contains(&call.name.as_str()) => {
+                continue;
+            }
+            Effect::AskApproval { parent, .. } => *parent,
+            Effect::Merge { into, .. } => *into,
+            Effect::Mark { session, .. }
+            | Effect::KeepSpace { session, .. }
+            | Effect::MakeSpace { session, .. }
+            | Effect::AskDomain { session, .. }
+            | Effect::Tool { session, .. }
+            | Effect::PrepareWrite { session, .. }
+            | Effect::Delegate { session, .. }
+            | Effect::HandUp { session, .. }
+            | Effect::Verify { session, .. }
+            | Effect::Markers { session, .. }
+            | Effect::Check { session, .. } => *session,
+            Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close => {
+                panic!("{effect:?} follows from an event, never from a state")
+            }
+        };
+        assert!(
+            after.contains(&effect.key())
+                || sim.chain(session).any(|of| began_or_ended.contains(&of)),
+            "{effect:?} was under way and is not"
+        );
+    }
+}
+
 /// Everything a tree knows, private parts included.
 pub(crate) fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
@@ -456,6 +503,18 @@ proptest! {
         prop_assert_eq!(observed(&Sim::replay(&sim.log).tree), observed(&sim.tree));
     }
 
+    /// (l) Wherever the process dies, resuming starts again what was under way, save what must not be repeated.
+    #[test]
+    fn a_resumed_run_has_under_way_what_was_under_way_when_it_died(
+        policy in policies(),
+        history in histories(),
+        cut in any::<Index>(),
+    ) {
+        let sim = play(policy, history);
+        let sim = Sim::replay(&sim.log[..*cut.get(&sim.decisions)]);
+        check_restart(sim);
+    }
+
     /// (k) What has ended short of its goal is taken up again and ends again; what was done stays.
     #[test]
     fn what_ended_early_can_be_taken_up_again(
@@ -499,12 +558,13 @@ proptest! {
         order in vec(any::<Index>(), 0..200),
     ) {
         let sim = play(policy, history);
-        let mut tree = Tree::default();
+        let (mut tree, mut in_flight) = (Tree::default(), InFlight::default());
         // The beginning first, or hardly anything fits.
         let shuffled = order.iter().map(|index| index.get(&sim.log));
         for (at, event) in sim.log.iter().take(1).chain(shuffled) {
             if tree.evolve(*at, event).is_ok() {
-                let _ = tree.react(event);
+                let _ = tree.react([event], &mut in_flight);
+                let _ = tree.all_due();
             }
             let _ = tree.next_deadline();
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Approval, parse_assignment};
 use adjutant_core::space::{KeptWork, Space, SpaceKind};
-use adjutant_core::tree::Deadline;
+use adjutant_core::tree::{Deadline, EffectKey, InFlight};
 use adjutant_core::{
     AgentName, AttemptError, Brief, Code, Command, Effect, ErrorKind, Event, Label, Layered,
     ModelSpec, Node, Outcome, Policy, Preset, Price, Reason, Refusal, Reply, Resumption, RunId,
@@ -29,6 +29,10 @@ pub(crate) struct Sim {
     pub(crate) effects: Vec<Effect>,
     /// The lengths of the log after each decision: a journal holds decisions whole.
     pub(crate) decisions: Vec<usize>,
+    /// What was asked for and is not over.
+    pub(crate) in_flight: InFlight,
+    /// Whether something was recorded without what follows from it.
+    is_cut_off: bool,
     parents: BTreeMap<SessionId, SessionId>,
     made: u64,
     /// Whether workspaces are made and kept as soon as that is asked for.
@@ -101,6 +105,8 @@ impl Sim {
             log: Vec::new(),
             effects: Vec::new(),
             decisions: Vec::new(),
+            in_flight: InFlight::default(),
+            is_cut_off: false,
             parents: BTreeMap::new(),
             made: 0,
             spaces_at_once: true,
@@ -128,6 +134,8 @@ impl Sim {
             log: Vec::new(),
             effects: Vec::new(),
             decisions: Vec::new(),
+            in_flight: InFlight::default(),
+            is_cut_off: true,
             parents: BTreeMap::new(),
             made: 1_000_000,
             spaces_at_once: true,
@@ -156,18 +164,18 @@ impl Sim {
             if self.tree.nodes().count() <= CHECKED_AT_EACH_STEP {
                 self.check_invariants();
             }
-            for event in &events {
-                let reaction = self.tree.react(event);
-                commands.extend(reaction.commands);
-                if self.spaces_at_once {
-                    commands.extend(
-                        reaction.effects.iter().filter_map(|it| space_of(it, self.has_work)),
-                    );
-                }
-                self.effects.extend(reaction.effects);
+            let reaction = self.tree.react(&events, &mut self.in_flight);
+            commands.extend(reaction.commands);
+            if self.spaces_at_once {
+                commands
+                    .extend(reaction.effects.iter().filter_map(|it| space_of(it, self.has_work)));
             }
+            self.effects.extend(reaction.effects);
             all.append(&mut events);
-            let Some(next) = commands.pop_front() else { return Ok(all) };
+            let Some(next) = commands.pop_front() else {
+                self.check_rest();
+                return Ok(all);
+            };
             // What follows from a fact is never refused: there is nobody to tell.
             events = self.tree.decide(self.now, next).unwrap();
         }
@@ -179,6 +187,7 @@ impl Sim {
             self.fold(self.now, &event);
         }
         self.decisions.push(self.log.len());
+        self.is_cut_off = true;
     }
 
     fn fold(&mut self, at: Timestamp, event: &Event) {
@@ -195,6 +204,7 @@ impl Sim {
         let (made, at_once, has_work) = (self.made, self.spaces_at_once, self.has_work);
         *self = Self::replay(&self.log);
         (self.made, self.spaces_at_once, self.has_work) = (made, at_once, has_work);
+        self.is_cut_off = false;
         self.submit(Command::Resume(Box::new(wish))).unwrap()
     }
 
@@ -358,6 +368,24 @@ impl Sim {
                 _ => None,
             })
             .collect()
+    }
+
+    /// Says what holds when nothing is left to decide: what the state says is due is what was started, and no
+    /// command that is due leads to anything. So a process that begins here starts what this one has under way.
+    fn check_rest(&self) {
+        let is_over = self.tree.outcome().is_some();
+        if is_over || self.is_cut_off || self.tree.nodes().count() > CHECKED_AT_EACH_STEP {
+            return;
+        }
+        let due = self.tree.all_due();
+        let keys: BTreeSet<EffectKey> = due.effects.iter().map(Effect::key).collect();
+        assert_eq!(keys, self.in_flight.keys().cloned().collect(), "due, and under way");
+        // A run that is being opened has neither handed anything down nor taken a turn.
+        let is_opening = self.tree.nodes().map(|node| node.turn).eq([0]);
+        for command in due.commands.into_iter().filter(|_| !is_opening) {
+            let events = self.tree.decide(self.now, command.clone());
+            assert_eq!(events, Ok(Vec::new()), "{command:?} was due");
+        }
     }
 
     /// Says what holds in every history, at every step.

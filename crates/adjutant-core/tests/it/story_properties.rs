@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::{Clash, MergedWork};
 use adjutant_core::story::{Check, MarkedTask, StoryWork};
+use adjutant_core::tree::InFlight;
 use adjutant_core::{
     Brief, Command, Effect, Event, Nudge, Origin, Outcome, Policy, Resumption, Rights, SessionId,
     State, Task, Timestamp, ToolOutput, Tree,
@@ -21,7 +22,8 @@ use proptest::test_runner::TestRunner;
 
 use crate::histories::{Step, policies, steps};
 use crate::properties::{
-    GOOD, check_told, make_marks, observed, perform, pick, questions, sessions, settled, tick,
+    GOOD, check_restart, check_told, make_marks, observed, perform, pick, questions, sessions,
+    settled, tick,
 };
 use crate::sim::{Sim, asks, brief, says, tool};
 
@@ -354,6 +356,17 @@ proptest! {
     }
 
     #[test]
+    fn a_resumed_story_has_under_way_what_was_under_way_when_it_died(
+        policy in policies(),
+        story in stories(),
+        history in vec(acts(), 0..80),
+        cut in any::<Index>(),
+    ) {
+        let sim = play(policy, story, history);
+        check_restart(Sim::replay(&sim.log[..*cut.get(&sim.decisions)]));
+    }
+
+    #[test]
     fn a_story_is_the_same_through_its_bytes_and_cancelling_ends_it(
         policy in policies(),
         story in stories(),
@@ -370,10 +383,11 @@ proptest! {
         prop_assert_eq!(&read, &sim.log);
         prop_assert_eq!(observed(&Sim::replay(&read).tree), observed(&sim.tree));
         // A damaged journal breaks nothing.
-        let mut tree = Tree::default();
+        let (mut tree, mut in_flight) = (Tree::default(), InFlight::default());
         for (at, event) in read.iter().take(2).chain(order.iter().map(|it| it.get(&read))) {
             if tree.evolve(*at, event).is_ok() {
-                let _ = tree.react(event);
+                let _ = tree.react([event], &mut in_flight);
+                let _ = tree.all_due();
             }
         }
         if sim.node(sim.root()).state.is_live() {

@@ -4,13 +4,14 @@ mod perform;
 mod record;
 mod story;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::NoSpace;
+use adjutant_core::tree::InFlight;
 use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
     ToolCall, ToolOutput, ToolSpec, Tree,
@@ -100,10 +101,6 @@ struct Held {
 struct Work {
     stop: Arc<AtomicBool>,
     model: Option<AbortHandle>,
-    /// The write that was begun last, by turn and place: none is begun twice.
-    writing: Option<(u32, u32)>,
-    /// The other tools of its last answer that were begun, by turn and place.
-    using: BTreeSet<(u32, u32)>,
     /// What stops the command it began last.
     command: Option<Arc<Cancel>>,
 }
@@ -138,6 +135,8 @@ pub(crate) struct Runner {
     /// Calls of the `Delegate` tool that are being read or wait for it.
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<Done>,
+    /// The effects that were asked for and are not over.
+    in_flight: InFlight,
     held: VecDeque<Held>,
     /// Whether more decisions follow that count only together with this one.
     joined: bool,
@@ -179,6 +178,7 @@ impl Runner {
             questions: Questions::default(),
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
+            in_flight: InFlight::default(),
             held: VecDeque::new(),
             joined: false,
             open: None,

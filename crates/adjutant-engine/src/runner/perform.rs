@@ -39,23 +39,13 @@ impl Runner {
                     self.run_command(session, turn, index, call);
                     return Ok(());
                 }
-                let work = self.works.entry(session).or_default();
-                // After a resumption two facts may ask for the same call.
-                work.using.retain(|(of, _)| *of == turn);
-                if !work.using.insert((turn, index)) {
-                    return Ok(());
-                }
-                let stop = Arc::clone(&work.stop);
+                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
                 let bench = self.bench(session);
                 self.tasks.spawn_blocking(move || {
                     use_tool(&bench, session, turn, index, &call, None, &stop)
                 });
             }
             Effect::PrepareWrite { session, turn, index, call, writes } => {
-                let work = self.works.entry(session).or_default();
-                if work.writing.replace((turn, index)) == Some((turn, index)) {
-                    return Ok(());
-                }
                 let (bench, folder) = (self.bench(session), self.shop.folder.clone());
                 self.tasks.spawn_blocking(move || {
                     prepare(&bench, folder.as_ref(), session, turn, index, &call, &writes)
@@ -166,11 +156,6 @@ impl Runner {
     }
 
     fn run_command(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
-        let work = self.works.entry(session).or_default();
-        // After a resumption two facts may ask for the same call.
-        if work.writing.replace((turn, index)) == Some((turn, index)) {
-            return;
-        }
         self.begin_command(session, (Aim::Work, call), move |result| Done::Tool {
             session,
             turn,
@@ -315,7 +300,7 @@ impl Runner {
         call: u32,
         origin: Origin,
     ) -> Result<(), EngineError> {
-        // Two tasks that end together each ask for this; the agent is told once.
+        // It may have ended while this was on its way to the disk.
         let turn = origin.turn;
         let awaits = origin.index.map_or_else(
             || self.tree.awaits_results(session, call),

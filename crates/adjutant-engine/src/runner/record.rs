@@ -89,14 +89,15 @@ impl Runner {
             self.held.push_back(Held { seq, at: now, wall_ms, event, effects: Vec::new() });
         }
         // Reactions look at the tree after the whole decision, as a replay would.
-        for held in self.held.iter_mut().skip(first) {
-            let mut reaction = self.tree.react(&held.event);
-            if self.full.is_some() {
-                // An answer is kept; what it asks for waits until the run is resumed.
-                reaction.commands.retain(|command| matches!(command, Command::EndRun));
-            }
-            held.effects = reaction.effects;
-            queue.extend(reaction.commands);
+        let decided = self.held.iter().skip(first).map(|held| &held.event);
+        let mut reaction = self.tree.react(decided, &mut self.in_flight);
+        if self.full.is_some() {
+            // An answer is kept; what it asks for waits until the run is resumed.
+            reaction.commands.retain(|command| matches!(command, Command::EndRun));
+        }
+        queue.extend(reaction.commands);
+        if let Some(last) = self.held.back_mut().filter(|_| !reaction.effects.is_empty()) {
+            last.effects = reaction.effects;
         }
         if self.full.is_some() && self.held.len() > first {
             // Ends the delegations whose calls are over now, before the run may end.

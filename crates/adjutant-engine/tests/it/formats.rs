@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::{DELEGATE, ReturnForm};
+use adjutant_core::tree::InFlight;
 use adjutant_core::{
     AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Origin,
     Outcome, Policy, Preset, Reply, Rights, RunId, SessionId, StopReason, Task, Timestamp,
@@ -159,6 +160,7 @@ fn write_a_fixture() {
 /// A run without an engine whose journal holds every kind of event.
 struct Writer {
     tree: Tree,
+    in_flight: InFlight,
     journal: Journal<Event>,
     now: u64,
     hashes: Vec<String>,
@@ -176,13 +178,11 @@ impl Writer {
                 self.journal.append(now, wall_ms, event, Durability::Sync).unwrap();
                 self.tree.evolve(now, event).unwrap();
             }
-            for event in &events {
-                let reaction = self.tree.react(event);
-                queue.extend(reaction.commands);
-                for effect in reaction.effects {
-                    if let Effect::AskApproval { hash, .. } = effect {
-                        self.hashes.push(hash);
-                    }
+            let reaction = self.tree.react(&events, &mut self.in_flight);
+            queue.extend(reaction.commands);
+            for effect in reaction.effects {
+                if let Effect::AskApproval { hash, .. } = effect {
+                    self.hashes.push(hash);
                 }
             }
         }
@@ -249,7 +249,13 @@ fn says(text: &str, calls: Vec<(&str, Value)>) -> Reply {
 fn history() -> Vec<u8> {
     let disk = MemoryDisk::default();
     let journal = Journal::start_inline(disk.clone(), Position::start(run_id()), |_| ());
-    let mut run = Writer { tree: Tree::default(), journal, now: 0, hashes: Vec::new() };
+    let mut run = Writer {
+        tree: Tree::default(),
+        in_flight: InFlight::default(),
+        journal,
+        now: 0,
+        hashes: Vec::new(),
+    };
     let root = run_id().root_session();
     let policy = Policy {
         approval: Approval::Batch,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use adjutant_core::space::{MergedWork, SpaceKind};
 use adjutant_core::story::Check;
 use adjutant_core::story::StoryWork;
+use adjutant_core::tree::InFlight;
 use adjutant_core::{
     AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply,
     SessionId, StopReason, Task, Timestamp, ToolOutput, Tree, Usage, Usd,
@@ -27,6 +28,7 @@ const DONE: &str =
 /// The real tree, driven without an engine.
 struct Driver {
     tree: Tree,
+    in_flight: InFlight,
     now: u64,
     records: Vec<(Timestamp, Event)>,
     effects: Vec<Effect>,
@@ -43,6 +45,7 @@ impl Driver {
         policy.children_per_run = Some(12);
         let mut driver = Self {
             tree: Tree::default(),
+            in_flight: InFlight::default(),
             now: 0,
             records: Vec::new(),
             effects: Vec::new(),
@@ -70,6 +73,7 @@ impl Driver {
         policy.budget_usd = Some(Usd::from_pico(50_000_000_000_000));
         let mut driver = Self {
             tree: Tree::default(),
+            in_flight: InFlight::default(),
             now: 0,
             records: Vec::new(),
             effects: Vec::new(),
@@ -107,13 +111,14 @@ impl Driver {
         let mut queue = vec![command];
         while let Some(command) = queue.pop() {
             let now = Timestamp::from_millis(self.now);
-            for event in self.tree.decide(now, command).unwrap_or_default() {
-                self.tree.evolve(now, &event).unwrap();
-                let reaction = self.tree.react(&event);
-                queue.extend(reaction.commands.into_iter().rev());
-                self.effects.extend(reaction.effects);
-                self.records.push((now, event));
+            let events = self.tree.decide(now, command).unwrap_or_default();
+            for event in &events {
+                self.tree.evolve(now, event).unwrap();
             }
+            let reaction = self.tree.react(&events, &mut self.in_flight);
+            queue.extend(reaction.commands.into_iter().rev());
+            self.effects.extend(reaction.effects);
+            self.records.extend(events.into_iter().map(|event| (now, event)));
         }
     }
 

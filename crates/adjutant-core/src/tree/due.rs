@@ -1,0 +1,255 @@
+//! What must happen now, computed from the state alone.
+//!
+//! Running and resuming both use [`Tree::due`]: while a run goes on it is asked about whatever an event touched,
+//! and what was started before is left out (see `in_flight`); when a run is resumed it is asked about everything,
+//! and nothing was started. Invariant: whenever nothing is left to decide, the effects that are due are those
+//! under way, and no command that is due leads to an event.
+
+use super::node::Node;
+use super::phase::Phase;
+use super::{ROOT, Tree};
+use crate::command::{Command, Effect, Reaction};
+use crate::domain::WEB_FETCH;
+use crate::event::Event;
+use crate::ids::SessionId;
+use crate::message::{StopReason, ToolCall};
+use crate::policy::ContractKind;
+use crate::schema::{DELEGATE, RETURN, TASK};
+use crate::write::{is_in_turn, is_look};
+
+/// A part of the state for which something can be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subject {
+    /// The node at this place.
+    Node(usize),
+    /// What people are asked.
+    Questions,
+    /// The run as a whole.
+    Run,
+}
+
+impl Tree {
+    /// Returns everything that must happen now for the whole run.
+    #[must_use]
+    pub fn all_due(&self) -> Reaction {
+        let mut due = Reaction::default();
+        for subject in self.subjects() {
+            let of_subject = self.due(subject);
+            due.commands.extend(of_subject.commands);
+            due.effects.extend(of_subject.effects);
+        }
+        due
+    }
+
+    pub(super) fn subjects(&self) -> impl Iterator<Item = Subject> + use<> {
+        let nodes = (0..self.nodes.len()).map(Subject::Node);
+        nodes.chain([Subject::Questions, Subject::Run])
+    }
+
+    /// Returns what must happen now for one part of the state.
+    pub(super) fn due(&self, subject: Subject) -> Reaction {
+        let mut due = Reaction::default();
+        match subject {
+            Subject::Node(index) => self.add_due_of(&self.nodes[index], &mut due),
+            Subject::Questions => due.effects.extend(self.open_questions_put()),
+            Subject::Run => due.commands.extend(self.ended.is_none().then_some(Command::EndRun)),
+        }
+        due
+    }
+
+    fn add_due_of(&self, node: &Node, due: &mut Reaction) {
+        let session = node.session;
+        due.effects.extend(self.due_mark(node));
+        due.effects.extend(Self::due_keep(node));
+        match node.phase() {
+            // The root has nobody above it who gives it a place.
+            Phase::Queued if node.parent.is_none() => {
+                due.commands.push(Command::StartQueued { parent: session });
+            }
+            Phase::MakingWorkspace if !node.marks.begin => due.effects.push(self.make_space(node)),
+            Phase::Thinking(None) => due.commands.push(Command::TakeTurn { session }),
+            Phase::Thinking(Some(open)) => due.effects.push(Effect::Model {
+                session,
+                turn: open.turn,
+                attempt: open.attempt,
+                max_output: open.max_output,
+                context_tokens: node.context_estimate(),
+                with_tools: !open.last_call,
+            }),
+            Phase::UsingTools => self.add_due_tools(node, due),
+            Phase::Delegating => due.effects.extend(self.due_delegation(node)),
+            Phase::Judging(stop) => self.add_due_judgement(node, stop, due),
+            Phase::Checking => due.effects.extend(self.due_check(node)),
+            // The clock lets a call be tried again; a person or the parent lets one begin.
+            Phase::Retrying(_)
+            | Phase::AwaitingApproval
+            | Phase::Queued
+            | Phase::MakingWorkspace
+            | Phase::Ended(_) => {}
+        }
+        if !node.queue.is_empty() && !node.is_waiting() {
+            due.commands.push(Command::StartQueued { parent: session });
+        }
+    }
+
+    fn add_due_tools(&self, node: &Node, due: &mut Reaction) {
+        let mut begun = 0;
+        for (number, call) in node.begun_calls() {
+            begun += 1;
+            let is_of_call = |(_, open): &(&u32, &super::node::OpenDelegation)| {
+                open.origin.turn == node.turn && open.origin.index == Some(number)
+            };
+            due.effects.extend(match node.open_delegations.iter().find(is_of_call) {
+                Some((delegation, _)) => self.hand_up(node, *delegation),
+                None => self.run_tool(node, number, call),
+            });
+        }
+        // Those that wait for a person's word stay so; where there are no others, nothing comes of it.
+        if begun < node.open_calls {
+            due.commands.push(Command::UseTools { session: node.session });
+        }
+    }
+
+    /// Returns what a tool call that was begun does now; nothing where it waits for another one.
+    fn run_tool(&self, node: &Node, index: u32, call: &ToolCall) -> Option<Effect> {
+        let (session, turn, call) = (node.session, node.turn, call.clone());
+        match call.name.as_str() {
+            WEB_FETCH => self.fetch(session, turn, index, call),
+            // What it names may be what the others are still writing.
+            RETURN => (node.open_calls == 1)
+                .then_some(Effect::Verify { session, returned: Some((index, call)) }),
+            name if is_in_turn(name) => node.write(index, call),
+            // What it looks at may be about to change, and was to be changed before.
+            name if is_look(name) && node.is_behind_a_write(index) => None,
+            DELEGATE | TASK => Some(Effect::Delegate { session, turn, index, call }),
+            _ => Some(Effect::Tool { session, turn, index, call }),
+        }
+    }
+
+    /// Returns what a node does that wrote markers: hands down what they ask for, or takes the results.
+    fn due_delegation(&self, node: &Node) -> Option<Effect> {
+        let (session, turn) = (node.session, node.turn);
+        match &node.markers {
+            Some(markers) => Some(Effect::Markers { session, turn, markers: markers.clone() }),
+            None => self.hand_up(node, node.marked_call()?),
+        }
+    }
+
+    fn add_due_judgement(&self, node: &Node, stop: StopReason, due: &mut Reaction) {
+        let session = node.session;
+        let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
+        match (stop, self.contract(index)) {
+            (StopReason::MaxOutput, _) => due.commands.push(Command::CutOff { session }),
+            (StopReason::Refused, _) => due.commands.push(Command::Decline { session }),
+            (StopReason::EndTurn | StopReason::ToolUse, ContractKind::Report) => {
+                due.commands.push(Command::TakeReport { session });
+            }
+            (StopReason::EndTurn | StopReason::ToolUse, ContractKind::Standard) => {
+                due.effects.push(Effect::Verify { session, returned: None });
+            }
+        }
+    }
+
+    /// Merges the work of the tasks of a call once all of them have ended, then hands their results up.
+    fn hand_up(&self, node: &Node, call: u32) -> Option<Effect> {
+        let session = node.session;
+        let open = node.open_delegations.get(&call).filter(|open| open.live == 0)?;
+        if self.is_marking(session, call) || self.is_keeping(session, call) {
+            return None;
+        }
+        let hand_up = Effect::HandUp { session, call, origin: open.origin };
+        Some(self.due_merge(node, call).unwrap_or(hand_up))
+    }
+
+    fn open_questions_put(&self) -> impl Iterator<Item = Effect> {
+        let calls = self.approvals.iter().filter_map(|(hash, open)| {
+            let first = open.nodes.first()?;
+            Some(Effect::AskApproval {
+                parent: self.nodes[open.parent].session,
+                call: self.nodes[*first].call,
+                hash: hash.clone(),
+            })
+        });
+        calls.chain(self.open_domain_questions())
+    }
+
+    /// Returns the parts of the state for which `event` may have made something due, or no longer due.
+    pub(super) fn touched(&self, event: &Event) -> Vec<Subject> {
+        let node = |session: &SessionId| self.by_session.get(session).map(|it| Subject::Node(*it));
+        let above = |session: &SessionId| {
+            self.node(*session).and_then(|node| node.parent).map(Subject::Node)
+        };
+        match event {
+            Event::Granted(grant) => node(&grant.parent).into_iter().collect(),
+            Event::Refused { parent, .. } => {
+                node(parent).into_iter().chain([Subject::Run]).collect()
+            }
+            Event::Approved { parent, .. } => {
+                node(parent).into_iter().chain([Subject::Questions]).collect()
+            }
+            Event::ApprovalAsked { .. }
+            | Event::Denied { .. }
+            | Event::DomainAllowed { .. }
+            | Event::DomainDenied { .. } => vec![Subject::Questions],
+            Event::Assigned(_) | Event::StoryTaken { .. } => vec![Subject::Node(ROOT)],
+            Event::DomainAsked { session, .. } | Event::ToolRefused { session, .. } => {
+                node(session).into_iter().chain([Subject::Questions]).collect()
+            }
+            Event::Delegated { session, .. }
+            | Event::Started { session, .. }
+            | Event::SpaceMade { session, .. }
+            | Event::Reserved { session, .. }
+            | Event::Replied { session, .. }
+            | Event::AttemptFailed { session, .. }
+            | Event::Settled { session, .. }
+            | Event::Told { session, .. }
+            | Event::ToolCalled { session, .. }
+            | Event::WritePrepared { session, .. }
+            | Event::ToolReturned { session, .. }
+            | Event::MarkersRead { session, .. }
+            | Event::Judged { session, .. }
+            | Event::Checking { session, .. }
+            | Event::Checked { session, .. } => node(session).into_iter().collect(),
+            Event::Marked { session, .. }
+            | Event::SpaceKept { session, .. }
+            | Event::Merged { session, .. } => {
+                node(session).into_iter().chain(above(session)).chain([Subject::Run]).collect()
+            }
+            Event::Ended { session, .. } => {
+                let others = [Subject::Questions, Subject::Run];
+                node(session).into_iter().chain(above(session)).chain(others).collect()
+            }
+            Event::Resumed { .. } => self.subjects().collect(),
+            Event::Reopened(again) => {
+                node(&again.session).into_iter().chain(above(&again.session)).collect()
+            }
+            Event::RunStarted { .. }
+            | Event::AgentDefined { .. }
+            | Event::AutoApproved { .. }
+            | Event::Overran { .. }
+            | Event::Progressed { .. }
+            | Event::Printed { .. }
+            | Event::Paused { .. }
+            // A word waits for the next turn.
+            | Event::Messaged { .. }
+            | Event::Crashed { .. }
+            | Event::Late { .. }
+            | Event::RunEnded { .. }
+            | Event::ResultMerged { .. }
+            | Event::Undone { .. }
+            | Event::ErrorFixed { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Returns the effect that stops what an event made pointless.
+pub(super) fn stopped_by(event: &Event) -> Option<Effect> {
+    if let Event::Ended { session, .. } = event {
+        return Some(Effect::Stop { session: *session });
+    }
+    if let Event::AttemptFailed { session, .. } = event {
+        // After a stall the call is still open.
+        return Some(Effect::StopModel { session: *session });
+    }
+    matches!(event, Event::RunEnded { .. }).then_some(Effect::Close)
+}

@@ -1,0 +1,133 @@
+//! What was started and not yet over.
+//!
+//! A runtime holds one [`InFlight`] beside its tree and hands it to [`Tree::react`]; a new process begins with an
+//! empty one. It holds exactly what was due when it last looked, so an effect is started once, when it becomes due.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Tree;
+use super::due::{Subject, stopped_by};
+use crate::assignment::Work;
+use crate::command::{Command, Effect, Reaction};
+use crate::event::Event;
+use crate::ids::SessionId;
+
+/// The effects that are under way.
+#[derive(Clone, Debug, Default)]
+pub struct InFlight(BTreeMap<Subject, BTreeSet<EffectKey>>);
+
+/// What tells one effect from another: everything but what may be said differently the next time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EffectKey {
+    kind: &'static str,
+    about: About,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum About {
+    Session(SessionId),
+    /// A session, and a turn and a number within it.
+    Step(SessionId, u32, u32),
+    /// The hash of a question, or a host.
+    Text(String),
+    Nothing,
+}
+
+impl Tree {
+    /// Returns what follows from `events`, which were decided together and have been folded in already: commands to
+    /// judge at once, and effects to start once the events are on disk.
+    ///
+    /// Nothing is returned that `in_flight` says was started before.
+    pub fn react<'a>(
+        &self,
+        events: impl IntoIterator<Item = &'a Event>,
+        in_flight: &mut InFlight,
+    ) -> Reaction {
+        let (mut reaction, mut seen) = (Reaction::default(), BTreeSet::new());
+        let mut touched = Vec::new();
+        for event in events {
+            // What is stopped is stopped before anything else begins.
+            reaction.effects.extend(stopped_by(event));
+            touched.extend(self.touched(event).into_iter().filter(|subject| seen.insert(*subject)));
+        }
+        for subject in touched {
+            let due = self.due(subject);
+            reaction.effects.extend(in_flight.start(subject, due.effects));
+            reaction.commands.extend(due.commands);
+        }
+        // Agents at work go on before places are given away; the run ends last.
+        reaction.commands.sort_by_key(|command| {
+            let is_start = matches!(command, Command::StartQueued { .. });
+            (*command == Command::EndRun, is_start)
+        });
+        reaction
+    }
+}
+
+impl InFlight {
+    /// Takes what is due for a subject now, and returns what of it was not due before.
+    fn start(&mut self, subject: Subject, due: Vec<Effect>) -> Vec<Effect> {
+        let before = self.0.remove(&subject).unwrap_or_default();
+        let mut now = BTreeSet::new();
+        let is_new = |effect: &Effect| {
+            let key = effect.key();
+            let is_new = !before.contains(&key);
+            now.insert(key);
+            is_new
+        };
+        let new = due.into_iter().filter(is_new).collect();
+        if !now.is_empty() {
+            self.0.insert(subject, now);
+        }
+        new
+    }
+
+    /// Returns what tells each effect under way from the others.
+    pub fn keys(&self) -> impl Iterator<Item = &EffectKey> {
+        self.0.values().flatten()
+    }
+}
+
+impl Effect {
+    /// Returns what tells this effect from others.
+    #[must_use]
+    pub fn key(&self) -> EffectKey {
+        use About::{Nothing, Session, Step, Text};
+        let (kind, about) = match self {
+            Self::AskApproval { hash, .. } => ("ask_approval", Text(hash.clone())),
+            Self::AskDomain { host, .. } => ("ask_domain", Text(host.clone())),
+            Self::Model { session, turn, attempt, .. } => {
+                ("model", Step(*session, *turn, *attempt))
+            }
+            Self::Tool { session, turn, index, .. } => ("tool", Step(*session, *turn, *index)),
+            Self::PrepareWrite { session, turn, index, .. } => {
+                ("prepare_write", Step(*session, *turn, *index))
+            }
+            Self::Write { session, turn, index, .. } => ("write", Step(*session, *turn, *index)),
+            Self::Fetch { session, turn, index, .. } => ("fetch", Step(*session, *turn, *index)),
+            Self::Delegate { session, turn, index, .. } => {
+                ("delegate", Step(*session, *turn, *index))
+            }
+            Self::HandUp { session, call, origin } => {
+                ("hand_up", Step(*session, origin.turn, *call))
+            }
+            Self::Verify { session, returned: None } => ("verify", Session(*session)),
+            Self::Verify { session, returned: Some((call, _)) } => {
+                ("verify_call", Step(*session, 0, *call))
+            }
+            Self::Mark { session, mark } => match mark.work {
+                Work::Begun => ("mark_begun", Session(*session)),
+                Work::Ended => ("mark_ended", Session(*session)),
+            },
+            Self::MakeSpace { session, .. } => ("make_space", Session(*session)),
+            Self::KeepSpace { session, .. } => ("keep_space", Session(*session)),
+            Self::Markers { session, turn, .. } => ("markers", Step(*session, *turn, 0)),
+            Self::Merge { session, .. } => ("merge", Session(*session)),
+            Self::Check { session, .. } => ("check", Session(*session)),
+            Self::StopModel { session } => ("stop_model", Session(*session)),
+            Self::Stop { session } => ("stop", Session(*session)),
+            Self::Close => ("close", Nothing),
+        };
+        EffectKey { kind, about }
+    }
+}
