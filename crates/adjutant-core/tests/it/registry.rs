@@ -113,6 +113,7 @@ struct Books {
 
 /// A run that started unasked.
 struct Unasked {
+    holder: HolderId,
     run: RunId,
     day: u64,
     amount: Usd,
@@ -316,13 +317,13 @@ impl Books {
                 self.places.insert(*run, (holder.clone(), tree.clone()));
             }
             RegistryEvent::RunEnded { run } => _ = self.places.remove(run),
-            RegistryEvent::AllowanceReserved { run, amount, .. } => {
+            RegistryEvent::AllowanceReserved { holder, run, amount, .. } => {
                 let day = wall_ms / DAY_MS;
                 let before = self.unasked.iter().filter(|it| it.day == day);
                 let sum: Usd = before.map(|it| it.amount).sum();
                 assert!(sum + *amount <= LIMIT, "{sum} and {amount} started unasked");
-                let (run, amount, is_settled) = (*run, *amount, false);
-                self.unasked.push(Unasked { run, day, amount, is_settled });
+                let (holder, run, amount) = (holder.clone(), *run, *amount);
+                self.unasked.push(Unasked { holder, run, day, amount, is_settled: false });
             }
             RegistryEvent::AllowanceSettled { run, spent } => {
                 let mut open = self.unasked.iter_mut().filter(|it| it.run == *run);
@@ -347,6 +348,8 @@ impl Books {
             }
             RegistryEvent::HolderGone { holder } => {
                 // A worst case that can be settled no more stays as it is.
+                let ours = self.unasked.iter_mut().filter(|it| it.holder == *holder);
+                ours.for_each(|it| it.is_settled = true);
                 self.places.retain(|_, (by, _)| by != holder);
                 self.stories.retain(|_, by| by != holder);
             }
