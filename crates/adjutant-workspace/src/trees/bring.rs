@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, unlinkat};
 
 use super::apply::{LINK, save_before, thing_after};
+use super::export::write_images;
 use super::journal::{Plan, Stage, Step, Stuck, Thing, When, discard, stage, sync_disk};
-use super::restore::write_images;
 use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::private;
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};

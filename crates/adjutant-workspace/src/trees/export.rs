@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 
-use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Running, Scratch, bytes_of};
+use crate::git::{
+    Diff, DiffEntry, DiffStatus, GitError, ObjectId, Repository, Running, Scratch, bytes_of,
+};
 use crate::kernel::{self, Links};
+use crate::private::make_private;
 use crate::{PathError, Root};
 
 /// How many processes of git write files at the same time. More than there are processors: two on two of them
@@ -20,6 +23,9 @@ const WORKERS: usize = 4;
 
 /// From how many files on they do.
 const PARALLEL_FILES: usize = 1_000;
+
+/// The mode of a plain file.
+pub(crate) const PLAIN: u32 = 0o100_644;
 
 impl Repository {
     /// Writes the files that `to` has and `from` has not, or has differently, into an empty folder;
@@ -106,6 +112,28 @@ pub(crate) fn write(
         call = call.holding(lock);
     }
     call.args(["--all", "--force", "--quiet"]).run().map(drop)
+}
+
+/// Writes contents into a folder, each as a plain file named by its number; that of a link too.
+pub(crate) fn write_images<'c>(
+    repository: &Repository,
+    contents: impl Iterator<Item = (usize, &'c ObjectId)>,
+    into: &Path,
+) -> Result<(), GitError> {
+    let image = |(number, id): (usize, &ObjectId)| DiffEntry {
+        status: DiffStatus::Added,
+        path: PathBuf::from(number.to_string()),
+        old_mode: 0,
+        new_mode: PLAIN,
+        old_id: id.clone(),
+        new_id: id.clone(),
+        lines: None,
+    };
+    let images: Vec<DiffEntry> = contents.map(image).collect();
+    write(repository, &images.iter().collect::<Vec<_>>(), into, None)?;
+    // Git made them with the modes of a checkout.
+    let mut paths = images.iter().map(|image| into.join(&image.path));
+    paths.try_for_each(|path| make_private(&path)).map_err(GitError::io("making a file private"))
 }
 
 /// Removes files, links and emptied folders; what is not there is fine.

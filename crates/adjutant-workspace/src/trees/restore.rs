@@ -16,14 +16,10 @@ use super::export;
 use super::remove::{open, remove_in};
 use crate::git::{Content, FILE_BYTES, GitError, PATTERNS, TreeEntry, blob_id, content, too_deep};
 use crate::kernel::{self, Links};
-use crate::private::make_private;
-use crate::{DiffEntry, DiffStatus, Dir, FileKind, ObjectId, PathError, RelPath, Repository, Root};
+use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
 const MAX_ENTRIES: usize = 10_000_000;
-
-/// The mode of a plain file.
-pub(crate) const PLAIN: u32 = 0o100_644;
 
 /// The mode of a submodule's entry.
 pub(super) const SUBMODULE: u32 = 0o160_000;
@@ -90,28 +86,6 @@ pub(crate) fn is_as(root: &Root, path: &Path, entry: &TreeEntry) -> Result<bool,
         Content::Link(_) | Content::File { .. } => None,
     };
     Ok(found.as_ref() == Some(&entry.id))
-}
-
-/// Writes contents into a folder, each as a plain file named by its number; that of a link too.
-pub(crate) fn write_images<'c>(
-    repository: &Repository,
-    contents: impl Iterator<Item = (usize, &'c ObjectId)>,
-    into: &Path,
-) -> Result<(), GitError> {
-    let image = |(number, id): (usize, &ObjectId)| DiffEntry {
-        status: DiffStatus::Added,
-        path: PathBuf::from(number.to_string()),
-        old_mode: 0,
-        new_mode: PLAIN,
-        old_id: id.clone(),
-        new_id: id.clone(),
-        lines: None,
-    };
-    let images: Vec<DiffEntry> = contents.map(image).collect();
-    export::write(repository, &images.iter().collect::<Vec<_>>(), into, None)?;
-    // Git made them with the modes of a checkout.
-    let mut paths = images.iter().map(|image| into.join(&image.path));
-    paths.try_for_each(|path| make_private(&path)).map_err(GitError::io("making a file private"))
 }
 
 /// Says what is at a path, if anything can be seen there.

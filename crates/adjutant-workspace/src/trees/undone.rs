@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::apply::LINK;
-use super::restore::{PLAIN, SUBMODULE};
+use super::export::PLAIN;
+use super::restore::SUBMODULE;
 use crate::git::{Content, FILE_BYTES, blob_id, content};
 use crate::{Diff, DiffEntry, GitError, ObjectId, RelPath, Repository, Root};
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::ApplyError;
 use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content};
 use crate::private;
+use crate::trees::export::write_images;
 use crate::trees::journal::{self, Plan, Step, Thing, When, sync_disk};
-use crate::trees::restore::write_images;
 use crate::{PathError, RelPath, Root};
 
 /// The mode of a link.
