@@ -18,7 +18,6 @@ use adjutant_formats::contract::{ArtifactFact, Contract, validate};
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Toolbox};
 use adjutant_workspace::sandbox::Cancel;
-use adjutant_workspace::space::PutBack;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -310,20 +309,20 @@ pub(crate) fn use_tool(
     Done::Tool { session, turn, call, result }
 }
 
-/// Whose word a command is.
+/// What a command is run for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
-    /// An agent's, as part of its work.
+pub(crate) enum CommandPurpose {
+    /// An agent's work, in its workspace.
     Work,
-    /// A person's, who has the work judged by it; with the files that the agent's tools changed.
-    Judge(BTreeSet<PathBuf>),
+    /// Verifying that work, in a fresh workspace made from its commit, which says `message`.
+    Verify { message: String },
 }
 
-/// Runs a command in the workspace of a delegation; blocks.
+/// Runs a command of or for a delegation; blocks.
 pub(crate) fn run_command(
     bench: &Bench,
     session: SessionId,
-    (aim, request): (&Aim, &ToolCall),
+    (purpose, request): (&CommandPurpose, &ToolCall),
     environment: &[(String, String)],
     cancel: &Cancel,
     heard: &mpsc::Sender<Heard>,
@@ -333,22 +332,23 @@ pub(crate) fn run_command(
         let _ = heard.try_send((session, Sign::Printed(text.to_owned())));
     };
     guard(|| {
-        let run = |toolbox: &Toolbox| {
-            let inside = bench.confinement()?;
-            let arguments = &request.arguments;
-            let output = match aim {
-                Aim::Work => toolbox.run(arguments, &inside, environment, cancel, &mut printed),
-                Aim::Judge(_) => {
-                    toolbox.run_check(arguments, &inside, environment, cancel, &mut printed)
-                }
-            };
-            Ok(as_output(output))
-        };
-        let ran = match aim {
-            Aim::Work => bench.with_toolbox(run),
-            Aim::Judge(changed) => {
-                let judged = bench.judge(session, changed, run);
-                judged.map(|(output, back)| put_back(output, &back))
+        let arguments = &request.arguments;
+        let ran = match purpose {
+            CommandPurpose::Work => bench.with_toolbox(|toolbox| {
+                let inside = bench.confinement()?;
+                let output = toolbox.run(arguments, &inside, environment, cancel, &mut printed);
+                Ok(as_output(output))
+            }),
+            CommandPurpose::Verify { message } => {
+                bench.verify(session, message, |toolbox, inside| {
+                    as_output(toolbox.run_check(
+                        arguments,
+                        inside,
+                        environment,
+                        cancel,
+                        &mut printed,
+                    ))
+                })
             }
         };
         ran.unwrap_or_else(|problem| {
@@ -357,37 +357,6 @@ pub(crate) fn run_command(
             ))
         })
     })
-}
-
-/// Paths that are named of those that were put back.
-const BACK_SHOWN: usize = 10;
-
-/// Says in the result of a command which of its changes were put back.
-fn put_back(mut output: ToolOutput, back: &PutBack) -> ToolOutput {
-    let PutBack { paths, left, problem } = back;
-    let mut say = |text: String| output.content.push_str(&format!("\n({text})"));
-    if !paths.is_empty() {
-        let paths = listed(paths);
-        say(format!("What this command changed is no part of the work and was put back: {paths}"));
-    }
-    if !left.is_empty() {
-        let left = listed(left);
-        say(format!("Changed by this command and could not be put back, look at them: {left}"));
-    }
-    if let Some(problem) = problem {
-        say(format!(
-            "What this command changed could not all be put back ({problem}): look at the files"
-        ));
-    }
-    output
-}
-
-/// Names the first of some paths, and says how many more there are.
-fn listed(paths: &[PathBuf]) -> String {
-    let shown = paths.iter().take(BACK_SHOWN).map(|path| path.display().to_string());
-    let more = paths.len().saturating_sub(BACK_SHOWN);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    shown.collect::<Vec<_>>().join(", ") + &more
 }
 
 /// Takes what a tool gave back as what is recorded of it.

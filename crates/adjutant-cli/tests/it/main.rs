@@ -96,6 +96,7 @@ mod story_words;
 mod tasks;
 mod terminal;
 mod undo;
+mod verify_workspace;
 mod watch;
 mod whose_run;
 mod wide_root;

@@ -64,13 +64,12 @@ fn what_is_mended_after_the_first_failure_passes() {
 
 #[test]
 fn what_the_command_itself_writes_is_no_part_of_the_work() {
-    let verify = "echo formatted > jwt; echo x > snap; rm long; echo built >> out.log; \
-                  test \"$(wc -l < out.log)\" -gt 1";
+    let verify = "echo formatted > jwt; echo x > snap; rm long; echo built > out.log; test -f seen";
     for kind in ["overlay", "worktree"] {
         let turns = [
             writes("US-001", "jwt", "a token\n"),
             done("US-001"),
-            runs("US-001", "test ! -e snap && test -e long && test -e out.log && cat jwt > seen"),
+            runs("US-001", "test ! -e snap && test -e long && test ! -e out.log && cat jwt > seen"),
             done("US-001"),
         ];
         let project = Project::new(&with_verify(verify), turns);
@@ -78,9 +77,6 @@ fn what_the_command_itself_writes_is_no_part_of_the_work() {
         let out = project.story(&["--trust-prd", "--workspace", kind]);
         assert_eq!(out.code, 0, "{out}");
         let run = project.rig().only_run();
-        // The agent is told, goes on with what it had, and only ignored files were left by the first.
-        let told = project.told(&run, "US-001").join("\n");
-        assert!(told.contains("was put back: jwt, long, snap"), "{told}");
         let files = project.files(&run, "US-001");
         assert!(files.contains(&"long".to_owned()), "{kind}: {files:?}");
         assert!(!files.contains(&"snap".to_owned()), "{kind}: {files:?}");
@@ -129,8 +125,6 @@ fn an_agent_goes_on_with_its_work_after_a_command_that_spoilt_it() {
         let out = project.story(&["--trust-prd", "--workspace", kind]);
         assert_eq!(out.code, 0, "{kind}: {out}");
         let run = project.rig().only_run();
-        let told = project.told(&run, "US-001").join("\n");
-        assert!(told.contains("was put back: .gitignore, junk, jwt"), "{told}");
         assert_eq!(project.left(&run, "US-001", "jwt"), "a token", "{kind}");
         assert!(!project.files(&run, "US-001").contains(&"junk".to_owned()), "{kind}");
     }
@@ -434,7 +428,8 @@ fn a_file_that_git_ignores_is_no_artifact_and_its_agent_is_told() {
             writes("US-001", "x.py", "print()\n"),
             done_with("x.py"),
         ];
-        let project = Project::new(&with_verify("test -f build/x.py && test -f y"), turns);
+        let project =
+            Project::new(&with_verify("test ! -e build && test -f x.py && test -f y"), turns);
         project.rig().write(".gitignore", "build/\n");
         let json = project.json(&["--trust-prd", "--workspace", kind], 0);
         let run = project.rig().only_run();
@@ -448,7 +443,7 @@ fn a_file_that_git_ignores_is_no_artifact_and_its_agent_is_told() {
         );
         let said = serde_json::to_string(&project.rig().events(&run)).unwrap();
         assert!(said.contains("Artifact is ignored by git"), "{kind}: {said}");
-        // A person hears that the branch is not all that was judged.
+        // A person hears that the branch is not all that the agent wrote.
         let left = &json["stories"][0]["left_out"];
         assert_eq!(left, &json!(["build/x.py (ignored)"]), "{kind}: {json:#}");
     }

@@ -19,7 +19,8 @@ use super::{Preamble, Runner};
 use crate::crash::{Crash, guard};
 use crate::engine::EngineError;
 use crate::execute::{
-    Aim, Asked, Done, Question, Thought, put, read_call, run_command, think, use_tool, verify,
+    Asked, CommandPurpose, Done, Question, Thought, put, read_call, run_command, think, use_tool,
+    verify,
 };
 use crate::marking;
 use crate::spaces::Bench;
@@ -156,7 +157,7 @@ impl Runner {
     }
 
     fn run_command(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
-        self.begin_command(session, (Aim::Work, call), move |result| Done::Tool {
+        self.begin_command(session, (CommandPurpose::Work, call), move |result| Done::Tool {
             session,
             turn,
             call: index,
@@ -168,7 +169,7 @@ impl Runner {
     pub(super) fn begin_command(
         &mut self,
         session: SessionId,
-        (aim, call): (Aim, ToolCall),
+        (purpose, call): (CommandPurpose, ToolCall),
         done_with: impl FnOnce(Result<ToolOutput, Crash>) -> Done + Send + 'static,
     ) {
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
@@ -181,7 +182,7 @@ impl Runner {
             let held = Arc::clone(&cancel);
             std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
                 let ended =
-                    run_command(&bench, session, (&aim, &call), &environment, &held, &heard);
+                    run_command(&bench, session, (&purpose, &call), &environment, &held, &heard);
                 // Nobody waits where the run is over.
                 let _ = done.send(ended);
             })?;
@@ -226,16 +227,22 @@ impl Runner {
     }
 
     fn keep_space(&mut self, session: SessionId, space: Space) {
-        let label = self.tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
+        let message = self.message(session);
         let changed = changed_by(&self.tree, session);
         let spaces = self.shop.spaces.clone();
         self.tasks.spawn_blocking(move || {
             let result = guard(|| match spaces {
-                Some(spaces) => spaces.keep(session, &space, &message(&label, session), changed),
+                Some(spaces) => spaces.keep(session, &space, &message, changed),
                 None => Err("nobody said where workspaces are kept".to_owned()),
             });
             Done::SpaceKept { session, result }
         });
+    }
+
+    /// Returns what the commit of a delegation's work says.
+    pub(super) fn message(&self, session: SessionId) -> String {
+        let label = self.tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
+        message(&label, session)
     }
 
     /// Returns what a delegation handed back: by which call, and in which words.

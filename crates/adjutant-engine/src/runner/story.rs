@@ -8,11 +8,10 @@ use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
 use serde_json::json;
 
 use super::Runner;
-use super::perform::changed_by;
 use crate::crash::guard;
 use crate::desk::{Asker, Desk};
 use crate::engine::EngineError;
-use crate::execute::{Aim, Done};
+use crate::execute::{CommandPurpose, Done};
 
 impl Runner {
     /// Hands down what the markers of an answer ask for.
@@ -51,8 +50,9 @@ impl Runner {
         let arguments = json!({ "command": command, "timeout": timeout_s });
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
-        let aim = Aim::Judge(changed_by(&self.tree, session));
-        self.begin_command(session, (aim, call), move |result| {
+        let owner = self.tree.space_of(session).map_or(session, |(owner, _)| owner);
+        let purpose = CommandPurpose::Verify { message: self.message(owner) };
+        self.begin_command(session, (purpose, call), move |result| {
             let (check, text) = match result {
                 // What held a command is only known of one that ran.
                 Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),

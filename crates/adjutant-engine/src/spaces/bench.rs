@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError};
 use adjutant_core::space::Space;
 use adjutant_core::{SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Toolbox};
-use adjutant_workspace::space::{PutBack, ignored_among};
 
+use super::recorded::ignored_among;
 use super::{CLOSED, Spaces};
 use crate::chain::chain;
 
@@ -32,6 +32,10 @@ impl Bench {
         &self,
         act: impl FnOnce(&Toolbox) -> Result<T, String>,
     ) -> Result<T, String> {
+        self.before_it_is_kept(|| act(&*self.toolbox()?))
+    }
+
+    fn before_it_is_kept<T>(&self, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let gate = match self {
             Self::Own { spaces, owner, .. } => Some(spaces.gate(*owner)),
             Self::Shared(_) | Self::Closed => None,
@@ -40,26 +44,23 @@ impl Bench {
         if inside.as_ref().is_some_and(|is_shut| **is_shut) {
             return Err(CLOSED.to_owned());
         }
-        act(&*self.toolbox()?)
+        act()
     }
 
-    /// Runs a command that judges the work of `session`: what it writes is no part of that work. Where it
-    /// fails that is put back, as the answer says. Blocks.
-    pub(crate) fn judge(
+    /// Runs the verify command of `session` on the work as it is now, in a fresh workspace that has nothing but that
+    /// work; `message` is what the commit of the work says. Blocks.
+    pub(crate) fn verify(
         &self,
         session: SessionId,
-        changed: &BTreeSet<PathBuf>,
-        act: impl FnOnce(&Toolbox) -> Result<ToolOutput, String>,
-    ) -> Result<(ToolOutput, PutBack), String> {
-        self.with_toolbox(|toolbox| match self {
-            Self::Own { spaces, owner, space, .. } if *owner == session => {
-                spaces.judging(session, space, changed, || act(toolbox))
-            }
-            // Others may be at work there, whose work it is.
-            Self::Own { .. } | Self::Shared(_) | Self::Closed => {
-                Ok((act(toolbox)?, PutBack::default()))
-            }
-        })
+        message: &str,
+        run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,
+    ) -> Result<ToolOutput, String> {
+        match self {
+            Self::Own { spaces, owner, space, toolbox } => self.before_it_is_kept(|| {
+                spaces.verify(session, (*owner, space), message, toolbox, run)
+            }),
+            Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
+        }
     }
 
     /// Returns those of some paths that git ignores in the workspace of `session`, so that its result will not
@@ -94,9 +95,15 @@ impl Bench {
     /// Returns what commands run in; blocks.
     pub(crate) fn confinement(&self) -> Result<Confinement, String> {
         match self {
-            Self::Shared(_) => Err("commands run only in a workspace of your own".to_owned()),
-            Self::Closed => Err(CLOSED.to_owned()),
+            Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
             Self::Own { spaces, owner, space, .. } => spaces.confinement(*owner, space),
+        }
+    }
+
+    fn no_confinement(&self) -> String {
+        match self {
+            Self::Shared(_) => "commands run only in a workspace of your own".to_owned(),
+            Self::Closed | Self::Own { .. } => CLOSED.to_owned(),
         }
     }
 }

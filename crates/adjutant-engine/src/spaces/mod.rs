@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use adjutant_core::space::{Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
-use adjutant_workspace::space::{PutBack, SandboxWish, Workspace, Workspaces};
+use adjutant_workspace::space::{SandboxWish, Workspace, Workspaces};
 use adjutant_workspace::{Binary, Conflict, ObjectId, Patch};
 
 use crate::chain::chain;
@@ -137,14 +137,17 @@ impl Spaces {
         session: SessionId,
         space: &Space,
     ) -> Result<Confinement, String> {
-        let workspace = self.get(session, space)?;
+        self.confine(&*self.get(session, space)?, space.kind)
+    }
+
+    fn confine(&self, workspace: &Workspace, kind: SpaceKind) -> Result<Confinement, String> {
         if self.setup.sandbox_off {
-            if space.kind == SpaceKind::Overlay {
+            if kind == SpaceKind::Overlay {
                 let text =
                     "without a sandbox no command can be run in this workspace: it is an overlay";
                 return Err(text.to_owned());
             }
-            return Ok(Confinement::Off { root: PathBuf::from(&space.path) });
+            return Ok(Confinement::Off { root: workspace.path().to_owned() });
         }
         let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
         let bounds = self.setup.bounds.clone();
@@ -249,29 +252,29 @@ impl Spaces {
         })
     }
 
-    /// Runs a command in a workspace that is no part of the work; returns what was put back as well. Where
-    /// it passes the work is what it judged, and there is nothing to put back.
-    fn judging(
+    /// Keeps the work in the workspace of `owner` and runs a verify command in a fresh workspace made from that commit,
+    /// which is removed afterwards. The workspace of `owner` stays as it is.
+    fn verify(
         &self,
         session: SessionId,
-        space: &Space,
-        changed: &BTreeSet<PathBuf>,
-        act: impl FnOnce() -> Result<ToolOutput, String>,
-    ) -> Result<(ToolOutput, PutBack), String> {
-        let workspace = self.get(session, space)?;
+        (owner, space): (SessionId, &Space),
+        message: &str,
+        toolbox: &Toolbox,
+        run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,
+    ) -> Result<ToolOutput, String> {
+        let workspace = self.get(owner, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        workspace.claim(at, changed).map_err(|error| chain(&error))?;
-        let judged = Judged(&workspace);
-        let done = act();
-        drop(judged);
-        let passed = |output: &ToolOutput| output.sandbox.is_some() && !output.is_error;
-        if done.as_ref().is_ok_and(passed) {
-            return Ok((done?, PutBack::default()));
-        }
-        match workspace.put_back() {
-            Ok(back) => Ok((done?, back)),
-            Err(error) => Ok((not_back(done, &chain(&error)), PutBack::default())),
-        }
+        let fresh = workspace.make_verify_workspace(&session.to_string(), message, at);
+        let fresh = fresh.map_err(|error| chain(&error))?;
+        let mut output = {
+            let root = fresh.root().map_err(|error| chain(&error))?;
+            let confinement = self.confine(&fresh, space.kind)?;
+            run(&toolbox.with_root(root), &confinement)
+        };
+        // The agent can open the paths of its own workspace only.
+        let [there, here] = [fresh.path(), workspace.path()].map(|path| path.display().to_string());
+        output.content = output.content.replace(&there, &here);
+        Ok(output)
     }
 
     /// Lets go of what the run began from, once it has ended well and left nothing.
@@ -287,24 +290,4 @@ impl Spaces {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A workspace whose work is judged, until this goes, be it by a panic.
-struct Judged<'w>(&'w Workspace);
-
-impl Drop for Judged<'_> {
-    fn drop(&mut self) {
-        self.0.accept();
-    }
-}
-
-/// Says that a command left files nobody can work with: its agent would go on with what is not its work.
-///
-/// Like all that was not held by a sandbox it counts as not run, so it says nothing about the work.
-fn not_back(done: Result<ToolOutput, String>, problem: &str) -> ToolOutput {
-    let said = done.map_or_else(|problem| problem, |output| output.content);
-    ToolOutput::error(format!(
-        "What it changed could not be put back ({problem}). The work is what there was before it ran, and is kept \
-         so; a full disk is a usual cause. What it said:\n\n{said}"
-    ))
 }

@@ -1,10 +1,10 @@
 //! Workspaces and kept work as a run's journal has them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
-use adjutant_workspace::space::{Kept, Kind, Record, ignored_among};
+use adjutant_workspace::space::{Kept, Kind, Record};
 use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
 pub(super) fn as_space(record: Record) -> Space {
@@ -45,6 +45,17 @@ pub(super) fn as_kept(kept: Kept, changed: &BTreeSet<PathBuf>) -> KeptWork {
         skipped: skipped.chain(ignored).collect(),
         left: left.map(named).collect(),
     }
+}
+
+/// Returns those of some paths that were left out as ignored, by themselves or with a folder above them.
+pub(super) fn ignored_among<'n>(
+    named: &'n BTreeSet<PathBuf>,
+    skipped: &[Skipped],
+) -> impl Iterator<Item = &'n Path> + use<'n> {
+    let ignored = skipped.iter().filter(|skipped| skipped.reason == SkipReason::Ignored);
+    let ignored: BTreeSet<PathBuf> = ignored.map(|skipped| skipped.path.clone()).collect();
+    let is_in = move |path: &&Path| path.ancestors().any(|at| ignored.contains(at));
+    named.iter().map(PathBuf::as_path).filter(is_in)
 }
 
 fn how(status: &DiffStatus) -> String {

@@ -6,7 +6,7 @@
 //!
 //! Start at [`Repository::leave_out_ignored`]. Invariant: a file the base tracks is never ignored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain};
 use super::id::ObjectId;
-use super::listing::Listing;
 use super::repository::{Repository, bytes_of, path_of};
 use super::scratch::Scratch;
 use crate::private;
 use crate::{PathError, RelPath, Root};
 
 /// The file with patterns.
-pub(crate) const PATTERNS: &str = ".gitignore";
+const PATTERNS: &str = ".gitignore";
 
 /// The largest file of patterns that is believed to be one.
 const PATTERN_BYTES: u64 = 1024 * 1024;
@@ -70,39 +69,6 @@ impl Repository {
         let kept: Vec<Change> = changes.into_iter().filter(kept).collect();
         let left = ignored.into_iter().map(|path| Skipped { path, reason: SkipReason::Ignored });
         Ok((kept, left.collect()))
-    }
-
-    /// Returns those of some paths that the patterns of a state ignore: the pattern files that are in its
-    /// tree, and others that it had. None of the paths is in the tree.
-    pub(crate) fn ignored_in(
-        &self,
-        tree: &Listing,
-        others: &BTreeMap<PathBuf, Vec<u8>>,
-        some: &BTreeSet<PathBuf>,
-    ) -> Result<BTreeSet<PathBuf>, GitError> {
-        let some = some.iter().map(PathBuf::as_path);
-        let some: Vec<&Path> = some.filter(|path| plain(path) && !guarded(path)).collect();
-        if some.is_empty() {
-            return Ok(BTreeSet::new());
-        }
-        let scratch = self.scratch(None)?;
-        let into = scratch.path("patterns");
-        private::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
-        let above = |path: &&Path| -> Vec<PathBuf> {
-            path.ancestors().skip(1).map(|folder| folder.join(PATTERNS)).collect()
-        };
-        let files: BTreeSet<PathBuf> = some.iter().flat_map(above).collect();
-        let mut entries = Vec::new();
-        for (file, entry) in files.iter().filter_map(|file| Some((file, tree.get(file)?))) {
-            entries.extend_from_slice(format!("{:06o} {} 0\t", entry.mode, entry.id).as_bytes());
-            entries.extend_from_slice(bytes_of(file));
-            entries.push(0);
-        }
-        check_out_patterns(&scratch, &into, &entries)?;
-        for (file, bytes) in others.iter().filter(|(file, _)| files.contains(*file)) {
-            write_patterns(&into, file, bytes).map_err(GitError::io("gathering patterns"))?;
-        }
-        self.match_patterns(&scratch, some)
     }
 
     /// Returns those of some paths that the gathered patterns match.
@@ -215,7 +181,7 @@ fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError>
 }
 
 /// Reads a pattern file, if there is a plain one.
-pub(crate) fn read_patterns(root: &Root, file: &RelPath) -> Result<Option<Vec<u8>>, PathError> {
+fn read_patterns(root: &Root, file: &RelPath) -> Result<Option<Vec<u8>>, PathError> {
     // A link is not followed, as git follows none here.
     let Ok(Content::File { file: opened, .. }) = content(root, file)? else { return Ok(None) };
     let mut bytes = Vec::new();

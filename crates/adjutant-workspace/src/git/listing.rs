@@ -1,6 +1,6 @@
 //! All files of a tree, by path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::GitError;
@@ -28,25 +28,6 @@ impl Repository {
         let lines = output.bytes.split(|byte| *byte == 0).filter(|line| !line.is_empty());
         let all: Option<Listing> = lines.map(read).collect();
         all.ok_or_else(|| GitError::Unreadable { command: "ls-tree".to_owned() })
-    }
-
-    /// Says whether an object is there.
-    pub(crate) fn has(&self, id: &ObjectId) -> Result<bool, GitError> {
-        let scratch = self.scratch(None)?;
-        let call = scratch.call("cat-file").args(["-e", id.as_str()]);
-        Ok(call.accept(&[0, 1]).run()?.code == 0)
-    }
-
-    /// Returns the objects of a commit that are not there: itself, or folders and contents.
-    pub(crate) fn lost(&self, commit: &ObjectId) -> Result<BTreeSet<ObjectId>, GitError> {
-        if !self.has(commit)? {
-            return Ok(BTreeSet::from([commit.clone()]));
-        }
-        let scratch = self.scratch(None)?;
-        let call = scratch.call("rev-list").args(["--objects", "--no-walk", "--missing=print"]);
-        let output = call.args(["--no-object-names", commit.as_str()]).run()?;
-        let lines = output.bytes.split(|byte| *byte == b'\n');
-        Ok(lines.filter_map(|line| ObjectId::from_bytes(line.strip_prefix(b"?")?)).collect())
     }
 }
 

@@ -43,9 +43,7 @@ pub use repository::Repository;
 pub use run::Git;
 
 pub(crate) use change::{Content, bounded, content, guarded, plain, too_deep};
-pub(crate) use ignore::{PATTERNS, read_patterns};
 pub(crate) use import::{FILE_BYTES, Imported};
-pub(crate) use listing::{Listing, TreeEntry};
 pub(crate) use object::{Storing, blob_id};
 pub(crate) use own::DirOwner;
 pub(crate) use reach::{Ahead, Work};

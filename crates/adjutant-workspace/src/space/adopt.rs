@@ -10,7 +10,7 @@ use super::workspace::{Space, Workspace};
 use super::workspaces::{Shared, Workspaces};
 use super::worktree::WorktreeSpace;
 use super::{Kind, Record, SpaceError};
-use crate::ResultRef;
+use crate::{Diff, ResultRef};
 
 impl Workspaces {
     /// Takes up a recorded workspace.
@@ -49,7 +49,8 @@ impl Workspaces {
 }
 
 impl Shared {
-    /// Mounts the layers of a folder that is there.
+    /// Mounts the layers of a folder that is there; one whose verify command an earlier version was running is made
+    /// anew from the commit of the work.
     pub(super) fn take_up(
         self: &Arc<Self>,
         reference: &ResultRef,
@@ -57,6 +58,10 @@ impl Shared {
         record: &Record,
     ) -> Result<OverlaySpace, SpaceError> {
         let base = record.base()?;
+        if let Some(work) = self.keep_interrupted(reference, &self.slot_path(reference))? {
+            let diff = self.repository.differences(&base, &work)?;
+            return self.make_overlay(reference, slot, record, &diff);
+        }
         let is_own = |name: &LayerName| matches!(name, LayerName::Upper(of, _) if of == reference);
         let (own, below): (Vec<_>, Vec<_>) = record.layers()?.into_iter().partition(is_own);
         let top = own.len().saturating_sub(1);
@@ -84,30 +89,22 @@ impl Shared {
         record: &Record,
     ) -> Result<Space, SpaceError> {
         let base = record.base()?;
-        let kept = self.repository.result(reference)?;
+        let work = match self.repository.result(reference)? {
+            Some(kept) => self.repository.differences(&base, &kept)?,
+            None => Diff::default(),
+        };
         let mut remarks = record.remarks.clone();
         remarks.push("made anew from what was kept of it".to_owned());
         match self.kind() {
             Kind::Worktree => {
                 let space = WorktreeSpace::begin(self, reference, &base, remarks)?;
-                if let Some(kept) = &kept {
-                    space.bring(self, kept)?;
-                }
+                space.bring(self, &work)?;
                 Ok(Space::Worktree(Box::new(space)))
             }
             Kind::Overlay => {
-                let mut start = self.afresh(&record.layers()?, base.clone())?;
-                start.remarks = remarks;
                 let slot = Slot::take(self.slot_path(reference))?;
-                slot.empty()?;
-                if let Some(kept) = &kept {
-                    // Before the record: what is cut short here is made again from the start.
-                    slot.make_upper(0)?;
-                    self.write_difference(&base, kept, &slot.upper(0))?;
-                }
-                let shared = Arc::clone(self);
-                let space = OverlaySpace::begin(shared, reference.clone(), slot, start, 0)?;
-                Ok(Space::Overlay(space))
+                let record = Record { remarks, ..record.clone() };
+                Ok(Space::Overlay(self.make_overlay(reference, slot, &record, &work)?))
             }
         }
     }

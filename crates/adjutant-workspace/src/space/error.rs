@@ -51,21 +51,6 @@ pub enum SpaceError {
         /// Where it was.
         path: PathBuf,
     },
-    /// A file that a command changed is not as it was before.
-    #[error("{} could not be put back as it was", path.display())]
-    NotBack {
-        /// The file.
-        path: PathBuf,
-        /// Why not, where the system said so.
-        #[source]
-        source: Option<PathError>,
-    },
-    /// What is noted of work that is judged cannot be read, so that nobody knows what the work is.
-    #[error("{} is not understood; another version may have written it", path.display())]
-    Note {
-        /// The file with the note.
-        path: PathBuf,
-    },
     /// What is recorded of a workspace cannot be followed.
     #[error("the record of a workspace names {0}, which means nothing here")]
     Record(String),

@@ -141,17 +141,8 @@ impl Shared {
         })
     }
 
-    /// Writes what `commit` has differently from `tree` as a layer.
-    pub(super) fn write_difference(
-        &self,
-        tree: &ObjectId,
-        commit: &ObjectId,
-        files: &Path,
-    ) -> Result<(), SpaceError> {
-        self.write_files(&self.repository.differences(tree, commit)?, files)
-    }
-
-    fn write_files(&self, diff: &Diff, files: &Path) -> Result<(), SpaceError> {
+    /// Writes what a commit has differently from what lies below as a layer.
+    pub(super) fn write_files(&self, diff: &Diff, files: &Path) -> Result<(), SpaceError> {
         for gone in self.repository.write_layer_of(diff, files)? {
             let at = files.join(&gone);
             let hide = || -> io::Result<()> {

@@ -14,12 +14,11 @@
 //! in its reference.
 
 mod adopt;
-mod claim;
 mod error;
 mod gitdir;
 mod ignored;
+mod interrupted;
 mod layers;
-mod note;
 mod objects;
 mod overlay;
 mod record;
@@ -27,14 +26,15 @@ mod secrets;
 mod slot;
 mod sweep;
 mod take_in;
+mod verify;
 mod workspace;
 mod workspaces;
 mod worktree;
 
-pub use claim::{PutBack, ignored_among};
 pub use error::SpaceError;
 pub use record::{Kind, Record};
 pub use sweep::Swept;
 pub use take_in::TakenIn;
+pub use verify::VerifyWorkspace;
 pub use workspace::{Kept, SandboxWish, Workspace};
 pub use workspaces::{KindWish, Options, Workspaces};

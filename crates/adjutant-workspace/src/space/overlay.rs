@@ -3,12 +3,9 @@
 //! Invariant: a layer of changes is either the top of one mount, or frozen and below others, never
 //! both. The kernel's lock on its folder says which.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::claim::Look;
 use super::layers::{Ground, patiently};
 use super::record::LayerName;
 use super::slot::{Slot, is_empty};
@@ -16,7 +13,7 @@ use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError};
 use crate::git::{Imported, Storing, bounded};
 use crate::overlay::{Layers, Mounted, Overlay, OverlayError};
-use crate::trees::{inhabitants, open_top_of, open_up};
+use crate::trees::{open_top_of, open_up};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
 /// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
@@ -149,25 +146,6 @@ impl OverlaySpace {
         Ok((imported, skipped))
     }
 
-    /// Lists what its own layers change, ignored or not, and what of that no commit takes.
-    pub(super) fn look(&self, merged: &Root) -> Result<Look, SpaceError> {
-        let (changes, skipped) = self.changes(merged)?;
-        let odd = skipped.into_iter().map(|skipped| skipped.path);
-        // The one at the top is ours.
-        Ok(Look { changes, odd: odd.filter(|path| path != Path::new(".git")).collect() })
-    }
-
-    /// Lists the files and folders that its own layers hold; all others are those of a commit.
-    pub(super) fn inhabitants(&self) -> Result<BTreeSet<PathBuf>, SpaceError> {
-        let mut found = BTreeSet::new();
-        for number in 0..=self.top {
-            let upper = self.slot.upper(number);
-            let read = Root::open(&upper).and_then(|layer| inhabitants(&layer, &mut found));
-            read.map_err(SpaceError::path(upper))?;
-        }
-        Ok(found)
-    }
-
     /// Lists what its own layers change, each path once.
     fn changes(&self, merged: &Root) -> Result<(Vec<Change>, Vec<Skipped>), SpaceError> {
         let mut changes: Vec<Change> = Vec::new();
@@ -288,8 +266,6 @@ pub(super) fn path_error(error: SpaceError) -> PathError {
         | SpaceError::Unkept { .. }
         | SpaceError::Closed { .. }
         | SpaceError::Record(_)
-        | SpaceError::NotBack { .. }
-        | SpaceError::Note { .. }
         | SpaceError::Include { .. } => PathError::Io(std::io::Error::other(error)),
     }
 }

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use super::SpaceError;
 use super::slot::Slot;
+use super::verify::is_verify_workspace;
 use super::workspace::{Space, keep, remove};
 use super::workspaces::{BASES, Shared, Workspaces};
 use super::worktree::WorktreeSpace;
@@ -52,12 +53,14 @@ impl Workspaces {
                 }
             }
             // Only now: some stand on the layers of others.
-            let finish = |(reference, saved): (ResultRef, Saved)| saved.finish(shared, reference);
+            let finish = |(reference, saved): (ResultRef, Saved)| saved.finish(reference);
             swept.extend(open.into_iter().map(finish));
             // Best effort: it may still hold what is unclear.
             let _ = fs::remove_dir(shared.folder.join(&run));
         }
         self.sweep_worktrees(is_live, at, &mut swept)?;
+        // Nobody worked there.
+        swept.retain(|it| !matches!(it, Swept::Removed(of) if is_verify_workspace(of)));
         shared.prune_layers()?;
         Ok(swept)
     }
@@ -84,7 +87,7 @@ impl Workspaces {
             Err(error) => return Err(error),
         };
         let Some(record) = slot.record()? else { return Ok(Some(Saved::Bare(slot))) };
-        if shared.is_untouched(reference, &record)? {
+        if is_verify_workspace(reference) || shared.is_untouched(reference, &record)? {
             return Ok(Some(Saved::Bare(slot)));
         }
         let space = shared.take_up(reference, slot, &record)?;
@@ -114,25 +117,32 @@ impl Workspaces {
         let free = |entry: &crate::WorktreeEntry| !entry.live && !is_live(entry.reference.run());
         for entry in all.list()?.into_iter().filter(free) {
             let reference = entry.reference;
-            let done = WorktreeSpace::take_up(&self.shared, &reference, Vec::new()).and_then(
-                |it| match it {
-                    Some(space) => {
-                        let space = Space::Worktree(Box::new(space));
-                        self.save_space(&reference, space, at)
-                            .map(|saved| Some(saved.finish(&self.shared, reference.clone())))
-                    }
-                    None if all.clear_torn(&reference)? => {
-                        Ok(Some(Swept::Removed(reference.clone())))
-                    }
-                    None => Ok(None),
-                },
-            );
-            match done {
+            match self.sweep_worktree(&all, &reference, at) {
                 Ok(done) => swept.extend(done),
                 Err(error) => swept.push(Swept::Unclear(reference, said(&error))),
             }
         }
         Ok(())
+    }
+
+    /// Keeps the work of one work tree and removes it; none when there is nothing to remove.
+    fn sweep_worktree(
+        &self,
+        all: &Worktrees<'_>,
+        reference: &ResultRef,
+        at: SystemTime,
+    ) -> Result<Option<Swept>, SpaceError> {
+        let removed = |is_removed: bool| is_removed.then(|| Swept::Removed(reference.clone()));
+        if is_verify_workspace(reference) {
+            return WorktreeSpace::discard_leftover(&self.shared, reference).map(removed);
+        }
+        match WorktreeSpace::take_up(&self.shared, reference, Vec::new())? {
+            Some(space) => {
+                let saved = self.save_space(reference, Space::Worktree(Box::new(space)), at)?;
+                Ok(Some(saved.finish(reference.clone())))
+            }
+            None => Ok(removed(all.clear_torn(reference)?)),
+        }
     }
 }
 
@@ -145,10 +155,10 @@ enum Saved {
 }
 
 impl Saved {
-    fn finish(self, shared: &Shared, reference: ResultRef) -> Swept {
+    fn finish(self, reference: ResultRef) -> Swept {
         let (removed, kept) = match self {
             Self::Bare(slot) => (slot.clear(), None),
-            Self::Whole(space, kept) => (remove(shared, &reference, *space), kept),
+            Self::Whole(space, kept) => (remove(*space), kept),
         };
         match (removed, kept) {
             (Err(error), _) => Swept::Unclear(reference, said(&error)),

@@ -66,7 +66,6 @@ impl Workspace {
     pub fn take_in(&self, result: &ObjectId, at: SystemTime) -> Result<TakenIn, SpaceError> {
         self.with(|shared, space| {
             let folder = space.folder();
-            self.go_on(shared, space)?;
             space.settle()?;
             let repository = &shared.repository;
             if let Some(taken) = taken(&folder)?.into_iter().find(|it| it.result == *result) {

@@ -2,21 +2,17 @@
 //!
 //! Start at [`Workspace::root`], [`Workspace::sandbox`] and [`Workspace::keep`].
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::claim::{Look, PutBack, keep_claimed, put_back};
-use super::note::Note;
 use super::overlay::{OverlaySpace, Start, path_error};
 use super::workspaces::Shared;
 use super::worktree::WorktreeSpace;
 use super::{Record, SpaceError};
 use crate::git::{Imported, Storing};
 use crate::sandbox::{Bounds, Config, Layer, Place, Sandbox, Unavailable};
-use crate::trees::inhabitants;
+use crate::trees::remove_all;
 use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
 
 /// What the commit of a state says that another workspace begins from.
@@ -32,8 +28,6 @@ pub struct Workspace {
     space: Mutex<Option<Space>>,
     /// The record as it was last, for when it is closed.
     last: Mutex<Record>,
-    /// Whether a state was claimed here and nobody is judging it: whoever goes on finds that state.
-    claimed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -79,29 +73,6 @@ impl Space {
         }
     }
 
-    /// Looks at what differs from the base; nothing is stored.
-    pub(super) fn look(&self, root: &Root) -> Result<Look, SpaceError> {
-        match self {
-            Self::Overlay(space) => space.look(root),
-            Self::Worktree(space) => {
-                let (changes, odd) = space.worktree.look()?;
-                Ok(Look { changes, odd })
-            }
-        }
-    }
-
-    /// Lists the files and folders that need not have the permissions that a checkout gives.
-    pub(super) fn inhabitants(&self, root: &Root) -> Result<BTreeSet<PathBuf>, SpaceError> {
-        match self {
-            Self::Overlay(space) => space.inhabitants(),
-            Self::Worktree(_) => {
-                let mut found = BTreeSet::new();
-                inhabitants(root, &mut found).map_err(SpaceError::path(root.path()))?;
-                Ok(found)
-            }
-        }
-    }
-
     pub(super) fn import(
         &mut self,
         message: &str,
@@ -118,10 +89,7 @@ impl Space {
 impl Workspace {
     pub(super) fn new(shared: &Arc<Shared>, reference: ResultRef, space: Space) -> Self {
         let record = space.record();
-        // A killed process may have left it in the middle of a command that judged the work.
-        let claimed = AtomicBool::new(Note::is_in(&space.folder()));
         Self {
-            claimed,
             shared: Arc::clone(shared),
             reference,
             path: PathBuf::from(&record.path),
@@ -155,7 +123,6 @@ impl Workspace {
     pub fn root(&self) -> Result<Root, PathError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or(PathError::NotFound)?;
-        self.go_on(&self.shared, space).map_err(path_error)?;
         match space {
             Space::Overlay(space) => space.root().map_err(path_error),
             Space::Worktree(space) => Root::open(space.worktree.path()),
@@ -191,8 +158,7 @@ impl Workspace {
         let mut data = objects.folders;
         hidden.extend(objects.hidden);
         hidden.extend(self.shared.secrets.below(&grants));
-        let place = self.with(|shared, space| {
-            self.go_on(shared, space)?;
+        let place = self.with(|_, space| {
             Ok(match space {
                 Space::Overlay(space) => Place::Overlay(space.mounted()?),
                 Space::Worktree(space) => {
@@ -225,16 +191,12 @@ impl Workspace {
     ///
     /// Why it could not be found out.
     pub fn left_out(&self) -> Result<Vec<Skipped>, SpaceError> {
-        self.with(|shared, space| {
-            self.go_on(shared, space)?;
-            Ok(space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?.1)
-        })
+        self.with(|_, space| Ok(space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?.1))
     }
 
     /// Commits all work to `refs/adjutant/<run>/<child>`; doing it again changes nothing.
     ///
-    /// What the repository's patterns ignore is left out and named. Of a state that was claimed
-    /// ([`Workspace::claim`]) and that nobody went on from, that state is kept.
+    /// What the repository's patterns ignore is left out and named.
     ///
     /// # Errors
     ///
@@ -260,7 +222,7 @@ impl Workspace {
         let kept = keep(&self.shared, &self.reference, &mut space, message, at);
         let is_whole = |kept: &Kept| !kept.skipped.iter().any(Skipped::is_work);
         if kept.as_ref().is_ok_and(is_whole) {
-            let _ = remove(&self.shared, &self.reference, space);
+            let _ = remove(space);
         } else {
             *lock = Some(space);
         }
@@ -278,7 +240,7 @@ impl Workspace {
         let mut lock = self.lock();
         let Some(mut space) = lock.take() else { return Ok(()) };
         match is_kept(&self.shared, &self.reference, &mut space) {
-            Ok(true) => remove(&self.shared, &self.reference, space),
+            Ok(true) => remove(space),
             Ok(false) => {
                 *lock = Some(space);
                 Err(SpaceError::Unkept { path: self.path.clone() })
@@ -294,7 +256,6 @@ impl Workspace {
     pub(super) fn snapshot(&self, at: SystemTime) -> Result<Start, SpaceError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
-        self.go_on(&self.shared, space)?;
         match space {
             Space::Overlay(space) => space.snapshot(at),
             Space::Worktree(space) => {
@@ -319,19 +280,16 @@ impl Workspace {
         work(&self.shared, space.as_mut().ok_or_else(|| self.closed())?)
     }
 
-    /// Puts back what a command wrote that judged the work, before anybody works here again.
-    pub(super) fn go_on(&self, shared: &Shared, space: &mut Space) -> Result<PutBack, SpaceError> {
-        if !self.claimed.load(Ordering::Relaxed) {
-            return Ok(PutBack::default());
+    /// Removes its files with everything in them; discarding again does nothing.
+    pub(super) fn discard(&self) -> Result<(), SpaceError> {
+        match self.lock().take() {
+            Some(space) => discard(space),
+            None => Ok(()),
         }
-        let back = put_back(shared, &self.reference, space)?;
-        self.claimed.store(false, Ordering::Relaxed);
-        Ok(back)
     }
 
-    /// Leaves the state that was claimed as the work, until somebody works here again.
-    pub(super) fn stand_at_the_claim(&self) {
-        self.claimed.store(true, Ordering::Relaxed);
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn closed(&self) -> SpaceError {
@@ -352,9 +310,6 @@ pub(super) fn keep(
     at: SystemTime,
 ) -> Result<Kept, SpaceError> {
     let base = space.record().base()?;
-    if let Some(note) = Note::read(&space.folder())? {
-        return keep_claimed(shared, reference, base, note, (message, at));
-    }
     let before = shared.repository.result(reference)?;
     if before.is_none()
         && let Space::Overlay(overlay) = &*space
@@ -386,13 +341,6 @@ pub(super) fn is_kept(
     reference: &ResultRef,
     space: &mut Space,
 ) -> Result<bool, SpaceError> {
-    if let Some(note) = Note::read(&space.folder())? {
-        let repository = &shared.repository;
-        let kept = repository.result(reference)?;
-        let kept = repository.tree_of(&kept.unwrap_or(space.record().base()?))?;
-        let is_whole = !note.skipped.iter().any(Skipped::is_work);
-        return Ok(is_whole && kept == repository.tree_of(&note.claimed)?);
-    }
     if let Space::Overlay(overlay) = &*space
         && overlay.is_untouched()?
     {
@@ -411,21 +359,21 @@ pub(super) fn is_kept(
 }
 
 /// Removes the files of a workspace whose work is kept.
-pub(super) fn remove(
-    shared: &Shared,
-    reference: &ResultRef,
-    space: Space,
-) -> Result<(), SpaceError> {
-    let note = Note::read(&space.folder())?;
+pub(super) fn remove(space: Space) -> Result<(), SpaceError> {
     match space {
-        Space::Overlay(space) => space.remove()?,
-        // What lies there is not the work that was kept.
-        Space::Worktree(space) if note.is_some() => space.worktree.discard()?,
-        Space::Worktree(space) => space.worktree.remove()?,
+        Space::Overlay(space) => space.remove(),
+        Space::Worktree(space) => Ok(space.worktree.remove()?),
     }
-    // Only now: while the note is there, somebody may go on from the commit it names.
-    if let Some(note) = note {
-        shared.let_go_of(reference, &note.claimed);
+}
+
+/// Removes the files of a workspace whatever is in them.
+pub(super) fn discard(space: Space) -> Result<(), SpaceError> {
+    match space {
+        Space::Overlay(space) => space.remove(),
+        Space::Worktree(space) => {
+            // Files first: on a full disk there is no room to record the removal.
+            let _ = remove_all(space.worktree.path());
+            Ok(space.worktree.discard()?)
+        }
     }
-    Ok(())
 }

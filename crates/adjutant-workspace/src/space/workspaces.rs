@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use super::ignored::{Hash, Included};
+use super::interrupted::is_interrupted;
 use super::layers::Ground;
-use super::note::Note;
 use super::objects::Seen;
 use super::overlay::{OverlaySpace, Start};
 use super::record::LayerName;
@@ -380,14 +380,6 @@ impl Shared {
         self.hold_for(of.run(), commit)
     }
 
-    /// Lets a commit go that was held for a while.
-    pub(super) fn let_go_of(&self, of: &ResultRef, commit: &ObjectId) {
-        let name = format!("{}{commit}", base_refs(of.run()));
-        let call = self.repository.call("update-ref").args(["--no-deref", "-d"]);
-        // Best effort: it goes with the run at the latest.
-        let _ = call.args([name.as_str(), commit.as_str()]).run();
-    }
-
     fn hold_for(&self, run: &str, commit: &ObjectId) -> Result<(), SpaceError> {
         let name = format!("{}{}", base_refs(run), commit);
         if self.repository.common_dir().join(&name).is_file() {
@@ -418,8 +410,8 @@ impl Shared {
         reference: &ResultRef,
         record: &super::Record,
     ) -> Result<bool, SpaceError> {
-        // What is judged may have taken away all there was.
-        if Note::is_in(&self.slot_path(reference)) {
+        // The interrupted command may have removed all there was.
+        if is_interrupted(&self.slot_path(reference)) {
             return Ok(false);
         }
         for name in record.layers()? {

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ignored::Included;
-use super::note::Note;
+use super::interrupted::is_interrupted;
 use super::take_in::settle_in;
 use super::workspaces::Shared;
 use super::{Kind, Record, SpaceError, gitdir};
 use crate::git::bytes_of;
 use crate::private::{self, ensure_dir, make_private};
 use crate::sandbox::count_entries;
-use crate::{GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
+use crate::{Diff, GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
 /// The file beside a work tree that says how many files and directories the base brought.
 const BASE_ENTRIES: &str = "base-entries";
@@ -35,13 +35,14 @@ impl WorktreeSpace {
         base: &ObjectId,
         mut remarks: Vec<String>,
     ) -> Result<Self, SpaceError> {
+        if is_interrupted(&shared.worktree_path(reference))
+            && let Some(space) = Self::take_up(shared, reference, remarks.clone())?
+        {
+            return Ok(space);
+        }
         let all = Worktrees::open(&shared.repository)?;
         match adopt(&all, reference)? {
-            Some(worktree)
-                if worktree.base() == base
-                    || Note::is_in(folder_of(&worktree))
-                    || !worktree.is_clean()? =>
-            {
+            Some(worktree) if worktree.base() == base || !worktree.is_clean()? => {
                 remarks.push("taken up as it was left".to_owned());
                 let space = Self { worktree, remarks };
                 space.settle()?;
@@ -69,7 +70,8 @@ impl WorktreeSpace {
         Ok(space)
     }
 
-    /// Takes up the work tree that is there; none where there is none.
+    /// Takes up the work tree that is there; none where there is none. One whose verify command an earlier version
+    /// was running is made anew from the commit of the work.
     pub(super) fn take_up(
         shared: &Arc<Shared>,
         reference: &ResultRef,
@@ -77,6 +79,13 @@ impl WorktreeSpace {
     ) -> Result<Option<Self>, SpaceError> {
         let all = Worktrees::open(&shared.repository)?;
         let Some(worktree) = adopt(&all, reference)? else { return Ok(None) };
+        if let Some(work) = shared.keep_interrupted(reference, folder_of(&worktree))? {
+            let base = worktree.base().clone();
+            worktree.discard()?;
+            let space = Self::begin(shared, reference, &base, remarks)?;
+            space.bring(shared, &shared.repository.differences(&base, &work)?)?;
+            return Ok(Some(space));
+        }
         let space = Self { worktree, remarks };
         space.settle()?;
         // Its making may have been cut short just before this.
@@ -136,10 +145,23 @@ impl WorktreeSpace {
         }
     }
 
+    /// Removes what is left of a work tree, whatever is in it.
+    pub(super) fn discard_leftover(
+        shared: &Shared,
+        reference: &ResultRef,
+    ) -> Result<bool, SpaceError> {
+        let all = Worktrees::open(&shared.repository)?;
+        match adopt(&all, reference)? {
+            Some(worktree) => worktree.discard().map(|()| true),
+            None => all.clear_torn(reference),
+        }
+        .map_err(SpaceError::from)
+    }
+
     /// Writes what a commit has differently from the base over the files.
-    pub(super) fn bring(&self, shared: &Shared, commit: &ObjectId) -> Result<(), SpaceError> {
+    pub(super) fn bring(&self, shared: &Shared, diff: &Diff) -> Result<(), SpaceError> {
         let path = self.worktree.path();
-        for gone in shared.repository.write_layer(self.worktree.base(), commit, path)? {
+        for gone in shared.repository.write_layer_of(diff, path)? {
             let at = path.join(gone);
             if at.symlink_metadata().is_ok() {
                 fs::remove_file(at).map_err(SpaceError::io("bringing back work"))?;

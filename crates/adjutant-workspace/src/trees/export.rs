@@ -25,7 +25,7 @@ const WORKERS: usize = 4;
 const PARALLEL_FILES: usize = 1_000;
 
 /// The mode of a plain file.
-pub(crate) const PLAIN: u32 = 0o100_644;
+pub(super) const PLAIN: u32 = 0o100_644;
 
 impl Repository {
     /// Writes the files that `to` has and `from` has not, or has differently, into an empty folder;

@@ -33,23 +33,6 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
     removed.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Removes what a folder has of that name, with everything in it; what is not there is fine.
-pub(super) fn remove_in(folder: &Dir, name: &OsStr) -> Result<(), PathError> {
-    let path = Path::new(name);
-    let flags = match folder.kind_of(name)? {
-        None => return Ok(()),
-        Some(FileKind::Directory) => {
-            empty_from(open(folder, name).map_err(PathError::Io)?).map_err(PathError::Io)?;
-            AtFlags::REMOVEDIR
-        }
-        Some(_) => AtFlags::empty(),
-    };
-    match unlinkat(folder.handle(), path, flags) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(PathError::from_errno(errno)),
-    }
-}
-
 /// A folder that is being emptied, and its folders that are still to be.
 struct Level {
     name: OsString,
@@ -109,7 +92,7 @@ fn enter(folder: &Dir, name: OsString) -> io::Result<Level> {
 }
 
 /// Opens a folder, also one that its owner may not look into.
-pub(super) fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
+fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
     match kernel::open_directory(folder.handle(), Path::new(name), Links::Never) {
         Err(PathError::PermissionDenied) => {
             // By a handle: a link may have come in its place since the folder was listed.

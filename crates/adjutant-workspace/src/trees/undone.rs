@@ -11,12 +11,14 @@ use std::path::Path;
 
 use super::apply::LINK;
 use super::export::PLAIN;
-use super::restore::SUBMODULE;
 use crate::git::{Content, FILE_BYTES, blob_id, content};
 use crate::{Diff, DiffEntry, GitError, ObjectId, RelPath, Repository, Root};
 
 /// The mode of a file that is a program.
 const PROGRAM: u32 = 0o100_755;
+
+/// The mode of a submodule's entry.
+const SUBMODULE: u32 = 0o160_000;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,10 +19,9 @@ use super::export;
 use super::lock::Held;
 use super::opening::{open_top, open_up};
 use super::remove::remove_all;
-use super::restore::oddities;
 use crate::git::{
-    Change, Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped,
-    Status, Storing, bounded, bytes_of, too_deep,
+    Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
+    Storing, bounded, bytes_of, too_deep,
 };
 use crate::private;
 use crate::{Dir, FileKind, PathError, RelPath, Root};
@@ -310,13 +309,6 @@ impl Worktree {
         skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
         skipped.extend(imported.made.skipped.iter().cloned());
         Ok((imported, skipped))
-    }
-
-    /// Lists what differs from the base and is not ignored, and what git says nothing of.
-    pub(crate) fn look(&self) -> Result<(Vec<Change>, Vec<PathBuf>), GitError> {
-        let changes = self.status()?.changes;
-        let at = |source| GitError::Path { path: self.path().to_owned(), source };
-        Ok((changes, Root::open(self.path()).and_then(|root| oddities(&root)).map_err(at)?))
     }
 
     /// Returns the git directory that belongs to these files.

@@ -3,9 +3,6 @@
 mod begin_with;
 mod borrowed;
 mod choice;
-mod claim;
-mod claim_full;
-mod claim_killed;
 mod closed;
 mod crash;
 mod flood;
@@ -16,6 +13,7 @@ mod speed;
 mod submodules;
 mod take_in;
 mod take_in_killed;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,0 +1,89 @@
+//! Workspaces that an earlier version left in the middle of a verify command.
+//!
+//! That version ran the command in the agent's own workspace. Before that it committed the work and named the
+//! commit in a file beside the workspace, `.claimed`. What lies in such a workspace is partly the command's, so the
+//! commit is the work: it becomes the result, and the workspace is made anew from it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::SpaceError;
+use super::workspaces::Shared;
+use crate::{ObjectId, ResultRef};
+
+/// The file beside a workspace that names the commit, and its first line.
+const CLAIMED: &str = ".claimed";
+const FORMAT: &str = "adjutant claimed 1";
+
+impl Shared {
+    /// Keeps the work of a workspace whose verify command was interrupted as its result, and returns that commit;
+    /// `None` where no command was. `directory` is the one that everything about the workspace lies in.
+    pub(super) fn keep_interrupted(
+        &self,
+        reference: &ResultRef,
+        directory: &Path,
+    ) -> Result<Option<ObjectId>, SpaceError> {
+        let Some(work) = work_before_verify(directory)? else { return Ok(None) };
+        let kept = self.repository.result(reference)?;
+        if kept.as_ref() != Some(&work) {
+            self.repository.keep(reference, &work, kept.as_ref())?;
+        }
+        Ok(Some(work))
+    }
+}
+
+/// Says whether a verify command of an earlier version was interrupted in a workspace.
+pub(super) fn is_interrupted(directory: &Path) -> bool {
+    directory.join(CLAIMED).symlink_metadata().is_ok()
+}
+
+/// Returns the commit that an earlier version made before it ran a verify command.
+fn work_before_verify(directory: &Path) -> Result<Option<ObjectId>, SpaceError> {
+    let path = directory.join(CLAIMED);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(SpaceError::io("reading what was verified")(error)),
+    };
+    let mut lines = text.lines();
+    let format = lines.next().filter(|line| *line == FORMAT);
+    let commit = format.and(lines.next()).and_then(ObjectId::parse);
+    let commit = commit.ok_or_else(|| SpaceError::Record(path.display().to_string()))?;
+    // Work that no commit holds is only in the workspace, which therefore stays.
+    let is_work =
+        |line: &str| line.starts_with("skipped large:") || line.starts_with("skipped unreadable ");
+    if lines.any(is_work) {
+        return Err(SpaceError::Unkept { path: directory.to_owned() });
+    }
+    Ok(Some(commit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_the_last_version_names_the_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let id = "a".repeat(40);
+        let file = directory.path().join(CLAIMED);
+        assert_eq!(work_before_verify(directory.path()).unwrap(), None);
+        // As that version wrote it: what no commit takes, patterns and permissions follow.
+        let whole = format!(
+            "{FORMAT}\n{id}\nskipped special 70697065\nodd - 70697065\n\
+             pattern 63616368652f2e67697469676e6f7265 2a0a\nmode 700 \n"
+        );
+        fs::write(&file, &whole).unwrap();
+        assert!(is_interrupted(directory.path()));
+        assert_eq!(work_before_verify(directory.path()).unwrap(), ObjectId::parse(&id));
+        fs::write(&file, format!("{whole}skipped large:629145600 626967\n")).unwrap();
+        let read = work_before_verify(directory.path());
+        assert!(matches!(read, Err(SpaceError::Unkept { .. })), "{read:?}");
+        for text in ["", &id, &format!("{FORMAT}\n"), &format!("adjutant claimed 2\n{id}\n")] {
+            fs::write(&file, text).unwrap();
+            let read = work_before_verify(directory.path());
+            assert!(matches!(read, Err(SpaceError::Record(_))), "{text}: {read:?}");
+        }
+    }
+}

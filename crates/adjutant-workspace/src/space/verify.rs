@@ -1,0 +1,140 @@
+//! Fresh workspaces that verify commands run in.
+//!
+//! The agent's work is committed to its reference, and the command runs in a new workspace that has the files of
+//! that commit: the same base, the same included folders, and nothing that git ignores or that the agent built.
+//! So what passes is what a person will merge, and nothing the command writes has to be taken back.
+//!
+//! Start at [`Workspace::make_verify_workspace`]. Invariant: a verify workspace never has a result; whatever is
+//! left of one is removed, by the next verify of the same agent or by the sweep.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::layers::patiently;
+use super::overlay::OverlaySpace;
+use super::record::LayerName;
+use super::slot::Slot;
+use super::workspace::{Space, Workspace};
+use super::workspaces::Shared;
+use super::worktree::WorktreeSpace;
+use super::{Kind, Record, SpaceError};
+use crate::trees::remove_with_empty_parents;
+use crate::{Diff, ObjectId, ResultRef, Root};
+
+/// How the names of verify workspaces end; no agent has such a name.
+const SUFFIX: &str = ".verify";
+
+/// A workspace with the files of one commit, for one verify command. Dropping it removes it.
+#[derive(Debug)]
+pub struct VerifyWorkspace {
+    workspace: Workspace,
+}
+
+impl Deref for VerifyWorkspace {
+    type Target = Workspace;
+
+    fn deref(&self) -> &Workspace {
+        &self.workspace
+    }
+}
+
+impl Drop for VerifyWorkspace {
+    fn drop(&mut self) {
+        // Best effort: the sweep removes what is left.
+        let _ = self.workspace.discard();
+    }
+}
+
+impl Workspace {
+    /// Keeps the work as [`Workspace::keep`] does and makes a fresh workspace from that commit for a verify command.
+    ///
+    /// `name` tells it from those of others; what an interrupted verify left under the same name is removed first.
+    /// The files of this workspace stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Why the work could not be kept or the fresh workspace not be made.
+    pub fn make_verify_workspace(
+        &self,
+        name: &str,
+        message: &str,
+        at: SystemTime,
+    ) -> Result<VerifyWorkspace, SpaceError> {
+        let kept = self.keep(message, at)?;
+        let shared = self.shared();
+        let reference = ResultRef::new(self.reference().run(), &format!("{name}{SUFFIX}"))?;
+        let work = kept.commit.as_ref().unwrap_or(&kept.base);
+        let space = shared.fresh(&reference, &self.record(), work)?;
+        Ok(VerifyWorkspace { workspace: Workspace::new(shared, reference, space) })
+    }
+}
+
+/// Says whether a reference names a verify workspace.
+pub(super) fn is_verify_workspace(reference: &ResultRef) -> bool {
+    reference.child().ends_with(SUFFIX)
+}
+
+impl Shared {
+    /// Makes a workspace that begins as the recorded one did and has the files of `work`.
+    fn fresh(
+        self: &Arc<Self>,
+        reference: &ResultRef,
+        record: &Record,
+        work: &ObjectId,
+    ) -> Result<Space, SpaceError> {
+        let base = record.base()?;
+        let diff = self.repository.differences(&base, work)?;
+        let mut space = match record.kind {
+            Kind::Worktree => {
+                WorktreeSpace::discard_leftover(self, reference)?;
+                let space = WorktreeSpace::begin(self, reference, &base, Vec::new())?;
+                space.bring(self, &diff)?;
+                Space::Worktree(Box::new(space))
+            }
+            Kind::Overlay => {
+                let slot = Slot::take(self.slot_path(reference))?;
+                Space::Overlay(self.make_overlay(reference, slot, record, &diff)?)
+            }
+        };
+        let root = space.root()?;
+        remove_emptied_directories(&root, &diff)?;
+        // The base is a layer upon a checkout, which hides files and not their directories.
+        if let Some(LayerName::Base(tree)) = record.layers()?.first() {
+            remove_emptied_directories(&root, &self.repository.differences(tree, work)?)?;
+        }
+        Ok(space)
+    }
+
+    /// Makes an overlay workspace in a slot whose content is removed: the base of the recorded one, and upon it what
+    /// `diff` has differently.
+    pub(super) fn make_overlay(
+        self: &Arc<Self>,
+        reference: &ResultRef,
+        slot: Slot,
+        record: &Record,
+        diff: &Diff,
+    ) -> Result<OverlaySpace, SpaceError> {
+        let mut start = self.afresh(&record.layers()?, record.base()?)?;
+        start.remarks.clone_from(&record.remarks);
+        // The holder process of a killed one may still be ending.
+        let emptied = patiently(|| match slot.empty() {
+            Err(SpaceError::InUse { .. }) => Ok(None),
+            done => done.map(Some),
+        })?;
+        emptied.ok_or_else(|| SpaceError::InUse { path: self.slot_path(reference) })?;
+        // Before the record: what is cut short here is made again from the start.
+        slot.make_upper(0)?;
+        self.write_files(diff, &slot.upper(0))?;
+        OverlaySpace::begin(Arc::clone(self), reference.clone(), slot, start, 0)
+    }
+}
+
+/// Removes directories that are in no checkout of the commit: git stores files only.
+fn remove_emptied_directories(root: &Root, diff: &Diff) -> Result<(), SpaceError> {
+    for entry in diff.entries.iter().filter(|entry| entry.new_mode == 0) {
+        let removed = remove_with_empty_parents(root, &entry.path);
+        removed.map_err(SpaceError::path(&entry.path))?;
+    }
+    Ok(())
+}
