@@ -202,13 +202,7 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
     }
     let count = tasks.len();
     call.insert("tasks".into(), Value::Array(tasks));
-    let limits = CallLimits {
-        // How many tasks one call may bring is a limit of the policy and judged with the others;
-        // here it only says how many there may be where there are none.
-        max_tasks: count.max(usize::try_from(policy.policy().tasks_per_call).unwrap_or(usize::MAX)),
-        max_concurrency: policy.policy().concurrency_max,
-        ..CallLimits::default()
-    };
+    let limits = CallLimits::of(policy.policy());
     let mut call = DelegateCall::parse(&Value::Object(call), &limits).map_err(|error| {
         Failure::usage(error.to_string()).hint("`adjutant delegate --help` shows the form.")
     })?;

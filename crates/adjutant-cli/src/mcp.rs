@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adjutant_core::Policy;
 use adjutant_core::policy::Key;
 use adjutant_core::schema::CallLimits;
 use adjutant_mcp::{Approval, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
@@ -57,7 +56,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         search: crate::work::search(),
         approval: approval(args, &settings.mcp)?,
         asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
-        limits: limits(settings.policy.policy()),
+        limits: CallLimits::of(settings.policy.policy()),
         root,
         detach_after: args.detach_after.map(Duration::from_secs),
         result_bytes: args.result_bytes.and_then(|bytes| usize::try_from(bytes).ok()),
@@ -138,15 +137,6 @@ fn refusal_exit(error: &ServeError) -> Exit {
     match error {
         ServeError::NotLoopback(_) | ServeError::Origin(_) => Exit::Usage,
         ServeError::Start(_) | ServeError::Listen { .. } => Exit::Failed,
-    }
-}
-
-fn limits(policy: &Policy) -> CallLimits {
-    CallLimits {
-        max_tasks: usize::try_from(policy.tasks_per_call).unwrap_or(usize::MAX),
-        max_concurrency: policy.concurrency_max,
-        default_concurrency: policy.concurrency,
-        ..CallLimits::default()
     }
 }
 

@@ -66,6 +66,16 @@ fn a_client_that_leaves_behind_its_call_finds_the_run_begun() {
     assert_eq!(out.code, 0, "{out}");
 }
 
+#[test]
+fn more_tasks_than_a_call_may_bring_are_refused_by_the_limit_and_begin_nothing() {
+    let rig = rig();
+    let task = |nth| json!({ "label": format!("task {nth}"), "prompt": "Look around" });
+    let tasks: Vec<Value> = (1..=9).map(task).collect();
+    let said = Client::allowed(&rig, &[]).failure("Delegate", json!({ "tasks": tasks }));
+    assert!(said.contains("MAX_DELEGATIONS_EXCEEDED") && said.contains("Maximum: 8"), "{said}");
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
 /// The steps of beginning a run: the claim, the socket, what goes over it, the process, the note, and every
 /// time the server has to wait for something.
 const STEPS: [&str; 6] =

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::ids::Label;
 use crate::message::ToolSpec;
+use crate::policy::Policy;
 
 /// The name a call of the tool uses.
 pub const DELEGATE: &str = "Delegate";
@@ -14,8 +15,8 @@ pub const DELEGATE: &str = "Delegate";
 /// The bounds of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// The most tasks one call may bring. Inclusive.
-    pub max_tasks: usize,
+    /// The most tasks one call may bring. Inclusive. Models are told; a call is judged by `Tree::decide`.
+    pub max_tasks: u64,
     /// The most tasks a call may ask to run at once. Inclusive.
     pub max_concurrency: u64,
     /// How many run at once when a call does not say.
@@ -38,6 +39,19 @@ impl Default for CallLimits {
             max_context: 10,
             output_tokens: 100..=16_384,
             default_output_tokens: 4096,
+        }
+    }
+}
+
+impl CallLimits {
+    /// Returns the bounds of calls under a policy.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Self {
+        Self {
+            max_tasks: policy.tasks_per_call,
+            max_concurrency: policy.concurrency_max,
+            default_concurrency: policy.concurrency,
+            ..Self::default()
         }
     }
 }

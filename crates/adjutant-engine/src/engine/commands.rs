@@ -137,12 +137,7 @@ impl Engine {
         lead: Option<&AgentName>,
     ) -> Vec<ToolSpec> {
         let usable = rights.usable_tools();
-        let limits = CallLimits {
-            max_tasks: usize::try_from(self.policy.tasks_per_call).unwrap_or(usize::MAX),
-            max_concurrency: self.policy.concurrency_max,
-            default_concurrency: self.policy.concurrency,
-            ..CallLimits::default()
-        };
+        let limits = CallLimits::of(&self.policy);
         let depth = match position {
             AgentPosition::Root => self.base_depth,
             AgentPosition::BelowRoot => self.base_depth + 1,

@@ -284,14 +284,7 @@ impl Runner {
         let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
             return;
         };
-        let policy = self.tree.policy();
-        let limits = CallLimits {
-            // How many tasks one call may bring is judged with the other limits.
-            max_tasks: usize::MAX,
-            max_concurrency: policy.concurrency_max,
-            default_concurrency: policy.concurrency,
-            ..CallLimits::default()
-        };
+        let limits = CallLimits::of(self.tree.policy());
         let (desk, bench) = (self.shop.desk.clone(), self.bench(session));
         self.tasks.spawn_blocking(move || {
             let result = guard(|| {
