@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::policy::{Approval, Key};
+use adjutant_core::policy::Key;
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
 use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Approver, Engine, EngineError, Setup, with_link_targets};
+use adjutant_engine::{Approver, Engine, EngineError, Preview, Setup, with_link_targets};
 use adjutant_view::approval::Question;
 use serde_json::{Map, Value, json};
 
@@ -96,13 +96,13 @@ pub(crate) fn run_delegate(
     }
     let briefs = engine.briefs(&call.tasks);
     let preview =
-        engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error))?;
+        || engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error));
     if args.dry_run {
-        return dry_run(&policy, &preview.events, as_json);
+        return dry_run(&policy, &preview()?.events, as_json);
     }
     let approver = match &mut terms {
-        Some(terms) => terms.approver(&policy, &preview.events)?,
-        None => approver_of(args, &policy, &preview.events)?,
+        Some(terms) => terms.approver(&policy, &preview()?.events)?,
+        None => approver_of(args, &policy, preview)?,
     };
     let archive = open_archive(given_home)?;
     let showing = Showing {
@@ -243,19 +243,20 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
 fn approver_of(
     args: &DelegateArgs,
     policy: &Policy,
-    events: &[Event],
+    preview: impl FnOnce() -> Result<Preview, Failure>,
 ) -> Result<Approver, Failure> {
-    let yes = args.work.yes;
-    let terminal = if yes || !may_ask(policy) { None } else { Terminal::open() };
-    let question = Question::of(policy, events);
-    let needs_yes = policy.approval == Approval::Batch && !question.is_automatic();
-    if needs_yes && !yes && terminal.is_none() {
+    if args.work.yes || !may_ask(policy) {
+        return Ok(approver(args.work.yes, None));
+    }
+    let terminal = Terminal::open();
+    let question = Question::of(policy, &preview()?.events);
+    if question.is_asked() && terminal.is_none() {
         let reason = "there is no terminal to ask on".to_owned();
         let refusal = Refusal::ApprovalDenied { reason };
         let what = format!("{}\n  {}", refusal.message(), question.distillate());
         return Err(Failure::new(Exit::Refused, what).hint(how_to_start(policy, &question)));
     }
-    Ok(approver(yes, terminal))
+    Ok(approver(false, terminal))
 }
 
 /// Names the flag that starts a call without asking.

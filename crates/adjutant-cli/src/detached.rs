@@ -205,7 +205,6 @@ impl Terms {
         events: &[Event],
     ) -> Result<Approver, Failure> {
         let question = Question::of(policy, events);
-        let asks = policy.approval == Asks::Batch && !question.grants().is_empty();
         if let Some((held, left)) = self.allowance.take()
             && question.is_automatic()
         {
@@ -216,7 +215,7 @@ impl Terms {
             });
             let amount = worst.filter(|_| !goes_deeper).unwrap_or(left);
             self.reserved = Some(reserve(held, amount)?);
-        } else if asks && self.approval == Approval::Deny {
+        } else if question.is_asked() && self.approval == Approval::Deny {
             return Err(denied(&question));
         }
         Ok(self.asks_later())

@@ -153,6 +153,10 @@ pub(crate) fn conduct(
         return Err(failed(error));
     }
     let view = std::mem::take(&mut live.borrow_mut().view);
+    if let (Err(error @ EngineError::Refused(_)), None) = (&finished, view.run()) {
+        // Refused as a whole: no run was begun.
+        return Err(failed(error));
+    }
     keep_projections(archive, &view);
     Ok(Conducted { view, finished })
 }

@@ -11,7 +11,6 @@ use adjutant_store::{
 use tokio::sync::watch;
 
 use crate::engine::EngineError;
-use crate::ids::IdSource;
 
 /// How far the journal is safe, or why it no longer is.
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ impl Opened {
 }
 
 /// Attempts at finding an id that is not taken.
-const ID_ATTEMPTS: usize = 8;
+pub(crate) const ID_ATTEMPTS: usize = 8;
 
 /// Where runs are written.
 pub enum Storage {
@@ -61,15 +60,14 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Opens a new run under the id `chosen`, or under a fresh one.
-    pub(crate) fn open(self, ids: IdSource, chosen: Option<RunId>) -> Result<Opened, EngineError> {
+    /// Opens a new run under an id that no other run may have.
+    pub(crate) fn open(&self, id: RunId) -> Result<Opened, EngineError> {
         match self {
-            Self::Home(home) => open_in(&home, ids, chosen),
+            Self::Home(home) => open_in(home, id),
             Self::Run(folder) => Err(HomeError::RunExists(folder.id()).into()),
             Self::Memory(disk) => {
-                let id = chosen.map_or_else(|| ids.run(), Ok)?;
                 let (report, durable) = reports();
-                let journal = Journal::start_inline(disk, Position::start(id), report);
+                let journal = Journal::start_inline(disk.clone(), Position::start(id), report);
                 Ok(Opened { id, folder: None, journal, durable, lock: None })
             }
         }
@@ -103,15 +101,11 @@ impl Storage {
     }
 }
 
-fn open_in(home: &Home, ids: IdSource, chosen: Option<RunId>) -> Result<Opened, EngineError> {
+fn open_in(home: &Home, id: RunId) -> Result<Opened, EngineError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let folder = match home.create_run(chosen.map_or_else(|| ids.run(), Ok)?) {
-            Ok(folder) => folder,
-            Err(HomeError::RunExists(_)) if chosen.is_none() && attempts < ID_ATTEMPTS => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let folder = home.create_run(id)?;
         match open_new(&folder) {
             // Somebody cleaned up at this very moment, and took the folder for a leftover.
             Err(_) if attempts < ID_ATTEMPTS && !folder.path().exists() => {}

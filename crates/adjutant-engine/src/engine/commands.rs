@@ -7,12 +7,40 @@ use adjutant_core::policy::ContractKind;
 use adjutant_core::schema::{AgentCard, CallLimits, TASK, delegate_spec, return_spec, task_spec};
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
-    AgentName, Brief, Command, ModelSpec, Rights, RunId, ToolSet, ToolSpec, Writes,
+    AgentName, Brief, Command, Event, ModelSpec, Rights, RunId, Timestamp, ToolSet, ToolSpec, Tree,
+    Writes,
 };
 
 use super::{Engine, EngineError, Goal};
 use crate::prompt::{Hold, system_prompt};
 use crate::role::Role;
+
+/// How a run begins.
+pub(crate) struct Opening {
+    /// What was decided about each command without which there is no run.
+    pub(crate) decided: Vec<Vec<Event>>,
+    /// The commands behind them.
+    pub(crate) commands: Vec<Command>,
+}
+
+impl Opening {
+    /// Decides the commands up to the last without which there is no run; refused if one of them is.
+    pub(super) fn decide(mut commands: Vec<Command>) -> Result<Self, EngineError> {
+        let is_vital =
+            |it: &Command| matches!(it, Command::Begin { .. } | Command::Delegate { .. });
+        let rest = commands.iter().rposition(is_vital).map_or(0, |last| last + 1);
+        let rest = commands.split_off(rest);
+        let (mut tree, mut decided) = (Tree::default(), Vec::new());
+        for command in commands {
+            let events = tree.decide(Timestamp::ZERO, command)?;
+            for event in &events {
+                tree.evolve(Timestamp::ZERO, event)?;
+            }
+            decided.push(events);
+        }
+        Ok(Self { decided, commands: rest })
+    }
+}
 
 /// Where in the tree an agent works.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,12 +56,12 @@ impl Engine {
     pub(super) fn delegation(
         &self,
         run: RunId,
-        briefs: Vec<Brief>,
+        briefs: &[Brief],
         concurrency: Option<u64>,
     ) -> Result<Vec<Command>, EngineError> {
         let begin = self.begin(run, AgentName::new("delegate"), String::new(), None);
         let root = run.root_session();
-        let tasks = self.ids.tasks(briefs, |session| session == root)?;
+        let tasks = self.ids.tasks(briefs.to_vec(), |session| session == root)?;
         let delegate = Command::Delegate { parent: root, tasks, concurrency, origin: None };
         let child = self.define_child(None);
         let is_shown = matches!(&child, Command::Define { tools, .. } if tools.iter().any(|it| it.name == TASK));

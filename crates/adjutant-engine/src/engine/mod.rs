@@ -19,7 +19,7 @@ use adjutant_core::space::SpaceTerms;
 use adjutant_core::{
     AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree,
 };
-use adjutant_store::RunLock;
+use adjutant_store::{HomeError, RunLock};
 use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
 use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
@@ -28,7 +28,7 @@ use crate::clock::{Clock, Wall, wall_now};
 use crate::control::Door;
 use crate::desk::{Asker, Desk, Models};
 use crate::ids::{Chance, IdSource, system};
-use crate::opening::{Note, Opened};
+use crate::opening::{ID_ATTEMPTS, Note, Opened};
 use crate::prompt::agent_name;
 use crate::role::Role;
 use crate::roster::Definition;
@@ -39,6 +39,7 @@ use crate::writing::settle_folder;
 
 use root_work::RootWork;
 
+pub(crate) use commands::Opening;
 pub use error::EngineError;
 pub use setup::{Goal, Setup, Staff};
 
@@ -281,15 +282,8 @@ impl Engine {
         briefs: Vec<Brief>,
         concurrency: Option<u64>,
     ) -> Result<Preview, EngineError> {
-        let run = self.ids.run()?;
-        let mut tree = Tree::default();
-        let mut events = Vec::new();
-        for command in self.delegation(run, briefs, concurrency)? {
-            events = tree.decide(Timestamp::ZERO, command)?;
-            for event in &events {
-                tree.evolve(Timestamp::ZERO, event)?;
-            }
-        }
+        let commands = self.delegation(self.ids.run()?, &briefs, concurrency)?;
+        let events = Opening::decide(commands)?.decided.pop().unwrap_or_default();
         Ok(Preview { events })
     }
 
@@ -318,8 +312,7 @@ impl Engine {
         concurrency: Option<u64>,
         staff: Staff,
     ) -> Result<Finished, EngineError> {
-        self.preview(briefs.clone(), concurrency)?;
-        self.drive(staff, |engine, run| engine.delegation(run, briefs, concurrency)).await
+        self.drive(staff, |engine, run| engine.delegation(run, &briefs, concurrency)).await
     }
 
     /// Runs a parent agent that works towards `goal` and may delegate.
@@ -328,22 +321,32 @@ impl Engine {
         let works_itself = self.root_work.assignment().filter(|it| it.agent.is_none());
         let context = works_itself.map(|it| self.desk.quote_context(&it.context)).transpose()?;
         goal.text.extend(context);
-        let begin = self.begin(self.ids.run()?, goal.agent.clone(), String::new(), None);
-        // Refused before there is a folder for it.
-        Tree::default().decide(Timestamp::ZERO, begin)?;
-        self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal))).await
+        self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal.clone()))).await
     }
 
     async fn drive(
         mut self,
         staff: Staff,
-        opening: impl FnOnce(&Self, RunId) -> Result<Vec<Command>, EngineError>,
+        commands: impl Fn(&Self, RunId) -> Result<Vec<Command>, EngineError>,
     ) -> Result<Finished, EngineError> {
         let Staff { storage, approver, reporters, narrator, control } = staff;
-        let spaces = self.open_spaces()?;
-        let opened = storage.open(self.ids, self.run)?.noted(self.note.take())?;
+        let mut attempts = 1;
+        let (opened, opening, spaces) = loop {
+            let run = self.run.map_or_else(|| self.ids.run(), Ok)?;
+            // Refused before there is a workspace or a folder for it.
+            let opening = Opening::decide(commands(&self, run)?)?;
+            let spaces = self.open_spaces()?;
+            match storage.open(run) {
+                Err(EngineError::Home(HomeError::RunExists(_)))
+                    if self.run.is_none() && attempts < ID_ATTEMPTS =>
+                {
+                    attempts += 1;
+                }
+                opened => break (opened?, opening, spaces),
+            }
+        };
+        let opened = opened.noted(self.note.take())?;
         let Opened { id, folder, journal, durable, lock } = opened;
-        let opening = opening(&self, id)?;
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
         let (desk, ids) = (self.desk, self.ids);

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::control::{Door, Order};
 use crate::crash::Crash;
 use crate::desk::Desk;
-use crate::engine::{EngineError, RunGuard};
+use crate::engine::{EngineError, Opening, RunGuard};
 use crate::execute::{Answer, Approver, Asked, Briefs, Done, Heard, Sign};
 use crate::ids::IdSource;
 use crate::opening::Durable;
@@ -189,15 +189,24 @@ impl Runner {
         }
     }
 
-    /// Takes the opening commands, then inputs until the run has ended and is on disk.
-    pub(crate) async fn run(mut self, opening: Vec<Command>) -> Result<Outcome, EngineError> {
+    /// Takes the opening, then inputs until the run has ended and is on disk.
+    pub(crate) async fn run(mut self, opening: Opening) -> Result<Outcome, EngineError> {
         self.room = Room::of(&self.tree);
         let start = self.journal.position();
-        let last = opening.len().saturating_sub(1);
-        for (nth, command) in opening.into_iter().enumerate() {
-            // A run that began without its tasks would have lost them. A question is whole by itself: the
-            // turn behind it is taken once it is answered.
-            self.joined = nth < last && !matches!(command, Command::AskToBegin { .. });
+        let mut left = opening.decided.len() + opening.commands.len();
+        for events in opening.decided {
+            left -= 1;
+            // A run that began without its tasks would have lost them.
+            self.joined = left > 0;
+            // A full disk has ended the run.
+            if self.full.is_none() {
+                self.take_decided(Timestamp::ZERO, events)?;
+            }
+        }
+        for command in opening.commands {
+            left -= 1;
+            // A question is whole by itself: the turn behind it is taken once it is answered.
+            self.joined = left > 0 && !matches!(command, Command::AskToBegin { .. });
             self.submit(command)?;
         }
         self.close_opening()?;

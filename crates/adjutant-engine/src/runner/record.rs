@@ -17,8 +17,7 @@ use crate::room::{Room, closed_call};
 impl Runner {
     /// Decides a command and everything that follows from it.
     pub(super) fn submit(&mut self, command: Command) -> Result<(), EngineError> {
-        // What is refused here changed nothing: a call as a whole was judged before the run began,
-        // and a stale approval or cancel has nobody left to tell.
+        // What is refused here changed nothing: a stale approval or cancel has nobody left to tell.
         let _refusal = self.try_submit(command)?;
         Ok(())
     }
@@ -29,17 +28,26 @@ impl Runner {
         command: Command,
     ) -> Result<Result<(), Refusal>, EngineError> {
         let now = self.clock.now();
-        let mut queue = VecDeque::new();
         match self.tree.decide(now, command) {
-            Err(refusal) => return Ok(Err(refusal)),
-            Ok(events) => self.record(now, events, &mut queue)?,
+            Err(refusal) => Ok(Err(refusal)),
+            Ok(events) => self.take_decided(now, events).map(Ok),
         }
+    }
+
+    /// Records what was decided at `now`, and decides everything that follows from it.
+    pub(super) fn take_decided(
+        &mut self,
+        now: Timestamp,
+        events: Vec<Event>,
+    ) -> Result<(), EngineError> {
+        let mut queue = VecDeque::new();
+        self.record(now, events, &mut queue)?;
         while let Some(command) = queue.pop_front() {
             let now = self.clock.now();
             let Ok(events) = self.tree.decide(now, command) else { continue };
             self.record(now, events, &mut queue)?;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn record(

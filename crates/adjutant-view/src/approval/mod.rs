@@ -140,6 +140,12 @@ impl Question {
         self.automatic.is_some()
     }
 
+    /// Says whether a person has to answer before anything of it starts.
+    #[must_use]
+    pub const fn is_asked(&self) -> bool {
+        self.expires.is_some()
+    }
+
     /// Returns the tasks that start when the answer is yes.
     #[must_use]
     pub fn grants(&self) -> &[Grant] {
