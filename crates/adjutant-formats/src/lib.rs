@@ -6,6 +6,7 @@
 
 pub mod code;
 pub mod contract;
+mod document;
 pub mod excerpt;
 pub mod ids;
 pub mod json;
@@ -15,16 +16,15 @@ mod nearest;
 pub mod numbers;
 pub mod outcome;
 pub mod prd;
-mod splice;
 pub mod task;
 pub mod time;
 pub mod usage;
 
 pub use code::Code;
+pub use document::jsonc;
 pub use ids::{AgentName, Label, RunId, SessionId};
 pub use money::{Price, PriceOverride, Usd};
 pub use nearest::nearest;
 pub use outcome::{Outcome, Reason, State};
-pub use splice::jsonc;
 pub use time::Timestamp;
 pub use usage::Usage;

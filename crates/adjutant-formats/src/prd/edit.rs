@@ -11,7 +11,7 @@ use super::error::PrdError;
 use super::layout::{Layout, says};
 use super::outcome::{CONTEXT, ChildOutcome, Outcome, RECORD, is_taken};
 use super::read::{BYTE_ORDER_MARK, Prd};
-use crate::splice::{Node, Splice, apply};
+use crate::document::{Node, Splice, apply};
 
 impl Prd {
     /// Returns the text as it was read.

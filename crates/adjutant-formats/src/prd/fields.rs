@@ -4,7 +4,7 @@
 //! that several faults are told at once.
 
 use super::finding::{Findings, Subject};
-use crate::splice::Node;
+use crate::document::Node;
 
 /// The largest whole number that a text with a fraction or an exponent may stand for.
 const EXACT: f64 = 9_007_199_254_740_992.0;

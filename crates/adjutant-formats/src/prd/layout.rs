@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::splice::Node;
+use crate::document::Node;
 
 /// What one level is indented by where an entry does not say.
 const UNIT: &str = "  ";

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::document::Node;
 use crate::money::Usd;
 use crate::outcome::Outcome as Status;
-use crate::splice::Node;
 use crate::time::rfc3339;
 
 /// Where the entry of a story says what came of it.

@@ -6,8 +6,8 @@
 
 use super::fields::{Fields, number};
 use super::finding::Findings;
+use crate::document::Node;
 use crate::marker::MAX_HOURS;
-use crate::splice::Node;
 
 const FIELD: &str = "delegationStrategy";
 

@@ -9,7 +9,7 @@ use super::error::PrdError;
 use super::fields::Fields;
 use super::finding::{Finding, Findings, Subject, quoted};
 use super::story::{self, Story};
-use crate::splice::{Node, spans};
+use crate::document::{Node, spans};
 
 /// The names the list of stories may have.
 const LISTS: [&str; 2] = ["userStories", "stories"];

@@ -6,8 +6,8 @@ use super::id::{self, Whose};
 use super::outcome::{RECORD, is_taken};
 use super::planned::{self, Planned};
 use super::priority::Priority;
+use crate::document::Node;
 use crate::excerpt::excerpt;
-use crate::splice::Node;
 
 /// The most characters of a description that serve as the title of a story that has none.
 const TITLE_CHARS: usize = 80;

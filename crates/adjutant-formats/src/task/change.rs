@@ -13,7 +13,7 @@ use super::refused::{MAX_DESCRIPTION_BYTES, MAX_TITLE_CHARS, TaskError};
 use super::state::Project;
 use super::status::Status;
 use crate::contract::ArtifactKind;
-use crate::splice::{Splice, apply};
+use crate::document::{Splice, apply};
 use crate::time::{date, rfc3339};
 
 /// The longest name of a language.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::lines::Line;
 use super::number::TaskNumber;
 use super::status::Status;
-use crate::splice::Splice;
+use crate::document::Splice;
 
 /// The longest name of a field; beyond it a line with a colon is prose.
 const MAX_NAME_CHARS: usize = 40;

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::state::{StateError, object};
-use crate::splice::{Node, Splice, apply};
+use crate::document::{Node, Splice, apply};
 
 const ERRORS: &str = "errors";
 const FIX_STATUS: &str = "fix_status";

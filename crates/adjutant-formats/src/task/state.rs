@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::number::TaskNumber;
 use super::status::Status;
-use crate::splice::{Node, Splice, spans};
+use crate::document::{Node, Splice, spans};
 
 /// What a new file holds.
 pub(super) const BEGINNING: &str = "{

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::entry::{Entry, heading, numbered};
 use super::lines::{Line, front_matter, lines};
 use super::number::TaskNumber;
-use crate::splice::Splice;
+use crate::document::Splice;
 
 /// What a new file begins with.
 pub(super) const BEGINNING: &str = "# TODO\n\n## Tasks\n";

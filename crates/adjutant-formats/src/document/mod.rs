@@ -5,7 +5,7 @@
 
 mod json;
 pub mod jsonc;
-mod patch;
+mod splice;
 
 pub(crate) use json::{Node, spans};
-pub(crate) use patch::{Splice, apply};
+pub(crate) use splice::{Splice, apply};

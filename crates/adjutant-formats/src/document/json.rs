@@ -12,7 +12,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::patch::Splice;
+use super::splice::Splice;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -408,7 +408,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::patch::apply;
+    use super::super::splice::apply;
     use super::*;
     use serde_json::json;
 

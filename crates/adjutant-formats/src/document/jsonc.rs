@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::json::{Node, eol, line_indent, shown, spans, unit};
-use super::patch::{Splice, apply};
+use super::splice::{Splice, apply};
 
 /// What a file is indented by where it does not show it.
 const UNIT: &str = "  ";
