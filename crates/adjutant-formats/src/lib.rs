@@ -6,7 +6,7 @@
 
 pub mod code;
 pub mod contract;
-mod document;
+pub mod document;
 pub mod excerpt;
 pub mod ids;
 pub mod json;
@@ -21,7 +21,6 @@ pub mod time;
 pub mod usage;
 
 pub use code::Code;
-pub use document::jsonc;
 pub use ids::{AgentName, Label, RunId, SessionId};
 pub use money::{Price, PriceOverride, Usd};
 pub use nearest::nearest;

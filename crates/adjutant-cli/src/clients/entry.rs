@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use adjutant_formats::jsonc;
+use adjutant_formats::document::jsonc;
 use adjutant_mcp::{Client, SERVER};
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};

@@ -28,7 +28,7 @@ fn read(client: &str, text: &str) -> Value {
     if client == "codex" {
         return serde_json::to_value(toml::from_str::<toml::Table>(text).unwrap()).unwrap();
     }
-    adjutant_formats::jsonc::read(text).unwrap()
+    adjutant_formats::document::jsonc::read(text).unwrap()
 }
 
 fn entry(rig: &Rig, client: &str, scope: &str) -> Value {

@@ -1,11 +1,14 @@
-//! Changing a part of a text and leaving every other byte alone.
+//! Documents that people and programs write: read with positions, changed without touching other bytes.
 //!
-//! Owns changes as data ([`Splice`]) and where the parts of a JSON text stand ([`spans`]). What a
-//! change means is the business of those who make it: `task` and `prd`.
+//! Owns where the parts of a JSON text stand ([`Node`], found by [`parse_json`]), changes as data ([`Splice`]), and
+//! setting one entry of a configuration file ([`jsonc`]). What a change means is the business of those who make it.
 
-mod json;
+mod change;
 pub mod jsonc;
+mod node;
+mod parse;
 mod splice;
 
-pub(crate) use json::{Node, spans};
+pub use node::{Kind, Member, Node};
+pub use parse::{SyntaxError, parse_json};
 pub(crate) use splice::{Splice, apply};

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::error::PrdError;
-use super::layout::{Layout, says};
 use super::outcome::{CONTEXT, ChildOutcome, Outcome, RECORD, is_taken};
 use super::read::{BYTE_ORDER_MARK, Prd};
 use crate::document::{Node, Splice, apply};
@@ -70,14 +69,12 @@ impl Prd {
 
     /// Sets the members of an entry that say something else.
     fn set(&self, entry: &Node, fields: &[(&str, Value)]) -> Vec<Splice> {
-        let layout = Layout::of(&self.text, entry);
         let is_new = |(key, value): &&(&str, Value)| {
             let known = entry.member(&self.text, key);
             known.is_none_or(|known| !says(known.raw(&self.text), value))
         };
-        let set =
-            |(key, value): &(&str, Value)| entry.set_shown(&self.text, key, &layout.member(value));
-        fields.iter().filter(is_new).filter_map(set).collect()
+        let new = fields.iter().filter(is_new).map(|(key, value)| (*key, value));
+        entry.set_all(&self.text, &new.collect::<Vec<_>>())
     }
 
     /// Adds the entries of children behind their parent's and those of its other children.
@@ -85,12 +82,9 @@ impl Prd {
         if new.is_empty() {
             return None;
         }
-        let layout = Layout::of(&self.text, parent);
         let last = self.node(self.last_of(place))?;
-        let entry =
-            |child: &&ChildOutcome| format!(",{}{}", layout.gap, layout.entry(&child.entry()));
-        let entries: String = new.iter().map(entry).collect();
-        Some(Splice::insert(last.range.end, entries))
+        let entries: Vec<Value> = new.iter().map(|child| child.entry()).collect();
+        Some(parent.add_beside(&self.text, last.range.end, &entries))
     }
 
     /// Returns the last of the entries behind a story that are its children or theirs.
@@ -140,4 +134,22 @@ impl Prd {
         };
         (known.into_iter().filter(is_ours).collect(), new)
     }
+}
+
+/// Says whether a text says a value already, however it is laid out.
+fn says(raw: &str, value: &Value) -> bool {
+    let wanted = value.to_string();
+    let mut wanted = wanted.bytes();
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in raw.bytes() {
+        if !is_text && byte.is_ascii_whitespace() {
+            continue;
+        }
+        if wanted.next() != Some(byte) {
+            return false;
+        }
+        is_text ^= byte == b'"' && !is_escaped;
+        is_escaped = is_text && byte == b'\\' && !is_escaped;
+    }
+    wanted.next().is_none()
 }

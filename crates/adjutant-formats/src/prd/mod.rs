@@ -14,7 +14,6 @@ mod error;
 mod fields;
 mod finding;
 mod id;
-mod layout;
 mod order;
 mod outcome;
 mod planned;

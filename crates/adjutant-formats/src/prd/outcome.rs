@@ -31,7 +31,7 @@ pub(super) fn is_taken(text: &str, entry: &Node) -> bool {
     let Some(there) = entry.member(text, RECORD).filter(|there| !there.is_null(text)) else {
         return false;
     };
-    let is_empty = there.is_object() && there.opening(text).is_none();
+    let is_empty = there.is_object() && there.members().is_empty();
     let is_ours = ["run", "status"].iter().all(|key| there.string(text, key).is_some());
     !is_empty && !is_ours
 }

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::de::IgnoredAny;
-
 use super::config::DelegationConfig;
 use super::error::PrdError;
 use super::fields::Fields;
 use super::finding::{Finding, Findings, Subject, quoted};
 use super::story::{self, Story};
-use crate::document::{Node, spans};
+use crate::document::{Node, SyntaxError, parse_json};
 
 /// The names the list of stories may have.
 const LISTS: [&str; 2] = ["userStories", "stories"];
@@ -46,8 +44,12 @@ impl Prd {
             Some(text) => (true, text),
             None => (false, text),
         };
-        judge(text)?;
-        let root = spans(text).filter(Node::is_object).ok_or(PrdError::NotObject)?;
+        let root = parse_json(text).map_err(|SyntaxError { line, column, reason }| {
+            PrdError::NotJson { line, column, reason }
+        })?;
+        if !root.is_object() {
+            return Err(PrdError::NotObject);
+        }
         let mut out = Findings::new(text);
         named_once(text, &root, &mut out);
         let fields = Fields { text, node: &root, story: None, prefix: "" };
@@ -118,20 +120,6 @@ impl Prd {
     /// Returns the entry at a place.
     pub(super) fn node(&self, place: usize) -> Option<&Node> {
         self.list.items()?.get(place)
-    }
-}
-
-/// Says why a text is no JSON; every number is left as it is written, whatever its size.
-fn judge(text: &str) -> Result<(), PrdError> {
-    match serde_json::from_str::<IgnoredAny>(text) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let (line, column) = (error.line(), error.column());
-            let said = error.to_string();
-            let place = format!(" at line {line} column {column}");
-            let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
-            Err(PrdError::NotJson { line, column, reason })
-        }
     }
 }
 

@@ -10,7 +10,6 @@ use super::disagree::{Disagreement, Side};
 use super::number::TaskNumber;
 use super::plan::{Plan, Priority, one_line, paragraphs};
 use super::refused::{MAX_DESCRIPTION_BYTES, MAX_TITLE_CHARS, TaskError};
-use super::state::Project;
 use super::status::Status;
 use crate::contract::ArtifactKind;
 use crate::document::{Splice, apply};
@@ -276,11 +275,12 @@ impl Book {
 
     /// Removes what was said only because the task stood where it is not any more.
     fn forget(&self, number: TaskNumber, from: Status, out: &mut Splices) {
-        let (entry, project) = (self.entry(number), self.project(number));
-        for (name, key) in dated_by(from) {
-            out.todo.extend(entry.as_ref().and_then(|entry| entry.remove(name)));
-            let of_project = |project: &Project| project.remove(&self.state.text, key);
-            out.state.extend(project.as_ref().map(of_project).unwrap_or_default());
+        let (names, keys): (Vec<_>, Vec<_>) = dated_by(from).iter().copied().unzip();
+        let entry = self.entry(number);
+        let removed = |name: &&str| entry.as_ref().and_then(|entry| entry.remove(name));
+        out.todo.extend(names.iter().filter_map(removed));
+        if let Some(project) = self.project(number) {
+            out.state.extend(project.remove(&self.state.text, &keys));
         }
     }
 
@@ -390,7 +390,7 @@ impl Book {
             Some(project) if project.artifacts.iter().any(|(_, known)| *known == path) => {}
             Some(project) => {
                 let fields = Map::from_iter([("last_updated".to_owned(), json!(now))]);
-                out.state.push(project.link(&self.state.text, &value));
+                out.state.extend(project.link(&self.state.text, &value));
                 out.state.extend(project.set(&self.state.text, &fields));
             }
             None => {

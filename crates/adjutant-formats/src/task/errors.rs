@@ -41,8 +41,8 @@ pub fn merge_errors(text: Option<&str>, errors: &[Value]) -> Result<String, Stat
         }
     }
     match list.filter(|_| !items.is_empty()) {
-        Some(list) => splices.extend(new.iter().map(|error| list.push(text, error))),
-        None if !new.is_empty() => splices.push(root.set(text, ERRORS, &json!(new))),
+        Some(list) => splices.extend(list.push_all(text, &new)),
+        None if !new.is_empty() => splices.extend(root.set(text, ERRORS, &json!(new))),
         None => {}
     }
     apply(text, splices).ok_or(StateError::Unwritable)
@@ -59,7 +59,7 @@ fn update(text: &str, item: &Node, fields: &Map<String, Value>, out: &mut Vec<Sp
             (Some((node, Value::Object(old))), Value::Object(new)) if !old.is_empty() => {
                 update(text, node, new, out);
             }
-            _ => out.push(item.set(text, key, value)),
+            _ => out.extend(item.set(text, key, value)),
         }
     }
 }

@@ -2,12 +2,11 @@
 //!
 //! Fields that are not named here belong to others and stay as they are.
 
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::number::TaskNumber;
 use super::status::Status;
-use crate::document::{Node, Splice, spans};
+use crate::document::{Node, Splice, SyntaxError, parse_json};
 
 /// What a new file holds.
 pub(super) const BEGINNING: &str = "{
@@ -136,8 +135,8 @@ impl State {
         let list = self.root.member(text, ACTIVE).filter(|list| list.items().is_some());
         let number = next.map(|next| json!(next));
         let (pushed, alone) = match list {
-            Some(list) => (Some(list.push(text, &project)), None),
-            None => (None, Some(json!([project]))),
+            Some(list) => (list.push_all(text, &[project]), None),
+            None => (Vec::new(), Some(json!([project]))),
         };
         let fields = number.iter().map(|number| (NEXT, number));
         let fields: Vec<_> = fields.chain(alone.iter().map(|list| (ACTIVE, list))).collect();
@@ -174,19 +173,19 @@ impl Project {
 
     /// Sets fields.
     pub(super) fn set(&self, text: &str, fields: &Map<String, Value>) -> Vec<Splice> {
-        let splice = |(key, value): (&String, &Value)| self.node.set(text, key, value);
-        fields.iter().map(splice).collect()
+        let fields = fields.iter().map(|(key, value)| (key.as_str(), value));
+        self.node.set_all(text, &fields.collect::<Vec<_>>())
     }
 
-    /// Removes a field.
-    pub(super) fn remove(&self, text: &str, field: &str) -> Vec<Splice> {
-        self.node.remove(text, field)
+    /// Removes fields.
+    pub(super) fn remove(&self, text: &str, fields: &[&str]) -> Vec<Splice> {
+        self.node.remove(text, fields)
     }
 
     /// Adds an artifact.
-    pub(super) fn link(&self, text: &str, artifact: &Value) -> Splice {
+    pub(super) fn link(&self, text: &str, artifact: &Value) -> Vec<Splice> {
         match self.node.member(text, "artifacts").filter(|list| list.items().is_some()) {
-            Some(list) => list.push(text, artifact),
+            Some(list) => list.push_all(text, std::slice::from_ref(artifact)),
             None => self.node.set(text, "artifacts", &json!([artifact])),
         }
     }
@@ -194,15 +193,10 @@ impl Project {
 
 /// Finds where the parts of a JSON object stand.
 pub(super) fn object(text: &str) -> Result<Node, StateError> {
-    // Only judged here: every number is left as it is written, whatever its size.
-    let _: IgnoredAny = serde_json::from_str(text).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        let said = error.to_string();
-        let place = format!(" at line {line} column {column}");
-        let reason = said.strip_suffix(&place).unwrap_or(&said).to_owned();
+    let root = parse_json(text).map_err(|SyntaxError { line, column, reason }| {
         StateError::NotJson { line, column, reason }
     })?;
-    spans(text).filter(Node::is_object).ok_or(StateError::NotObject)
+    if root.is_object() { Ok(root) } else { Err(StateError::NotObject) }
 }
 
 fn number_in(text: &str, node: &Node) -> Option<TaskNumber> {
