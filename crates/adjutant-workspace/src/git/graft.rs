@@ -11,13 +11,14 @@ use std::io::Read as _;
 use std::path::{Component, Path};
 
 use super::GitError;
+use super::blob::id_of;
 use super::change::{Change, SkipReason, Skipped};
 use super::folders::{Folders, above};
 use super::id::ObjectId;
 use super::import::{
     Commit, Committed, IDENTITY, Imported, Taken, WHOLE_BYTES, is_allowed, seconds,
 };
-use super::object::{Kind, Store, Storing, bytes_of_id, id_of};
+use super::object::{Kind, Store, Storing, bytes_of_id};
 use super::scratch::Scratch;
 
 /// More changes than this make a pack, which is what git does with them.

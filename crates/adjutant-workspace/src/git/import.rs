@@ -19,10 +19,11 @@ use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::folders::Folders;
 use super::id::{ObjectId, ResultRef};
-use super::object::{Storing, sync_folders};
+use super::object::Storing;
 use super::quarantine::Quarantine;
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
+use super::sync::sync_folders;
 use crate::{RelPath, Root};
 
 /// Who commits.

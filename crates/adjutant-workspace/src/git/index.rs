@@ -10,10 +10,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
+use super::blob::id_of;
 use super::change::Change;
 use super::folders::{Folders, above};
 use super::graft::FOLDER;
-use super::object::id_of;
 
 /// Before an entry's id: dates, numbers of the file, its mode, owner and size.
 const STAT_BYTES: usize = 40;

@@ -7,6 +7,7 @@
 //! Start at [`Git::find`] and [`Repository::open`]. Invariant: no reference outside
 //! `refs/adjutant/` changes, unless a branch is asked for.
 
+mod blob;
 mod capture;
 mod change;
 mod diff;
@@ -28,6 +29,7 @@ mod refs;
 mod repository;
 mod run;
 mod scratch;
+mod sync;
 mod trust;
 
 pub use capture::Snapshot;
@@ -42,9 +44,10 @@ pub use refs::Kept;
 pub use repository::Repository;
 pub use run::Git;
 
+pub(crate) use blob::blob_id;
 pub(crate) use change::{Content, bounded, content, guarded, plain, too_deep};
 pub(crate) use import::{FILE_BYTES, Imported};
-pub(crate) use object::{Storing, blob_id};
+pub(crate) use object::Storing;
 pub(crate) use own::DirOwner;
 pub(crate) use reach::{Ahead, Work};
 pub(crate) use repository::{bytes_of, path_of};

@@ -8,32 +8,25 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use sha1::Sha1;
-use sha2::Sha256;
-use sha2::digest::DynDigest;
 
 use super::GitError;
+use super::blob::{hasher, id_bytes, id_of};
 use super::id::ObjectId;
-
-/// How many files are synced at the same time.
-const AT_ONCE: usize = 16;
+use super::sync::{QUICK, sync_all, sync_folder};
 
 /// From so many objects on a second thread writes some of them.
 const MANY: usize = 8;
-
-/// What a sync takes where nothing waits for a disk; threads would take longer.
-const QUICK: Duration = Duration::from_micros(100);
 
 /// Objects up to this size are stored as they are: packed, they would take one block of a disk less at best.
 const SMALL_BYTES: usize = 8_000;
@@ -49,12 +42,6 @@ const ROOM: usize = 256;
 
 /// How many temporary files of others are passed over; git removes what crashes left of them in time.
 const MAX_TAKEN: usize = 100_000;
-
-/// How much of a file is hashed at a time.
-const PIECE_BYTES: usize = 256 * 1024;
-
-/// The digits of numbers.
-const HEX: &[u8; 16] = b"0123456789abcdef";
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -300,49 +287,6 @@ fn named(mut some: Vec<Written>) -> io::Result<Vec<Written>> {
     Ok(some)
 }
 
-/// Waits until the names in some folders are on disk; a folder that is gone or is none has none.
-pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
-    let folders: Vec<&Path> = folders.into_iter().collect();
-    sync_all(&folders, |folder| sync_folder(File::open(folder)))
-}
-
-fn sync_folder(opened: io::Result<File>) -> io::Result<()> {
-    match opened {
-        Err(error) if is_no_folder(&error) => Ok(()),
-        opened => opened?.sync_all(),
-    }
-}
-
-fn is_no_folder(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Syncs all, at the same time where one takes long.
-fn sync_all<'s, T: Sync>(
-    all: &'s [T],
-    sync: impl Fn(&T) -> io::Result<()> + Copy + Send,
-) -> io::Result<()> {
-    let Some((first, rest)) = all.split_first() else { return Ok(()) };
-    let begun = Instant::now();
-    sync(first)?;
-    if begun.elapsed() < QUICK {
-        return rest.iter().try_for_each(sync);
-    }
-    std::thread::scope(|scope| {
-        let some = rest.chunks(rest.len().div_ceil(AT_ONCE).max(1));
-        let begin = |some: &'s [T]| {
-            let thread = std::thread::Builder::new();
-            thread.spawn_scoped(scope, move || some.iter().try_for_each(sync)).map_err(|_| some)
-        };
-        let threads: Vec<_> = some.map(begin).collect();
-        threads.into_iter().try_for_each(|thread| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed"))),
-            // No thread is to be had; it takes longer here.
-            Err(some) => some.iter().try_for_each(sync),
-        })
-    })
-}
-
 /// Packs some bytes after each other.
 fn packed(packer: &mut Compress, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
     packer.reset();
@@ -422,52 +366,6 @@ fn header(kind: Kind, len: usize) -> Vec<u8> {
         Kind::Commit => "commit",
     };
     format!("{kind} {len}\0").into_bytes()
-}
-
-/// Returns the id that git gives to content of so many bytes, without storing anything; none where it has
-/// fewer by now. `like` is an id of the same repository.
-pub(crate) fn blob_id(
-    content: &mut dyn Read,
-    len: u64,
-    like: &ObjectId,
-) -> Result<Option<ObjectId>, GitError> {
-    let mut hash = hasher(id_bytes(like));
-    hash.update(format!("blob {len}\0").as_bytes());
-    let mut content = content.take(len);
-    let (mut piece, mut left) = (vec![0; PIECE_BYTES], len);
-    loop {
-        match content.read(&mut piece) {
-            Ok(0) if left > 0 => return Ok(None),
-            Ok(0) => return id_of(&hash.finalize()).map(Some),
-            Ok(count) => {
-                hash.update(piece.get(..count).unwrap_or_default());
-                left = left.saturating_sub(count as u64);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(GitError::io("reading a changed file")(error)),
-        }
-    }
-}
-
-/// Begins what makes ids of so many bytes.
-fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
-    if id_bytes == 32 { Box::new(Sha256::default()) } else { Box::new(Sha1::default()) }
-}
-
-/// Returns how many bytes an id has.
-fn id_bytes(id: &ObjectId) -> usize {
-    id.as_str().len() / 2
-}
-
-/// Writes an id the way git shows it.
-pub(super) fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
-    let mut text = Vec::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let digits = [byte >> 4, byte & 15].map(usize::from);
-        text.extend(digits.iter().filter_map(|digit| HEX.get(*digit)));
-    }
-    ObjectId::from_bytes(&text)
-        .ok_or_else(|| GitError::BadName(String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// Writes an id the way git stores it in a folder.

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::id::{ObjectId, ResultRef};
-use super::object::sync_folders;
 use super::repository::Repository;
+use super::sync::sync_folders;
 
 /// Between two looks at a lock.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
