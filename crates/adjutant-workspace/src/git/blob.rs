@@ -41,17 +41,17 @@ pub(crate) fn blob_id(
 }
 
 /// Begins what makes ids of so many bytes.
-pub(super) fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
+fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
     if id_bytes == 32 { Box::new(Sha256::default()) } else { Box::new(Sha1::default()) }
 }
 
 /// Returns how many bytes an id has.
-pub(super) fn id_bytes(id: &ObjectId) -> usize {
+fn id_bytes(id: &ObjectId) -> usize {
     id.as_str().len() / 2
 }
 
 /// Writes an id the way git shows it.
-pub(super) fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
+fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
     let mut text = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
         let digits = [byte >> 4, byte & 15].map(usize::from);

@@ -1,9 +1,9 @@
 //! The true state of a work tree, as a commit.
 //!
-//! One look by git, with the user's index or a copy of it, says what differs from HEAD; only that is read
-//! and stored. What lies beside it is in the index itself, see `index`, and git is asked where it is not. Files whose dates and sizes git already knows count as unchanged. A file with a
-//! content filter (large file storage, line endings) is a pointer or normal form in HEAD and
-//! something else on disk: untouched, it stays what HEAD says; touched, it is stored as it lies on disk.
+//! `git status` with a copy of the user's index says what differs from HEAD; only that is read and stored, see
+//! `import`. Files whose dates and sizes git already knows count as unchanged. A file with a content filter (large
+//! file storage, line endings) is a pointer or normal form in HEAD and something else on disk: untouched, it stays
+//! what HEAD says; touched, it is stored as it lies on disk.
 //!
 //! Start at [`Repository::capture`]. Invariant: the user's index, files, stash and references are
 //! only read.
@@ -16,15 +16,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::GitError;
 use super::change::{Change, SkipReason, Skipped};
 use super::excludes::says_something;
-use super::folders::Folders;
-use super::graft::Planned;
 use super::id::ObjectId;
-use super::import::{Commit, IDENTITY, Imported, seconds};
-use super::index::Index;
-use super::object::Storing;
+use super::import::{Commit, IDENTITY, Imported, Storing, seconds};
 use super::repository::{Repository, path_of};
-use super::run::{Call, INPUT};
-use super::scratch::{Scratch, open_index};
+use super::run::{Call, Running};
+use super::scratch::Scratch;
 use super::trust::open_plain;
 use crate::private;
 use crate::trees::is_prepared;
@@ -75,19 +71,8 @@ pub(crate) struct Status {
     pub(crate) skipped: Vec<Skipped>,
     /// Files that a merge left in conflict.
     pub(crate) unmerged: Vec<PathBuf>,
-    /// Whether the index differs from HEAD too, in what was looked at.
-    pub(crate) staged: bool,
     /// The folders with an untracked file `HEAD`, which may be git directories.
     pub(crate) untracked_heads: Vec<PathBuf>,
-}
-
-/// What is looked at of submodules; never into one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Submodules {
-    /// Nothing.
-    Ignored,
-    /// Whether HEAD has one: the index has none, so that there is none to look into.
-    Staged,
 }
 
 impl Repository {
@@ -192,28 +177,27 @@ impl Repository {
         git_like: GitLike,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
     ) -> Result<Snapshot, GitError> {
-        let state = State { repository: self, head: head.as_ref(), git_like };
         let scratch = self.scratch(head.as_ref())?;
-        let Looked { status, folders, planned, at } = match &head {
-            Some(head) => scratch.status_of(&state, head, at)?,
-            None => Looked::new(scratch.status(self)?, None, at(None)?),
-        };
+        let status = scratch.begin_status(self)?;
+        // Git may be asked for the date while it looks at the files.
+        let at = at(head.as_ref())?;
+        let status = finish_status(status)?;
         let mut left_out = Vec::new();
-        let changes = state.taken_of(&status, &mut left_out);
+        let changes = self.captured_changes(&status, git_like, &mut left_out);
         let Status { mut skipped, unmerged, .. } = status;
         skipped.extend(left_out);
-        let unchanged = folders.as_ref().filter(|_| changes.is_empty()).and_then(Folders::top);
-        let (commit, tree, head_tree) = match (&head, unchanged) {
-            (Some(head), Some(tree)) => (head.clone(), tree.clone(), tree.clone()),
-            (Some(_) | None, Some(_) | None) => {
-                let Imported { made, base_tree } = match planned.map_or(Ok(None), Planned::keep)? {
-                    Some(stored) => stored,
-                    None => {
-                        let root = state.root()?;
-                        let commit = state.commit(&root, &changes, at);
-                        scratch.import_upon(commit, folders, Storing::Durable)?
-                    }
-                };
+        let (commit, tree, head_tree) = match &head {
+            Some(head) if changes.is_empty() => {
+                let tree = self.tree_of(head)?;
+                (head.clone(), tree.clone(), tree)
+            }
+            Some(_) | None => {
+                let path = self.work_tree();
+                let root = Root::open(path)
+                    .map_err(|source| GitError::Path { path: path.to_owned(), source })?;
+                let base = head.as_ref();
+                let commit = Commit { base, root: &root, changes: &changes, message: MESSAGE, at };
+                let Imported { made, base_tree } = scratch.import(commit, Storing::Durable)?;
                 skipped.extend(made.skipped);
                 (made.commit, made.tree, base_tree)
             }
@@ -230,6 +214,25 @@ impl Repository {
             submodules,
             filtered,
         })
+    }
+
+    /// Returns the changes that are captured, and names what is left out.
+    fn captured_changes(
+        &self,
+        status: &Status,
+        git_like: GitLike,
+        left_out: &mut Vec<Skipped>,
+    ) -> Vec<Change> {
+        let mut changes = self.without_reserved(status.changes.clone(), left_out);
+        if git_like == GitLike::LeftOut {
+            for folder in self.git_like_on_disk(&status.untracked_heads) {
+                changes.retain(|change| !change.path().as_path().starts_with(&folder));
+                if !left_out.iter().any(|known| folder.starts_with(&known.path)) {
+                    left_out.push(Skipped { path: folder, reason: SkipReason::NestedRepository });
+                }
+            }
+        }
+        changes
     }
 
     /// Lists folders and files the repository's patterns ignore, whole folders as one.
@@ -303,85 +306,26 @@ impl Repository {
 impl Scratch<'_> {
     /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
     pub(crate) fn status(&self, repository: &Repository) -> Result<Status, GitError> {
+        finish_status(self.begin_status(repository)?)
+    }
+
+    /// Begins to look at a work tree; [`finish_status`] waits for what git finds.
+    fn begin_status(&self, repository: &Repository) -> Result<Running<'_>, GitError> {
         self.copy_index(repository.git_dir())?;
-        let output = self.looking(repository, Submodules::Ignored)?.run()?;
-        read_status(&output.bytes).ok_or_else(unreadable)
-    }
-
-    /// Looks at a work tree, and reads the folders of this scratch's HEAD on the way to what differs.
-    ///
-    /// Git says what differs and then takes a while to end: meanwhile the commit is made out and written, and thrown
-    /// away where git had more to say or failed.
-    fn status_of(
-        &self,
-        state: &State<'_>,
-        head: &ObjectId,
-        at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
-    ) -> Result<Looked, GitError> {
-        let (git_dir, id_bytes) =
-            (state.repository.git_dir(), self.empty_tree().as_str().len() / 2);
-        let is_plain = |(_, bytes): &(_, Vec<u8>)| Index::is_plain(bytes, id_bytes);
-        let (mut running, index) = match open_index(git_dir)?.filter(is_plain) {
-            Some((file, bytes)) => {
-                // The very file that is read here: git replaces an index, and changes none.
-                let look = self.looking(state.repository, Submodules::Staged)?;
-                let running = look.env("GIT_INDEX_FILE", INPUT).input(file).begin()?;
-                (running, Index::parse(bytes, id_bytes))
-            }
-            None => {
-                self.copy_index(git_dir)?;
-                (self.looking(state.repository, Submodules::Ignored)?.begin()?, None)
-            }
-        };
-        let at = at(Some(head))?;
-        let Some(index) = index else {
-            let look = || read_status(&running.answer()?.bytes).ok_or_else(unreadable);
-            let (status, folders) = self.reading(head, look, |status| &status.changes)?;
-            return Ok(Looked::new(status, Some(folders), at));
-        };
-        let mut all = index.few_folders();
-        let mut told = |bytes: &[u8]| {
-            let status = read_status(bytes).ok_or_else(unreadable)?;
-            let mut folders = || all.take().or_else(|| index.folders(&status.changes));
-            let folders = if status.staged { None } else { folders() };
-            Ok::<_, GitError>(Looked::new(status, folders, at))
-        };
-        let said = running.so_far()?.to_vec();
-        let early = told(&said).map(|looked| state.plan(self, looked));
-        let output = running.answer()?;
-        let looked = if output.bytes == said { early? } else { told(&output.bytes)? };
-        if looked.folders.is_some() {
-            return Ok(looked);
-        }
-        let look = || Ok(looked.status);
-        let (status, folders) = self.reading(head, look, |status| &status.changes)?;
-        Ok(Looked::new(status, Some(folders), at))
-    }
-
-    fn looking(
-        &self,
-        repository: &Repository,
-        submodules: Submodules,
-    ) -> Result<Call<'_>, GitError> {
         let call = self.call_in("status", repository.work_tree()).args([
             "--porcelain=v2",
             "-z",
             "--untracked-files=all",
             "--no-renames",
-            match submodules {
-                Submodules::Ignored => "--ignore-submodules=all",
-                Submodules::Staged => "--ignore-submodules=dirty",
-            },
+            "--ignore-submodules=all",
         ]);
-        repository.excluding(self, call)
+        repository.excluding(self, call)?.begin()
     }
 }
 
-/// What is captured.
-struct State<'s> {
-    repository: &'s Repository,
-    head: Option<&'s ObjectId>,
-    git_like: GitLike,
+fn finish_status(status: Running<'_>) -> Result<Status, GitError> {
+    read_status(&status.answer()?.bytes)
+        .ok_or_else(|| GitError::Unreadable { command: "status".to_owned() })
 }
 
 /// Whether untracked directories that look like git directories are part of a state.
@@ -393,70 +337,9 @@ enum GitLike {
     Taken,
 }
 
-impl<'s> State<'s> {
-    fn root(&self) -> Result<Root, GitError> {
-        let path = self.repository.work_tree();
-        Root::open(path).map_err(|source| GitError::Path { path: path.to_owned(), source })
-    }
-
-    fn commit<'c>(&self, root: &'c Root, changes: &'c [Change], at: SystemTime) -> Commit<'c>
-    where
-        's: 'c,
-    {
-        Commit { base: self.head, root, changes, message: MESSAGE, at }
-    }
-
-    /// Returns the changes that are captured, and names what is left out.
-    fn taken_of(&self, status: &Status, left_out: &mut Vec<Skipped>) -> Vec<Change> {
-        let mut changes = self.repository.without_reserved(status.changes.clone(), left_out);
-        if self.git_like == GitLike::LeftOut {
-            for folder in self.repository.git_like_on_disk(&status.untracked_heads) {
-                changes.retain(|change| !change.path().as_path().starts_with(&folder));
-                if !left_out.iter().any(|known| folder.starts_with(&known.path)) {
-                    left_out.push(Skipped { path: folder, reason: SkipReason::NestedRepository });
-                }
-            }
-        }
-        changes
-    }
-
-    /// Makes out the commit of what was found; where that fails, it is made later.
-    fn plan(&self, scratch: &Scratch<'_>, mut looked: Looked) -> Looked {
-        let changes = self.taken_of(&looked.status, &mut Vec::new());
-        if let Some(folders) = looked.folders.as_ref().filter(|_| !changes.is_empty())
-            && let Ok(root) = self.root()
-        {
-            let commit = self.commit(&root, &changes, looked.at);
-            looked.planned = scratch.plan(commit, folders, Storing::Durable).ok().flatten();
-        }
-        looked
-    }
-}
-
-/// What a look at a work tree found, and what was done about it.
-struct Looked {
-    status: Status,
-    /// Those of HEAD on the way to what differs, where they are known.
-    folders: Option<Folders>,
-    /// The commit, where it is made out already.
-    planned: Option<Planned>,
-    /// What it is dated with.
-    at: SystemTime,
-}
-
-impl Looked {
-    const fn new(status: Status, folders: Option<Folders>, at: SystemTime) -> Self {
-        Self { status, folders, planned: None, at }
-    }
-}
-
-fn unreadable() -> GitError {
-    GitError::Unreadable { command: "status".to_owned() }
-}
-
 fn read_status(bytes: &[u8]) -> Option<Status> {
     let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
-    let (mut skipped, mut unmerged, mut staged) = (Vec::new(), Vec::new(), false);
+    let (mut skipped, mut unmerged) = (Vec::new(), Vec::new());
     let mut untracked_heads = Vec::new();
     for record in bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
         let (kind, rest) = record.split_first()?;
@@ -470,7 +353,6 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 if *kind == b'u' {
                     unmerged.push(path.as_path().to_owned());
                 }
-                staged |= *kind == b'u' || !parts.first()?.starts_with(b".");
                 if parts.len() == fields && !parts.get(1)?.starts_with(b"S") {
                     let there = *parts.get(work)? != b"000000";
                     found.entry(path).and_modify(|known| *known |= there).or_insert(there);
@@ -497,7 +379,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
         |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
     let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
     changes.sort();
-    Some(Status { changes, skipped, unmerged, staged, untracked_heads })
+    Some(Status { changes, skipped, unmerged, untracked_heads })
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use crate::PathError;
 
 /// Says why something with git did not work.
@@ -118,28 +116,6 @@ pub enum GitError {
 }
 
 impl GitError {
-    /// Says whether no more files could be opened, by this process or by any.
-    pub(super) fn is_out_of_files(&self) -> bool {
-        let said = match self {
-            Self::Io { source, .. } | Self::Path { source: PathError::Io(source), .. } => source,
-            Self::Path { .. }
-            | Self::NoGit
-            | Self::TooOld { .. }
-            | Self::NotARepository { .. }
-            | Self::Untrusted { .. }
-            | Self::Foreign { .. }
-            | Self::BadName(_)
-            | Self::Unreadable { .. }
-            | Self::Failed { .. }
-            | Self::TimedOut { .. }
-            | Self::TooMuch { .. }
-            | Self::Moved { .. }
-            | Self::Missing(_)
-            | Self::Changed { .. } => return false,
-        };
-        matches!(Errno::from_io_error(said), Some(Errno::MFILE | Errno::NFILE))
-    }
-
     /// Returns a closure that wraps what the system said with what was being done.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { doing, source: source.into() }

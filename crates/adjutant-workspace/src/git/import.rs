@@ -1,9 +1,11 @@
 //! Making a commit out of a base and what differs from it.
 //!
-//! A few small changes are put into the repository singly (`graft`). For all others one process of git takes
-//! everything: contents, deletions, the tree and the commit. It reads only
+//! One `git fast-import` takes everything: contents, deletions, the tree and the commit. It reads only
 //! the folders of the base that something changes in, so the cost follows the change and not the
 //! size of the repository. Content is stored as it lies there: no filter, no line ending touched.
+//!
+//! Git packs the objects in a [`Quarantine`]. Of a small commit they become loose objects, so that a repository
+//! does not fill with small packs.
 //!
 //! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
 
@@ -17,20 +19,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
-use super::folders::Folders;
 use super::id::{ObjectId, ResultRef};
-use super::object::Storing;
 use super::quarantine::Quarantine;
 use super::repository::{Repository, bytes_of};
 use super::scratch::Scratch;
-use super::sync::sync_folders;
 use crate::{RelPath, Root};
 
 /// Who commits.
 pub(super) const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
 /// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
-pub(super) const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
+const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The largest file that is kept; a file may have a size without having content.
 pub(crate) const FILE_BYTES: u64 = 512 * 1024 * 1024;
@@ -44,9 +43,23 @@ const PIECE_BYTES: usize = 1024 * 1024;
 /// How often a commit begins again because a large file shrank while it was read.
 const ATTEMPTS: usize = 3;
 
-/// Everything stays in the pack that git writes and syncs: taken out of it, objects are files in folders
-/// whose names nobody syncs.
-const ONE_PACK: &str = "fastimport.unpackLimit=0";
+/// Commits of more objects stay packed; git has the same limit for what it fetches.
+const MAX_LOOSE_OBJECTS: u32 = 100;
+
+/// Commits of more content stay packed.
+const MAX_LOOSE_BYTES: u64 = WHOLE_BYTES;
+
+/// The quarantine syncs all objects itself, before they get their names.
+const NO_SYNC: &str = "core.fsync=none";
+
+/// Whether the objects of a commit stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storing {
+    /// They are on disk when the work is done.
+    Durable,
+    /// Only their ids are wanted.
+    Nothing,
+}
 
 /// A commit that is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +143,16 @@ pub(crate) struct Imported {
     pub(crate) base_tree: ObjectId,
 }
 
+/// A commit that git made in a quarantine.
+struct ImportAttempt {
+    imported: Imported,
+    quarantine: Quarantine,
+    /// The size of the files in it.
+    content_bytes: u64,
+    /// The submodules of the base that something was written in.
+    submodules: BTreeSet<PathBuf>,
+}
+
 impl Scratch<'_> {
     /// Makes the commit, or says what it would be; no reference leads to it yet.
     pub(crate) fn import(
@@ -137,40 +160,47 @@ impl Scratch<'_> {
         commit: Commit<'_>,
         storing: Storing,
     ) -> Result<Imported, GitError> {
-        self.import_upon(commit, None, storing)
-    }
-
-    /// Makes the commit upon folders that may have been read already.
-    pub(super) fn import_upon(
-        &self,
-        commit: Commit<'_>,
-        folders: Option<Folders>,
-        storing: Storing,
-    ) -> Result<Imported, GitError> {
-        if let Some(imported) = self.graft(commit, folders, storing)? {
-            return Ok(imported);
-        }
         let mut attempt = 1;
         let mut submodules = BTreeSet::new();
-        loop {
+        let attempted = loop {
             match self.import_once(commit, &submodules) {
                 Err(GitError::Changed { .. }) if attempt < ATTEMPTS => attempt += 1,
                 // Files in the folder of one would take its place in the tree.
-                Ok((_, found)) if submodules.is_empty() && !found.is_empty() => submodules = found,
-                done => return done.map(|(imported, _)| imported),
+                Ok(again) if submodules.is_empty() && !again.submodules.is_empty() => {
+                    submodules = again.submodules;
+                }
+                done => break done?,
             }
+        };
+        if storing == Storing::Durable {
+            self.store(attempted.quarantine, attempted.content_bytes)?;
         }
+        Ok(attempted.imported)
     }
 
-    /// Makes the commit without what lies in `submodules`; returns those of the base that something
-    /// was written in.
-    pub(super) fn import_once(
+    /// Puts what git packed among the objects of the repository.
+    fn store(&self, quarantine: Quarantine, content_bytes: u64) -> Result<(), GitError> {
+        let failed = || GitError::io("storing the objects of a commit");
+        let pack = quarantine.pack_of_at_most(MAX_LOOSE_OBJECTS).map_err(failed())?;
+        let Some(pack) = pack.filter(|_| content_bytes <= MAX_LOOSE_BYTES) else {
+            return quarantine.release_packs().map_err(failed());
+        };
+        // Without the objects of the repository: an object that is there may not be on disk yet, and is stored again.
+        let loose = quarantine.make_loose().map_err(failed())?;
+        let unpack = self.call("unpack-objects").env("GIT_OBJECT_DIRECTORY", &loose);
+        unpack.config(NO_SYNC).arg("-q").input(pack).run()?;
+        quarantine.release_loose().map_err(failed())
+    }
+
+    /// Makes the commit in a quarantine, without what lies in `submodules`.
+    fn import_once(
         &self,
         commit: Commit<'_>,
         submodules: &BTreeSet<PathBuf>,
-    ) -> Result<(Imported, BTreeSet<PathBuf>), GitError> {
+    ) -> Result<ImportAttempt, GitError> {
         let mut stream = Stream::new(commit, submodules);
-        let quarantine = Quarantine::new(self.objects()).map_err(GitError::io("storing a pack"))?;
+        let quarantine = Quarantine::new(self.objects())
+            .map_err(GitError::io("making a place for the objects of a commit"))?;
         let mut others = Vec::new();
         quote(&self.objects(), &mut others);
         let output = self
@@ -178,16 +208,11 @@ impl Scratch<'_> {
             .env("GIT_OBJECT_DIRECTORY", quarantine.folder())
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", OsString::from_vec(others))
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
-            .config(ONE_PACK)
-            .config("core.fsync=committed,loose-object")
-            .config("core.fsyncMethod=fsync")
+            .config("fastimport.unpackLimit=0")
+            .config(NO_SYNC)
             .config("core.protectNTFS=false")
             .config("core.protectHFS=false")
             .stream(&mut |buffer| stream.next(buffer))?;
-        quarantine.release().map_err(GitError::io("storing a pack"))?;
-        // The folder of packs may be new.
-        sync_folders([self.objects().join("pack").as_path(), &self.objects()])
-            .map_err(GitError::io("storing a pack"))?;
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
@@ -205,14 +230,15 @@ impl Scratch<'_> {
         };
         let answers = lines.zip(commit.folders());
         let found = answers.filter(|(line, _)| line.starts_with(b"160000 "));
-        let found = found.map(|(_, folder)| folder.to_owned()).collect();
+        let submodules = found.map(|(_, folder)| folder.to_owned()).collect();
         let made = Committed { commit: made, tree: new, skipped: stream.skipped };
-        Ok((Imported { made, base_tree }, found))
+        let (imported, content_bytes) = (Imported { made, base_tree }, stream.bytes);
+        Ok(ImportAttempt { imported, quarantine, content_bytes, submodules })
     }
 }
 
 /// What is committed at a path.
-pub(super) enum Taken {
+enum Taken {
     Gone,
     Skipped(SkipReason),
     Link(Vec<u8>),
@@ -221,7 +247,7 @@ pub(super) enum Taken {
 
 impl Taken {
     /// Looks at a path, after so many bytes of others.
-    pub(super) fn look(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
+    fn look(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
         if too_deep(path.as_path()) {
             return Ok(Self::Skipped(SkipReason::TooDeep));
         }
@@ -244,7 +270,7 @@ impl Taken {
 }
 
 /// Says whether a path may be in a commit of ours.
-pub(super) fn is_allowed(path: &Path) -> bool {
+fn is_allowed(path: &Path) -> bool {
     !guarded(path) && plain(path) && !path.as_os_str().is_empty()
 }
 

@@ -44,7 +44,6 @@ pub struct Repository {
     excludes: Option<PathBuf>,
     config: String,
     empty_tree: ObjectId,
-    is_shared: bool,
     stale_lock: Duration,
     reserved: Vec<PathBuf>,
     /// The directories and files of this program that are never part of anything; absolute.
@@ -90,7 +89,6 @@ impl Repository {
             excludes: None,
             config: String::new(),
             empty_tree: well_known(EMPTY_TREE_SHA1)?,
-            is_shared: false,
             stale_lock: STALE_LOCK,
             reserved: Vec::new(),
             closed: Vec::new(),
@@ -285,11 +283,6 @@ impl Repository {
         self.stale_lock
     }
 
-    /// Says whether several accounts use it, so that git must say who may read and write its files.
-    pub(super) const fn is_shared(&self) -> bool {
-        self.is_shared
-    }
-
     pub(crate) fn excludes(&self) -> Option<&Path> {
         self.excludes.as_deref()
     }
@@ -318,7 +311,6 @@ impl Repository {
                     self.empty_tree = well_known(EMPTY_TREE_SHA256)?;
                 }
                 ("core.sharedrepository", value) if is_sharing(value) => {
-                    self.is_shared = true;
                     core.push_str(&format!("\tsharedRepository = {value}\n"));
                 }
                 (key, "true" | "false") if key.starts_with("core.") => {

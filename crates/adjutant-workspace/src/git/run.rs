@@ -34,12 +34,6 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// How much a call may say unless it says otherwise: the status of a million paths.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// Where git finds a file that it was handed.
-pub(super) const INPUT: &str = "/proc/self/fd/0";
-
-/// How much a program writes into a pipe at a time.
-const PAGE: usize = 4096;
-
 /// How much of what git complains about is kept.
 const STDERR_BYTES: usize = 64 * 1024;
 
@@ -257,7 +251,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Hands git an open file, which it knows as [`INPUT`].
+    /// Hands git an open file to read as its standard input.
     pub(crate) fn input(mut self, file: File) -> Self {
         self.input = Some(file);
         self
@@ -384,15 +378,6 @@ impl<'a> Running<'a> {
     /// Waits for the answer.
     pub(crate) fn answer(self) -> Result<Output, GitError> {
         self.finish(None)
-    }
-
-    /// Waits until git is likely to have said everything, and returns what it said: what it writes into a pipe
-    /// comes in whole pages but for the last one. It still has to end, and may have more to say.
-    pub(crate) fn so_far(&mut self) -> Result<&[u8], GitError> {
-        while self.stdout.is_some() && self.said.len().is_multiple_of(PAGE) {
-            self.talk(&mut None, &mut Vec::new(), &mut 0)?;
-        }
-        Ok(&self.said)
     }
 
     fn finish(mut self, mut feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {

@@ -9,7 +9,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -26,9 +26,6 @@ const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Younger ones stay although their process is not seen: it may be in another namespace.
 const FRESH: Duration = Duration::from_secs(60 * 60);
-
-/// What is being done with the index of a checkout.
-const READING: &str = "reading the index";
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -97,11 +94,6 @@ impl Scratch<'_> {
         self.repository.empty_tree()
     }
 
-    /// Says whether several accounts use the repository.
-    pub(super) const fn is_shared(&self) -> bool {
-        self.repository.is_shared()
-    }
-
     /// Returns where objects are.
     pub(crate) fn objects(&self) -> PathBuf {
         self.repository.common_dir().join("objects")
@@ -143,17 +135,6 @@ impl Scratch<'_> {
     }
 }
 
-/// Opens the index of a checkout and reads it; none where there is none.
-pub(super) fn open_index(git_dir: &Path) -> Result<Option<(fs::File, Vec<u8>)>, GitError> {
-    let mut file = match open_plain(&git_dir.join("index")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(GitError::io(READING))?,
-    };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(GitError::io(READING))?;
-    Ok(Some((file, bytes)))
-}
-
 /// Makes a folder that is nobody's yet: a process of the same number in another container may have one.
 fn new_folder(all: &Path) -> io::Result<PathBuf> {
     private::ensure_dir(all)?;
@@ -170,17 +151,8 @@ fn new_folder(all: &Path) -> io::Result<PathBuf> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        // Most often there is no more in it than was put there, and nobody need look.
-        let known = || -> io::Result<()> {
-            fs::remove_file(self.folder.join("HEAD"))?;
-            fs::remove_file(self.folder.join("config"))?;
-            fs::remove_dir(self.folder.join("refs"))?;
-            fs::remove_dir(&self.folder)
-        };
-        if known().is_err() {
-            // Best effort: `sweep` finds what stays.
-            let _ = fs::remove_dir_all(&self.folder);
-        }
+        // Best effort: `sweep` finds what stays.
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

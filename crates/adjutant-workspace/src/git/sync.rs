@@ -2,22 +2,27 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How many files are synced at the same time.
 const AT_ONCE: usize = 16;
 
 /// What a sync takes where nothing waits for a disk; threads would take longer.
-pub(super) const QUICK: Duration = Duration::from_micros(100);
+const QUICK: Duration = Duration::from_micros(100);
 
-/// Waits until the names in some folders are on disk; a folder that is gone or is none has none.
+/// Fsyncs these directories. Paths that are missing or are not directories are skipped.
 pub(super) fn sync_folders<'p>(folders: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
     let folders: Vec<&Path> = folders.into_iter().collect();
     sync_all(&folders, |folder| sync_folder(File::open(folder)))
 }
 
-pub(super) fn sync_folder(opened: io::Result<File>) -> io::Result<()> {
+/// Fsyncs the contents of these files.
+pub(super) fn sync_files(files: &[PathBuf]) -> io::Result<()> {
+    sync_all(files, |file| File::open(file)?.sync_data())
+}
+
+fn sync_folder(opened: io::Result<File>) -> io::Result<()> {
     match opened {
         Err(error) if is_no_folder(&error) => Ok(()),
         opened => opened?.sync_all(),
@@ -28,8 +33,8 @@ fn is_no_folder(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Syncs all, at the same time where one takes long.
-pub(super) fn sync_all<'s, T: Sync>(
+/// Fsyncs the first, then the others, on several threads where the first took long.
+fn sync_all<'s, T: Sync>(
     all: &'s [T],
     sync: impl Fn(&T) -> io::Result<()> + Copy + Send,
 ) -> io::Result<()> {
@@ -48,7 +53,7 @@ pub(super) fn sync_all<'s, T: Sync>(
         let threads: Vec<_> = some.map(begin).collect();
         threads.into_iter().try_for_each(|thread| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed"))),
-            // No thread is to be had; it takes longer here.
+            // No thread could be started; these are synced here.
             Err(some) => some.iter().try_for_each(sync),
         })
     })

@@ -102,6 +102,7 @@ proptest! {
         let repository = user.open();
         let snapshot = repository.capture(now()).unwrap();
         prop_assert_eq!(&snapshot.tree, &expected);
+        prop_assert_eq!(&repository.capture(now()).unwrap(), &snapshot, "captured again");
         prop_assert_eq!(user.untouched(), before);
 
         // A base moved from the one state to the other has exactly its files, and back.

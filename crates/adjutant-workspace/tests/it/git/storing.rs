@@ -1,5 +1,6 @@
 //! How the objects of a commit are put into a repository that others use too.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::Stdio;
 
@@ -101,17 +102,43 @@ fn many_changes_are_kept_by_a_process_that_may_open_few_files() {
     user.git(["fsck", "--strict", "--no-dangling"]);
 }
 
+/// Commits one file of the upper directory.
+fn commit_file(user: &User, name: &str, text: &str) -> ObjectId {
+    let (repository, head) = (user.open(), user.id("HEAD"));
+    put(&user.upper().join(name), text);
+    let root = Root::open(user.upper()).unwrap();
+    let changes = [Change::Written(rel(name))];
+    let work = work(&head, &root, &changes);
+    repository.commit(work, &child(name), None).unwrap().unwrap().commit
+}
+
 #[test]
-fn what_git_stores_is_one_pack() {
+fn the_objects_of_a_large_commit_are_one_pack() {
     let user = User::new();
     let count = || user.git(["count-objects", "-v"]).lines().take(1).collect::<String>();
-    let (repository, head, before) = (user.open(), user.id("HEAD"), count());
-    put(&user.upper().join("large"), &"x".repeat(5 * 1024 * 1024));
-    let root = Root::open(user.upper()).unwrap();
-    let changes = [Change::Written(rel("large"))];
-    repository.commit(work(&head, &root, &changes), &child("large"), None).unwrap().unwrap();
+    let before = count();
+    commit_file(&user, "large", &"x".repeat(5 * 1024 * 1024));
     assert_eq!(count(), before, "objects lie singly");
     assert!(user.git(["count-objects", "-v"]).contains("packs: 1"));
+}
+
+#[test]
+fn the_objects_of_a_small_commit_are_loose_and_whole() {
+    let user = User::new();
+    let paths = || modes(&user).into_keys().collect::<BTreeSet<PathBuf>>();
+    let before = paths();
+    let made = commit_file(&user, "small", "small\n");
+    let new: Vec<PathBuf> = paths().difference(&before).cloned().collect();
+    assert_eq!(new.len(), 3, "a file, a tree and a commit: {new:?}");
+    assert!(user.git(["count-objects", "-v"]).contains("packs: 0"));
+    // As a power cut leaves an object that another git did not sync: the next commit stores it again.
+    for object in &new {
+        fs::remove_file(object).unwrap();
+        fs::write(object, "").unwrap();
+    }
+    user.git(["update-ref", "-d", &child("small").to_string()]);
+    assert_eq!(commit_file(&user, "small", "small\n"), made);
+    user.git(["fsck", "--strict", "--no-dangling"]);
 }
 
 /// The modes of the files among the objects of a repository.
