@@ -17,6 +17,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{AtFlags, statat};
+
 use super::GitError;
 use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
 use super::id::{ObjectId, ResultRef};
@@ -43,11 +45,20 @@ const PIECE_BYTES: usize = 1024 * 1024;
 /// How often a commit begins again because a large file shrank while it was read.
 const ATTEMPTS: usize = 3;
 
-/// Commits of more objects stay packed; git has the same limit for what it fetches.
+/// A commit of more changes is not small.
+const SMALL_CHANGES: usize = 200;
+
+/// A commit of more content is not small.
+const SMALL_BYTES: u64 = 1024 * 1024;
+
+/// Small commits of more objects stay packed; git has the same limit for what it fetches.
 const MAX_LOOSE_OBJECTS: u32 = 100;
 
-/// Commits of more content stay packed.
-const MAX_LOOSE_BYTES: u64 = WHOLE_BYTES;
+/// How the objects of a small commit are written: compressing them takes half of the time, and `git gc` does it later.
+const AS_THEY_ARE: &str = "core.compression=0";
+
+/// Keeps glibc from giving memory back after each object and asking for it again: half of the time of an import.
+const KEEP_MEMORY: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=67108864");
 
 /// The quarantine syncs all objects itself, before they get their names.
 const NO_SYNC: &str = "core.fsync=none";
@@ -77,6 +88,17 @@ pub struct Commit<'a> {
 }
 
 impl<'a> Commit<'a> {
+    /// Says whether there is little to store; a file that grows meanwhile may make it more.
+    fn is_small(&self) -> bool {
+        let size = |change: &Change| {
+            let path = change.path().as_path();
+            let found = statat(self.root.handle(), path, AtFlags::SYMLINK_NOFOLLOW);
+            found.map_or(0, |found| u64::try_from(found.st_size).unwrap_or_default())
+        };
+        self.changes.len() <= SMALL_CHANGES
+            && self.changes.iter().map(size).sum::<u64>() <= SMALL_BYTES
+    }
+
     /// Returns the folders that something is written in, of those that git can be asked about.
     fn folders(&self) -> BTreeSet<&'a Path> {
         let mut all = BTreeSet::new();
@@ -147,8 +169,7 @@ pub(crate) struct Imported {
 struct ImportAttempt {
     imported: Imported,
     quarantine: Quarantine,
-    /// The size of the files in it.
-    content_bytes: u64,
+    is_small: bool,
     /// The submodules of the base that something was written in.
     submodules: BTreeSet<PathBuf>,
 }
@@ -173,22 +194,22 @@ impl Scratch<'_> {
             }
         };
         if storing == Storing::Durable {
-            self.store(attempted.quarantine, attempted.content_bytes)?;
+            self.store(attempted.quarantine, attempted.is_small)?;
         }
         Ok(attempted.imported)
     }
 
     /// Puts what git packed among the objects of the repository.
-    fn store(&self, quarantine: Quarantine, content_bytes: u64) -> Result<(), GitError> {
+    fn store(&self, quarantine: Quarantine, is_small: bool) -> Result<(), GitError> {
         let failed = || GitError::io("storing the objects of a commit");
         let pack = quarantine.pack_of_at_most(MAX_LOOSE_OBJECTS).map_err(failed())?;
-        let Some(pack) = pack.filter(|_| content_bytes <= MAX_LOOSE_BYTES) else {
+        let Some(pack) = pack.filter(|_| is_small) else {
             return quarantine.release_packs().map_err(failed());
         };
         // Without the objects of the repository: an object that is there may not be on disk yet, and is stored again.
         let loose = quarantine.make_loose().map_err(failed())?;
         let unpack = self.call("unpack-objects").env("GIT_OBJECT_DIRECTORY", &loose);
-        unpack.config(NO_SYNC).arg("-q").input(pack).run()?;
+        unpack.config(NO_SYNC).config(AS_THEY_ARE).arg("-q").input(pack).run()?;
         quarantine.release_loose().map_err(failed())
     }
 
@@ -203,8 +224,13 @@ impl Scratch<'_> {
             .map_err(GitError::io("making a place for the objects of a commit"))?;
         let mut others = Vec::new();
         quote(&self.objects(), &mut others);
-        let output = self
-            .call("fast-import")
+        let is_small = commit.is_small();
+        let mut call = self.call("fast-import");
+        if is_small {
+            call = call.config(AS_THEY_ARE);
+        }
+        let output = call
+            .env(KEEP_MEMORY.0, KEEP_MEMORY.1)
             .env("GIT_OBJECT_DIRECTORY", quarantine.folder())
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", OsString::from_vec(others))
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
@@ -215,25 +241,28 @@ impl Scratch<'_> {
             .stream(&mut |buffer| stream.next(buffer))?;
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
-        let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
-        let mut tree = || match lines.next()? {
-            line if line.starts_with(b"missing") => Some(self.empty_tree().clone()),
-            line => {
-                let rest = line.strip_prefix(b"040000 tree ")?;
-                rest.split(|byte| *byte == b'\t').next().and_then(ObjectId::from_bytes)
-            }
-        };
-        let new = tree().ok_or_else(unreadable)?;
         let base_tree = match commit.base {
-            Some(_) => tree().ok_or_else(unreadable)?,
+            Some(_) => lines.next().and_then(|line| self.tree_in(line)).ok_or_else(unreadable)?,
             None => self.empty_tree().clone(),
         };
-        let answers = lines.zip(commit.folders());
-        let found = answers.filter(|(line, _)| line.starts_with(b"160000 "));
+        let folders = if commit.base.is_some() { commit.folders() } else { BTreeSet::new() };
+        let answers: Vec<_> = lines.by_ref().take(folders.len()).zip(folders).collect();
+        let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
+        let tree = lines.next().and_then(|line| self.tree_in(line)).ok_or_else(unreadable)?;
+        let found = answers.into_iter().filter(|(line, _)| line.starts_with(b"160000 "));
         let submodules = found.map(|(_, folder)| folder.to_owned()).collect();
-        let made = Committed { commit: made, tree: new, skipped: stream.skipped };
-        let (imported, content_bytes) = (Imported { made, base_tree }, stream.bytes);
-        Ok(ImportAttempt { imported, quarantine, content_bytes, submodules })
+        let made = Committed { commit: made, tree, skipped: stream.skipped };
+        let imported = Imported { made, base_tree };
+        Ok(ImportAttempt { imported, quarantine, is_small, submodules })
+    }
+
+    /// Reads what git lists of the top of a commit.
+    fn tree_in(&self, line: &[u8]) -> Option<ObjectId> {
+        if line.starts_with(b"missing") {
+            return Some(self.empty_tree().clone());
+        }
+        let rest = line.strip_prefix(b"040000 tree ")?;
+        rest.split(|byte| *byte == b'\t').next().and_then(ObjectId::from_bytes)
     }
 }
 
@@ -339,16 +368,7 @@ impl<'a> Stream<'a> {
                 };
             }
             Stage::End => {
-                buffer.extend_from_slice(b"\nget-mark :1\nls :1 \n");
-                if let Some(base) = self.commit.base {
-                    buffer.extend_from_slice(format!("ls {base} \n").as_bytes());
-                    for folder in self.commit.folders() {
-                        buffer.extend_from_slice(format!("ls {base} ").as_bytes());
-                        quote(folder, buffer);
-                        buffer.push(b'\n');
-                    }
-                }
-                buffer.extend_from_slice(b"done\n");
+                buffer.extend_from_slice(b"\nget-mark :1\nls :1 \ndone\n");
                 self.stage = Stage::Done;
             }
             Stage::Done => return Ok(false),
@@ -366,6 +386,13 @@ impl<'a> Stream<'a> {
         buffer.extend_from_slice(lines.as_bytes());
         if let Some(base) = self.commit.base {
             buffer.extend_from_slice(format!("from {base}\n").as_bytes());
+            // Before anything changes these are those of the base, which git reads once for all of them.
+            let folders = self.commit.folders();
+            for folder in std::iter::once(Path::new("")).chain(folders) {
+                buffer.extend_from_slice(b"ls ");
+                quote(folder, buffer);
+                buffer.push(b'\n');
+            }
         }
     }
 
