@@ -53,9 +53,7 @@ impl Repo {
         repo.git(["init", "--quiet", "-b", "main", "."])?;
         repo.git(["config", "gc.auto", "0"])?;
         repo.import()?;
-        repo.git(["reset", "--quiet", "--hard"])?;
-        // Files younger than the index are read again each time anybody looks.
-        repo.git(["status", "--porcelain"])?;
+        repo.clean()?;
         repo.dirty(0)?;
         Ok(repo)
     }
@@ -70,10 +68,23 @@ impl Repo {
         self.dir.path().join(name)
     }
 
+    /// Makes every committed file what it was.
+    pub(crate) fn clean(&self) -> Result<(), Failure> {
+        self.git(["reset", "--quiet", "--hard"])?;
+        // Files younger than the index are read again each time anybody looks.
+        self.git(["status", "--porcelain"])?;
+        Ok(())
+    }
+
     /// Changes ten files all over the tree, and makes or changes five that are untracked.
     pub(crate) fn dirty(&self, round: usize) -> Result<(), Failure> {
-        for path in self.spread(CHANGED) {
-            fs::write(self.tree().join(&path), format!("not committed, {round}: {path}\n"))?;
+        self.change(&self.spread(CHANGED), round)
+    }
+
+    /// Changes these files, and makes or changes five that are untracked.
+    pub(crate) fn change(&self, paths: &[String], round: usize) -> Result<(), Failure> {
+        for path in paths {
+            fs::write(self.tree().join(path), format!("not committed, {round}: {path}\n"))?;
         }
         for number in 0..UNTRACKED {
             let text = format!("new, {round}: {number}\n");
@@ -98,6 +109,12 @@ impl Repo {
     /// Names `count` files, spread evenly.
     pub(crate) fn spread(&self, count: usize) -> Vec<String> {
         let step = (self.files / count).max(1);
+        (0..count.min(self.files)).map(|number| file(number * step)).collect()
+    }
+
+    /// Names `count` files, ten of each folder where there are so many.
+    pub(crate) fn in_few_folders(&self, count: usize) -> Vec<String> {
+        let step = (self.files / count).clamp(1, PER_FOLDER / 10);
         (0..count.min(self.files)).map(|number| file(number * step)).collect()
     }
 

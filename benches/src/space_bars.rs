@@ -25,11 +25,14 @@ const SIZES: [usize; 4] = [100, 1_000, 10_000, 50_000];
 /// From how many files on a capture is compared: below, git is nothing but the start of a process.
 const CAPTURED_FROM: usize = 1_000;
 
+/// The most changed files that the bar of a capture is for; five of them are untracked.
+const MOST_CHANGED: usize = 200 - UNTRACKED;
+
 /// Work trees made at the same time.
 const AT_ONCE: usize = 8;
 
-const CAPTURE: &str = "ten files changed and five untracked since the last round, in memory; `git status --porcelain` of \
-the same state in turn with it, the least of all rounds of each";
+const CAPTURE: &str = "files changed and five untracked since the last round, in memory; `git status --porcelain` of the \
+same state in turn with it, the least of all rounds of one minus the least of the other";
 const READY: &str = "another child of a batch, from the call until its tree, its own git directory and its top layer are \
 there; the state of the user's tree was captured with the first of the batch; the sizes take turns";
 const FALLBACK: &str = "as for the overlay, in a state with uncommitted files, which git's own work tree does not have";
@@ -100,33 +103,58 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
     let mut rows = Vec::new();
     for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
         let all = open(repo, KindWish::Overlay, helper)?;
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        let rounds = if repo.files < 10_000 { 60 } else { 16 };
-        for round in 0..plan.pick(rounds, 6) {
-            repo.dirty(round + 1)?;
-            let git = || timed(|| repo.git(["status", "--porcelain"]));
-            let capture = || timed(|| all.repository().capture(SystemTime::now()));
-            // Whoever is first warms what the other reads.
-            let ((git, _), (capture, state)) = if round % 2 == 0 {
-                (git()?, capture()?)
-            } else {
-                let capture = capture()?;
-                (git()?, capture)
+        let cases = [
+            (repo.spread(CHANGED), "15 changes", true),
+            (repo.in_few_folders(MOST_CHANGED), "200 changes, ten in a folder,", true),
+            (repo.spread(MOST_CHANGED), "200 changes all over the tree", false),
+        ];
+        for (paths, changes, has_bar) in cases {
+            repo.clean()?;
+            let [ours, theirs] = captured(plan, repo, &all, &paths)?;
+            let of = format!("{changes} in {} files", repo.files);
+            rows.push(Row::info(format!("git status, {of}"), theirs, MILLIS));
+            rows.push(Row::info(format!("capture of the user's tree, {of}"), ours, MILLIS));
+            let more = Spread::exact(ours.min - theirs.min);
+            let what = format!("capture beyond git status, {of}");
+            let row = match has_bar {
+                true => Row::at_most(what, more, 15.0, MILLIS),
+                false => Row::info(what, more, MILLIS),
             };
-            if state.changes.len() != CHANGED + UNTRACKED {
-                return Err(format!("{} changes were captured", state.changes.len()).into());
-            }
-            ours.push(capture);
-            theirs.push(git);
+            rows.push(row.note(CAPTURE));
         }
-        let [ours, theirs] = [ours, theirs].map(Spread::of);
-        rows.push(Row::info(format!("git status, {} files", repo.files), theirs, MILLIS));
-        let what = format!("capture of the user's tree, {} files", repo.files);
-        rows.push(Row::info(what, ours, MILLIS));
-        let what = format!("capture against git status, {} files", repo.files);
-        rows.push(Row::at_most(what, least(ours, theirs), 1.2, TIMES).note(CAPTURE));
+        repo.clean()?;
+        repo.dirty(0)?;
     }
     Ok(rows)
+}
+
+/// Returns what a capture takes, and what git takes for its status.
+fn captured(
+    plan: &Plan,
+    repo: &Repo,
+    all: &Workspaces,
+    paths: &[String],
+) -> Result<[Spread; 2], Failure> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let rounds = if repo.files < 10_000 { 60 } else { 16 };
+    for round in 0..plan.pick(rounds, 6) {
+        repo.change(paths, round + 1)?;
+        let git = || timed(|| repo.git(["status", "--porcelain"]));
+        let capture = || timed(|| all.repository().capture(SystemTime::now()));
+        // Whoever is first warms what the other reads.
+        let ((git, _), (capture, state)) = if round % 2 == 0 {
+            (git()?, capture()?)
+        } else {
+            let capture = capture()?;
+            (git()?, capture)
+        };
+        if state.changes.len() != paths.len() + UNTRACKED {
+            return Err(format!("{} changes were captured", state.changes.len()).into());
+        }
+        ours.push(capture);
+        theirs.push(git);
+    }
+    Ok([ours, theirs].map(Spread::of))
 }
 
 /// Workspaces of both kinds, beside `git worktree add`.
