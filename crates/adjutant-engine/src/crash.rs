@@ -9,11 +9,20 @@ use std::pin::Pin;
 use std::sync::Once;
 use std::task::{Context, Poll};
 
+use adjutant_core::{Command, SessionId};
+
 /// What is known of a panic.
 #[derive(Clone, Debug)]
 pub(crate) struct Crash {
     pub(crate) message: String,
     pub(crate) backtrace: String,
+}
+
+impl Crash {
+    /// Returns the command that ends the delegation it happened to.
+    pub(crate) fn command(self, session: SessionId) -> Command {
+        Command::Crash { session, message: self.message, backtrace: self.backtrace }
+    }
 }
 
 thread_local! {

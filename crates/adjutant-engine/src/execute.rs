@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::budget::Amount;
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
-use adjutant_core::space::{KeptWork, MergedWork, NoSpace, Space};
-use adjutant_core::story::Check;
 use adjutant_core::{
-    AgentName, Attempt, AttemptError, Brief, Change, Conversation, ErrorKind, Event, Label, Mark,
-    ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
+    AgentName, Attempt, AttemptError, Brief, Command, Conversation, ErrorKind, Event, Label,
+    ModelSpec, Origin, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_formats::contract::{ArtifactFact, Contract, validate};
 use adjutant_model::{Model, Progress, TurnRequest};
-use adjutant_tools::{Approved, Toolbox};
+use adjutant_tools::{Approved, Masker, Toolbox};
 use adjutant_workspace::sandbox::Cancel;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
@@ -74,63 +72,30 @@ pub type Approver = Arc<dyn Fn(&Question) -> Answer + Send + Sync>;
 
 /// What came of an effect.
 #[derive(Debug)]
-pub(crate) enum Done {
-    Model {
-        session: SessionId,
-        turn: u32,
-        attempt: u32,
-        result: Result<Attempt, Crash>,
-    },
-    Tool {
-        session: SessionId,
-        turn: u32,
-        call: u32,
-        result: Result<ToolOutput, Crash>,
-    },
-    Prepared {
-        session: SessionId,
-        turn: u32,
-        call: u32,
-        change: Change,
-    },
-    Verified {
-        session: SessionId,
-        call: Option<u32>,
-        text: String,
-        facts: Result<Facts, Crash>,
-    },
-    Briefed {
-        session: SessionId,
-        turn: u32,
-        index: u32,
-        result: Result<Result<Briefs, String>, Crash>,
-    },
-    SpaceMade {
-        session: SessionId,
-        result: Result<Result<Space, NoSpace>, Crash>,
-    },
-    SpaceKept {
-        session: SessionId,
-        result: Result<Result<KeptWork, String>, Crash>,
-    },
-    Merged {
-        session: SessionId,
-        result: Result<Result<MergedWork, String>, Crash>,
-    },
-    Checked {
-        session: SessionId,
-        check: Check,
-        text: String,
-    },
-    Marked {
-        session: SessionId,
-        mark: Mark,
-        result: Result<Result<Mark, String>, Crash>,
-    },
-    Answered {
-        asked: Asked,
-        answer: Answer,
-    },
+pub(crate) struct EffectResult {
+    /// What the tree is told; nothing while a question stays open, or where there are briefs.
+    pub(crate) command: Option<Command>,
+    /// What an agent hands down by a call that was read; each task needs an id before the tree is told.
+    pub(crate) briefs: Option<Briefs>,
+    pub(crate) next: NextEffect,
+}
+
+/// What the runner begins once the result of an effect was taken.
+#[derive(Debug)]
+pub(crate) enum NextEffect {
+    None,
+    /// Reading the next of a session's `Delegate` calls.
+    ReadCall(SessionId),
+    /// Clearing the workspace of a delegation away, if that ended while it was made.
+    DropUnusedSpace(SessionId),
+    /// Putting the next question.
+    PutQuestion,
+}
+
+impl From<Command> for EffectResult {
+    fn from(command: Command) -> Self {
+        Self { command: Some(command), briefs: None, next: NextEffect::None }
+    }
 }
 
 /// What an answer is about.
@@ -145,9 +110,10 @@ pub(crate) enum Asked {
 /// A call of the `Delegate` tool, read and ready to be judged.
 #[derive(Debug)]
 pub(crate) struct Briefs {
+    pub(crate) parent: SessionId,
+    pub(crate) origin: Origin,
     pub(crate) briefs: Vec<Brief>,
     pub(crate) concurrency: Option<u64>,
-    pub(crate) form: ReturnForm,
 }
 
 /// Reads a call of `Delegate` or `Task`; blocks, for it reads context files.
@@ -156,8 +122,10 @@ pub(crate) fn read_call(
     root: &Root,
     limits: &CallLimits,
     caller: &ModelSpec,
+    (parent, turn, index): (SessionId, u32, u32),
     request: &ToolCall,
 ) -> Result<Briefs, String> {
+    let origin = |form| Origin { turn, index: Some(index), form };
     if request.name == TASK {
         let mut call =
             TaskCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
@@ -167,13 +135,15 @@ pub(crate) fn read_call(
         }
         let agent = AgentName::new(&call.agent);
         let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model, root);
-        return Ok(Briefs { briefs: vec![brief], concurrency: None, form: ReturnForm::default() });
+        let origin = origin(ReturnForm::default());
+        return Ok(Briefs { parent, origin, briefs: vec![brief], concurrency: None });
     }
     let call =
         DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
     let brief = |task: &TaskSpec| desk.brief(task, caller, Asker::Model, root);
     let briefs = call.tasks.iter().map(brief).collect();
-    Ok(Briefs { briefs, concurrency: call.concurrency, form: call.return_form })
+    let origin = origin(call.return_form);
+    Ok(Briefs { parent, origin, briefs, concurrency: call.concurrency })
 }
 
 /// A task for a named agent is shown under the agent's name.
@@ -223,17 +193,36 @@ pub(crate) enum Sign {
 pub(crate) type Facts = Vec<(String, ArtifactFact)>;
 
 /// Asks a person; blocks. A question that breaks is a no.
-pub(crate) fn put(approver: &Approver, question: &Question, asked: Asked) -> Done {
+pub(crate) fn put(approver: &Approver, question: &Question, asked: Asked) -> EffectResult {
     let answer = guard(|| approver(question))
         .unwrap_or_else(|crash| Answer::No(format!("the question broke: {}", crash.message)));
-    Done::Answered { asked, answer }
+    let command = match (asked, answer) {
+        (Asked::Call(hash), Answer::Yes) => Some(Command::Approve { hash }),
+        (Asked::Call(hash), Answer::No(reason)) => Some(Command::Deny { hash, reason }),
+        (Asked::Domain(host), Answer::Yes) => Some(Command::AllowDomain { host }),
+        (Asked::Domain(host), Answer::No(reason)) => Some(Command::DenyDomain { host, reason }),
+        (Asked::Call(_) | Asked::Domain(_), Answer::Later) => None,
+    };
+    EffectResult { command, briefs: None, next: NextEffect::PutQuestion }
 }
 
 /// Runs one model call to its end.
-pub(crate) async fn think(thought: Thought, heard: mpsc::Sender<Heard>) -> Done {
+pub(crate) async fn think(
+    thought: Thought,
+    masker: Masker,
+    heard: mpsc::Sender<Heard>,
+) -> EffectResult {
     let Thought { session, turn, attempt, .. } = thought;
-    let result = Guarded(Box::pin(call_model(thought, heard))).await;
-    Done::Model { session, turn, attempt, result }
+    let command = match Guarded(Box::pin(call_model(thought, heard))).await {
+        Ok(Ok(reply)) => Command::Reply { session, turn, attempt, reply },
+        Ok(Err(mut error)) => {
+            // Shown, kept and written into the project; a provider may repeat what it was sent.
+            error.message = masker.mask(&error.message).into_owned();
+            Command::FailAttempt { session, turn, attempt, error }
+        }
+        Err(crash) => crash.command(session),
+    };
+    command.into()
 }
 
 async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
@@ -294,7 +283,7 @@ pub(crate) fn use_tool(
     request: &ToolCall,
     approved: Option<Approved<'_>>,
     stop: &AtomicBool,
-) -> Done {
+) -> EffectResult {
     let began = Instant::now();
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
     let result = guard(|| {
@@ -306,7 +295,20 @@ pub(crate) fn use_tool(
         });
         used.unwrap_or_else(ToolOutput::error)
     });
-    Done::Tool { session, turn, call, result }
+    output_command(session, turn, call, result).into()
+}
+
+/// Returns what the tree is told of a tool call that ended.
+pub(crate) fn output_command(
+    session: SessionId,
+    turn: u32,
+    call: u32,
+    result: Result<ToolOutput, Crash>,
+) -> Command {
+    match result {
+        Ok(output) => Command::TakeOutput { session, turn, call, output },
+        Err(crash) => crash.command(session),
+    }
 }
 
 /// What a command is run for.
@@ -373,15 +375,23 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 /// Looks at the artifacts a return names; blocks.
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
-pub(crate) fn verify(bench: &Bench, session: SessionId, call: Option<u32>, text: String) -> Done {
+pub(crate) fn verify(
+    bench: &Bench,
+    session: SessionId,
+    call: Option<u32>,
+    text: String,
+) -> EffectResult {
     let look = || {
         bench.with_toolbox(|toolbox| {
             let facts = look_at(toolbox, &text);
             Ok(without_ignored(bench, session, toolbox.root(), facts))
         })
     };
-    let facts = guard(|| look().unwrap_or_default());
-    Done::Verified { session, call, text, facts }
+    let command = match guard(|| look().unwrap_or_default()) {
+        Ok(artifacts) => Command::Conclude { session, call, text, artifacts },
+        Err(crash) => crash.command(session),
+    };
+    command.into()
 }
 
 fn look_at(toolbox: &Toolbox, text: &str) -> Facts {

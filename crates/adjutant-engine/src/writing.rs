@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use adjutant_core::{
-    Change, Looked, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, Writes,
+    Change, Command, Looked, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, Writes,
 };
 use adjutant_store::RunDir;
 use adjutant_tools::Prepared;
 use adjutant_workspace::{RelPath, Root};
 
 use crate::crash::guard;
-use crate::execute::{Done, TOOL_TIME, as_output};
+use crate::execute::{EffectResult, TOOL_TIME, as_output, output_command};
 use crate::spaces::Bench;
 
 /// Where opencode keeps the specs of a project; used where it is there.
@@ -46,7 +46,7 @@ pub(crate) fn prepare(
     call: u32,
     request: &ToolCall,
     writes: &Writes,
-) -> Done {
+) -> EffectResult {
     let prepared = guard(|| {
         let prepared = bench.with_toolbox(|toolbox| {
             Ok(toolbox.prepare_write(&request.name, &request.arguments, writes))
@@ -66,11 +66,12 @@ pub(crate) fn prepare(
         }
         Ok(change)
     });
-    match prepared {
-        Ok(Ok(change)) => Done::Prepared { session, turn, call, change },
-        Ok(Err(output)) => Done::Tool { session, turn, call, result: Ok(output) },
-        Err(crash) => Done::Tool { session, turn, call, result: Err(crash) },
-    }
+    let command = match prepared {
+        Ok(Ok(change)) => Command::PrepareWrite { session, turn, call, change },
+        Ok(Err(output)) => output_command(session, turn, call, Ok(output)),
+        Err(crash) => crash.command(session),
+    };
+    command.into()
 }
 
 /// Makes a change that is on record; blocks.
@@ -87,7 +88,7 @@ pub(crate) fn commit(
     writes: &Writes,
     change: &Change,
     stop: &AtomicBool,
-) -> Done {
+) -> EffectResult {
     let began = Instant::now();
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
     let temp = temp_name(session, turn, call);
@@ -100,7 +101,7 @@ pub(crate) fn commit(
         });
         written.unwrap_or_else(ToolOutput::error)
     });
-    Done::Tool { session, turn, call, result }
+    output_command(session, turn, call, result).into()
 }
 
 /// Looks at the files of every change that was about to be made and has no result.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use adjutant_core::schema::ReturnForm;
-use adjutant_core::space::NoSpace;
 use adjutant_core::tree::InFlight;
 use adjutant_core::{
     AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
@@ -23,10 +22,9 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use crate::clock::Clock;
 use crate::control::{Door, Order};
-use crate::crash::Crash;
 use crate::desk::Desk;
 use crate::engine::{EngineError, Opening, RunGuard};
-use crate::execute::{Answer, Approver, Asked, Briefs, Done, Heard, Sign};
+use crate::execute::{Approver, Briefs, EffectResult, Heard, NextEffect, Sign};
 use crate::ids::IdSource;
 use crate::opening::Durable;
 use crate::questions::Questions;
@@ -134,7 +132,7 @@ pub(crate) struct Runner {
     questions: Questions,
     /// Calls of the `Delegate` tool that are being read or wait for it.
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<EffectResult>,
     /// The effects that were asked for and are not over.
     in_flight: InFlight,
     held: VecDeque<Held>,
@@ -298,7 +296,7 @@ impl Runner {
                 changed.map_err(|_gone| EngineError::JournalGone)?;
                 self.release()
             }
-            Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(done),
+            Some(result) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(result),
             Some(control) = self.control.recv() => self.obey(control),
             Some(order) = self.door.next() => self.serve(order),
             Some((session, sign)) = self.heard.1.recv() => self.submit(match sign {
@@ -314,126 +312,53 @@ impl Runner {
     fn drain(&mut self) -> Result<(), EngineError> {
         for _ in 0..BATCH {
             match self.tasks.try_join_next() {
-                Some(done) => self.take(done)?,
+                Some(result) => self.take(result)?,
                 None => break,
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
+    fn take(&mut self, result: Result<EffectResult, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
-        let Ok(done) = done else { return Ok(()) };
-        if self.full.is_some() && !self.has_room_for(&done) {
+        let Ok(EffectResult { command, briefs, next }) = result else { return Ok(()) };
+        if self.full.is_some() && !command.as_ref().is_some_and(|it| self.has_room_for(it)) {
             return Ok(());
         }
-        let command = match done {
-            Done::Model { session, turn, attempt, result: Ok(Ok(reply)) } => {
-                Command::Reply { session, turn, attempt, reply }
-            }
-            Done::Model { session, turn, attempt, result: Ok(Err(mut error)) } => {
-                // Shown, kept and written into the project; a provider may repeat what it was sent.
-                error.message = self.shop.desk.masker.mask(&error.message).into_owned();
-                Command::FailAttempt { session, turn, attempt, error }
-            }
-            Done::Tool { session, turn, call, result: Ok(output) } => {
-                Command::TakeOutput { session, turn, call, output }
-            }
-            Done::Prepared { session, turn, call, change } => {
-                Command::PrepareWrite { session, turn, call, change }
-            }
-            Done::Model { session, result: Err(crash), .. }
-            | Done::Tool { session, result: Err(crash), .. }
-            | Done::Verified { session, facts: Err(crash), .. }
-            | Done::Briefed { session, result: Err(crash), .. } => {
-                Command::Crash { session, message: crash.message, backtrace: crash.backtrace }
-            }
-            Done::Verified { session, call, text, facts: Ok(artifacts) } => {
-                Command::Conclude { session, call, text, artifacts }
-            }
-            Done::SpaceMade { session, result } => {
-                let none = |crash: Crash| {
-                    Err(NoSpace { path: None, problem: crash.message, clash: false })
-                };
-                let made = result.unwrap_or_else(none);
-                self.submit(Command::TakeSpace { session, made })?;
-                self.drop_unused_space(session);
-                return Ok(());
-            }
-            Done::SpaceKept { session, result } => {
-                let kept = result.unwrap_or_else(|crash| Err(crash.message));
-                Command::KeepSpace { session, kept }
-            }
-            Done::Merged { session, result } => {
-                let merged = result.unwrap_or_else(|crash| Err(crash.message));
-                Command::TakeMerge { session, merged }
-            }
-            Done::Checked { session, check, text } => Command::TakeCheck { session, check, text },
-            Done::Marked { session, mark, result } => {
-                let made = result.unwrap_or_else(|crash| Err(crash.message));
-                let (mark, problem) = match made {
-                    Ok(made) => (made, None),
-                    Err(problem) => (mark, Some(problem)),
-                };
-                Command::Mark { session, mark, problem }
-            }
-            Done::Briefed { session, turn, index, result: Ok(read) } => {
+        if let Some(command) = command {
+            self.submit(command)?;
+        }
+        if let Some(briefs) = briefs {
+            self.delegate(briefs)?;
+        }
+        match next {
+            NextEffect::None => {}
+            NextEffect::ReadCall(session) => {
                 if let Some(waiting) = self.unread.get_mut(&session) {
                     waiting.pop_front();
                 }
                 self.read_next(session);
-                return self.delegate(session, turn, index, read);
             }
-            Done::Answered { asked, answer } => {
-                let command = match (asked, answer) {
-                    (Asked::Call(hash), Answer::Yes) => Some(Command::Approve { hash }),
-                    (Asked::Call(hash), Answer::No(reason)) => Some(Command::Deny { hash, reason }),
-                    (Asked::Domain(host), Answer::Yes) => Some(Command::AllowDomain { host }),
-                    (Asked::Domain(host), Answer::No(reason)) => {
-                        Some(Command::DenyDomain { host, reason })
-                    }
-                    (Asked::Call(_) | Asked::Domain(_), Answer::Later) => None,
-                };
-                if let Some(command) = command {
-                    self.submit(command)?;
-                }
+            NextEffect::DropUnusedSpace(session) => self.drop_unused_space(session),
+            NextEffect::PutQuestion => {
                 self.questions.answered();
                 self.put_next();
-                return Ok(());
             }
-        };
-        self.submit(command)
+        }
+        Ok(())
     }
 
     /// Hands down the tasks of a tool call, or tells the agent why not.
-    fn delegate(
-        &mut self,
-        parent: SessionId,
-        turn: u32,
-        index: u32,
-        read: Result<Briefs, String>,
-    ) -> Result<(), EngineError> {
-        let refused = match read {
-            Err(complaint) => complaint,
-            Ok(call) => {
-                let origin = Some(Origin { turn, index: Some(index), form: call.form });
-                let taken = |session| self.tree.node(session).is_some();
-                let tasks = self.shop.ids.tasks(call.briefs, taken)?;
-                let command =
-                    Command::Delegate { parent, tasks, concurrency: call.concurrency, origin };
-                match self.try_submit(command)? {
-                    Ok(()) => return Ok(()),
-                    Err(refusal) => format!(
-                        "{}: {}\n{}",
-                        refusal.code(),
-                        refusal.message(),
-                        refusal.recommendation()
-                    ),
-                }
-            }
-        };
-        let output = ToolOutput::error(refused);
-        self.submit(Command::TakeOutput { session: parent, turn, call: index, output })
+    fn delegate(&mut self, call: Briefs) -> Result<(), EngineError> {
+        let Briefs { parent, origin, briefs, concurrency } = call;
+        let is_taken = |session| self.tree.node(session).is_some();
+        let tasks = self.shop.ids.tasks(briefs, is_taken)?;
+        let command = Command::Delegate { parent, tasks, concurrency, origin: Some(origin) };
+        let Err(refusal) = self.try_submit(command)? else { return Ok(()) };
+        let Origin { turn, index: Some(call), .. } = origin else { return Ok(()) };
+        let (code, message) = (refusal.code(), refusal.message());
+        let output = ToolOutput::error(format!("{code}: {message}\n{}", refusal.recommendation()));
+        self.submit(Command::TakeOutput { session: parent, turn, call, output })
     }
 
     fn obey(&mut self, control: Control) -> Result<(), EngineError> {

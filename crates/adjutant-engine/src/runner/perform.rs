@@ -19,8 +19,8 @@ use super::{Preamble, Runner};
 use crate::crash::{Crash, guard};
 use crate::engine::EngineError;
 use crate::execute::{
-    Asked, CommandPurpose, Done, Question, Thought, put, read_call, run_command, think, use_tool,
-    verify,
+    Asked, CommandPurpose, EffectResult, NextEffect, Question, Thought, output_command, put,
+    read_call, run_command, think, use_tool, verify,
 };
 use crate::marking;
 use crate::spaces::Bench;
@@ -94,8 +94,12 @@ impl Runner {
             Effect::Mark { session, mark } => {
                 let (workdir, wall) = (Arc::clone(&self.shop.desk.workdir), self.shop.ids.wall);
                 self.tasks.spawn_blocking(move || {
-                    let result = guard(|| marking::make(&workdir, wall, &mark));
-                    Done::Marked { session, mark, result }
+                    let made = guard(|| marking::make(&workdir, wall, &mark));
+                    let (mark, problem) = match made.unwrap_or_else(|crash| Err(crash.message)) {
+                        Ok(made) => (made, None),
+                        Err(problem) => (mark, Some(problem)),
+                    };
+                    Command::Mark { session, mark, problem }.into()
                 });
             }
             Effect::AskApproval { parent, call, hash } => {
@@ -157,20 +161,16 @@ impl Runner {
     }
 
     fn run_command(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
-        self.begin_command(session, (CommandPurpose::Work, call), move |result| Done::Tool {
-            session,
-            turn,
-            call: index,
-            result,
-        });
+        let told = move |result| output_command(session, turn, index, result);
+        self.begin_command(session, (CommandPurpose::Work, call), told);
     }
 
-    /// Begins a command in the workspace of a delegation; what came of it is told as `done_with` says.
+    /// Begins a command in the workspace of a delegation; the tree is told what came of it as `told` says.
     pub(super) fn begin_command(
         &mut self,
         session: SessionId,
         (purpose, call): (CommandPurpose, ToolCall),
-        done_with: impl FnOnce(Result<ToolOutput, Crash>) -> Done + Send + 'static,
+        told: impl FnOnce(Result<ToolOutput, Crash>) -> Command + Send + 'static,
     ) {
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
         let environment = self.environment(session);
@@ -197,23 +197,28 @@ impl Runner {
         };
         self.tasks.spawn(async move {
             let not_run = ToolOutput::error(format!("the command could not be run: {problem}"));
-            done_with(waits.await.unwrap_or(Ok(not_run)))
+            told(waits.await.unwrap_or(Ok(not_run))).into()
         });
     }
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.shop.spaces.clone() else {
             let problem = "nobody said where to keep workspaces".to_owned();
-            let result = Ok(Err(NoSpace { path: None, problem, clash: false }));
-            self.tasks.spawn(async move { Done::SpaceMade { session, result } });
+            let made = Err(NoSpace { path: None, problem, clash: false });
+            let command = Command::TakeSpace { session, made };
+            self.tasks.spawn(async move { command.into() });
             return;
         };
         let above = above.and_then(|above| self.tree.space_of(above));
         let above = above.map(|(owner, space)| (owner, space.clone()));
         let batch = self.tree.batch_of(session);
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| spaces.make(session, &batch, above, &takes_in));
-            Done::SpaceMade { session, result }
+            let made = guard(|| spaces.make(session, &batch, above, &takes_in));
+            let none =
+                |crash: Crash| Err(NoSpace { path: None, problem: crash.message, clash: false });
+            let command = Command::TakeSpace { session, made: made.unwrap_or_else(none) };
+            let next = NextEffect::DropUnusedSpace(session);
+            EffectResult { command: Some(command), briefs: None, next }
         });
     }
 
@@ -235,7 +240,8 @@ impl Runner {
                 Some(spaces) => spaces.keep(session, &space, &message, changed),
                 None => Err("nobody said where workspaces are kept".to_owned()),
             });
-            Done::SpaceKept { session, result }
+            let kept = result.unwrap_or_else(|crash| Err(crash.message));
+            Command::KeepSpace { session, kept }.into()
         });
     }
 
@@ -281,16 +287,24 @@ impl Runner {
         else {
             return;
         };
-        let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
-            return;
-        };
+        let node = self.tree.node(session).filter(|node| node.state.is_live());
+        let Some(caller) = node.and_then(|node| node.model.clone()) else { return };
         let limits = CallLimits::of(self.tree.policy());
         let (desk, bench) = (self.shop.desk.clone(), self.bench(session));
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| {
-                bench.with_toolbox(|it| read_call(&desk, it.root(), &limits, &caller, &call))
+            let place = (session, turn, index);
+            let read = guard(|| {
+                bench.with_toolbox(|it| read_call(&desk, it.root(), &limits, &caller, place, &call))
             });
-            Done::Briefed { session, turn, index, result }
+            let (command, briefs) = match read {
+                Ok(Ok(briefs)) => (None, Some(briefs)),
+                Ok(Err(complaint)) => {
+                    let output = ToolOutput::error(complaint);
+                    (Some(Command::TakeOutput { session, turn, call: index, output }), None)
+                }
+                Err(crash) => (Some(crash.command(session)), None),
+            };
+            EffectResult { command, briefs, next: NextEffect::ReadCall(session) }
         });
     }
 
@@ -347,7 +361,8 @@ impl Runner {
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
             model: self.shop.desk.models.get(&spec.name),
         };
-        let handle = self.tasks.spawn(think(thought, self.heard.0.clone()));
+        let masker = self.shop.desk.masker.clone();
+        let handle = self.tasks.spawn(think(thought, masker, self.heard.0.clone()));
         self.works.entry(session).or_default().model = Some(handle);
     }
 }

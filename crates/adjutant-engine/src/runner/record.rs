@@ -10,7 +10,6 @@ use adjutant_store::{Durability, JournalError};
 
 use super::{Held, Preamble, Runner};
 use crate::engine::EngineError;
-use crate::execute::Done;
 use crate::opening::Durable;
 use crate::room::{Room, closed_call};
 
@@ -144,11 +143,14 @@ impl Runner {
 
     /// Says whether what came of a task is still recorded on a full disk: an answer that has room, and the last
     /// steps of a delegation that has ended.
-    pub(super) fn has_room_for(&self, done: &Done) -> bool {
-        if let Done::Model { session, .. } = done {
+    pub(super) fn has_room_for(&self, result: &Command) -> bool {
+        if let Command::Reply { session, .. }
+        | Command::FailAttempt { session, .. }
+        | Command::Crash { session, .. } = result
+        {
             return self.tree.node(*session).is_some_and(|node| node.reservation.is_some());
         }
-        matches!(done, Done::Marked { .. } | Done::SpaceKept { .. })
+        matches!(result, Command::Mark { .. } | Command::KeepSpace { .. })
     }
 
     /// Ends everything while there is room to say so, except for the model calls under way: they are paid for, and

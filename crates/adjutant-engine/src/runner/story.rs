@@ -11,7 +11,7 @@ use super::Runner;
 use crate::crash::guard;
 use crate::desk::{Asker, Desk};
 use crate::engine::EngineError;
-use crate::execute::{CommandPurpose, Done};
+use crate::execute::CommandPurpose;
 
 impl Runner {
     /// Hands down what the markers of an answer ask for.
@@ -41,7 +41,8 @@ impl Runner {
                 (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit, &masker),
                 _ => Err("there is no workspace to merge it into".to_owned()),
             });
-            Done::Merged { session, result }
+            let merged = result.unwrap_or_else(|crash| Err(crash.message));
+            Command::TakeMerge { session, merged }.into()
         });
     }
 
@@ -60,7 +61,7 @@ impl Runner {
                 Ok(output) => (Check::Passed, output.content),
                 Err(crash) => (Check::NotRun, crash.message),
             };
-            Done::Checked { session, check, text }
+            Command::TakeCheck { session, check, text }
         });
     }
 
