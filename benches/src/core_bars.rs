@@ -79,7 +79,7 @@ fn live_tree(preset: Preset, live: usize) -> Result<Tree, Failure> {
     let mut sink = |_: Timestamp, _: &Event| Ok(());
     let mut driver = Driver::begin(run_id(1), &roomy(preset), &mut sink)?;
     driver.delegate(live)?;
-    let working = driver.tree.nodes().filter(|node| node.reservation.is_some()).count();
+    let working = driver.tree.nodes().filter(|node| node.reservation().is_some()).count();
     if working != live {
         return Err(format!("{working} of {live} delegations are live").into());
     }

@@ -48,7 +48,7 @@ impl Room {
         let mut room = Self::default();
         for node in tree.nodes().filter(|node| node.state.is_live()) {
             room.live += 1;
-            if let Some(open) = &node.reservation {
+            if let Some(open) = &node.reservation() {
                 room.open(node.session, open.max_output);
             }
         }

@@ -15,7 +15,7 @@ use crate::story::Check;
 impl Tree {
     /// Takes what came of the command: the work passes, goes back to its agent, or ends as it is.
     pub(super) fn take_check(&self, session: SessionId, check: Check, text: String) -> Vec<Event> {
-        let Some((index, node)) = self.live(session).filter(|(_, node)| node.checking) else {
+        let Some((index, node)) = self.live(session).filter(|(_, node)| node.is_checking()) else {
             return vec![Event::Late { session, what: "check".into(), text }];
         };
         let command = node.verify.clone().unwrap_or_default();
@@ -41,14 +41,14 @@ impl Tree {
 
     pub(super) fn checking(&mut self, session: SessionId) -> Result<(), IllegalEvent> {
         let index = self.known("checking", session)?;
-        self.nodes[index].checking = true;
+        self.nodes[index].check();
         Ok(())
     }
 
     pub(super) fn checked(&mut self, session: SessionId, passed: bool) -> Result<(), IllegalEvent> {
         let index = self.known("checked", session)?;
         let node = &mut self.nodes[index];
-        if !std::mem::take(&mut node.checking) {
+        if !node.end_check() {
             return Err(super::evolve::unfit("checked", "nothing was to be checked"));
         }
         node.checks += u32::from(!passed);
@@ -57,7 +57,7 @@ impl Tree {
 
     /// Returns the command that is to be run for a delegation.
     pub(super) fn due_check(&self, node: &Node) -> Option<Effect> {
-        let command = node.verify.clone().filter(|_| node.checking && node.state.is_live())?;
+        let command = node.verify.clone().filter(|_| node.is_checking() && node.state.is_live())?;
         Some(Effect::Check { session: node.session, command, timeout_s: self.policy.verify_s })
     }
 }

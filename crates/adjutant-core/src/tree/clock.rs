@@ -143,18 +143,20 @@ impl Tree {
 
     /// Starts the silence clock anew while a model call is under way.
     pub(super) fn feed(&mut self, at: Timestamp, index: usize) {
-        let open = self.nodes[index].reservation.is_some();
+        let open = self.nodes[index].reservation().is_some();
         let stall = self.policy.stall_s.filter(|_| open).map(|seconds| at.plus_seconds(seconds));
         self.set_stall(index, stall);
     }
 
     pub(super) fn set_stall(&mut self, index: usize, stall: Option<Timestamp>) {
-        let old = std::mem::replace(&mut self.nodes[index].stall_at, stall);
+        let Some(attempts) = self.nodes[index].attempts_mut() else { return };
+        let old = std::mem::replace(&mut attempts.stall_at, stall);
         self.move_timer(index, Deadline::Stall, old, stall);
     }
 
     pub(super) fn set_retry(&mut self, index: usize, retry: Option<Timestamp>) {
-        let old = std::mem::replace(&mut self.nodes[index].retry_at, retry);
+        let Some(attempts) = self.nodes[index].attempts_mut() else { return };
+        let old = std::mem::replace(&mut attempts.retry_at, retry);
         self.move_timer(index, Deadline::Retry, old, retry);
     }
 
@@ -192,7 +194,7 @@ fn timed_out(node: &Node, in_place: bool) -> End {
         (None, _) | (_, None) => 0,
     };
     // An agent that was done is not what took the time.
-    let command = node.verify.as_ref().filter(|_| node.checking);
+    let command = node.verify.as_ref().filter(|_| node.is_checking());
     let running = command.map(|it| format!(" `{it}` was still running.")).unwrap_or_default();
     let bound = match (node.bound, node.parent) {
         (TimeBound::Total, None) => "the total of the story (total_s)",

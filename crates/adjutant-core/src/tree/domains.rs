@@ -158,7 +158,7 @@ impl Tree {
             let Domain::Asked { waiting, .. } = domain else { return None };
             let (index, call) = waiting.first()?;
             let node = &self.nodes[*index];
-            let wanted = node.pending.get(*call as usize).and_then(Option::as_ref);
+            let wanted = node.open_call(*call);
             let url = wanted.and_then(|call| asked_host(&call.arguments).ok());
             let url = url.map(|(url, _)| url.to_owned()).unwrap_or_default();
             Some(Effect::AskDomain { session: node.session, host: host.clone(), url })

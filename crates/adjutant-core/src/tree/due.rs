@@ -7,6 +7,7 @@
 
 use super::node::Node;
 use super::phase::Phase;
+use super::turn_state::OpenCalls;
 use super::{ROOT, Tree};
 use crate::command::{Command, Effect, Reaction};
 use crate::domain::WEB_FETCH;
@@ -15,6 +16,7 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, RETURN, TASK};
+use crate::story::Markers;
 use crate::write::{is_in_turn, is_look};
 
 /// A part of the state for which something can be due.
@@ -66,7 +68,9 @@ impl Tree {
             Phase::Queued if node.parent.is_none() => {
                 due.commands.push(Command::StartQueued { parent: session });
             }
-            Phase::MakingWorkspace if !node.marks.begin => due.effects.push(self.make_space(node)),
+            Phase::MakingWorkspace if !node.duties.tell.begin => {
+                due.effects.push(self.make_space(node));
+            }
             Phase::Thinking(None) => due.commands.push(Command::TakeTurn { session }),
             Phase::Thinking(Some(open)) => due.effects.push(Effect::Model {
                 session,
@@ -76,12 +80,12 @@ impl Tree {
                 context_tokens: node.context_estimate(),
                 with_tools: !open.last_call,
             }),
-            Phase::UsingTools => self.add_due_tools(node, due),
-            Phase::Delegating => due.effects.extend(self.due_delegation(node)),
-            Phase::Judging(stop) => self.add_due_judgement(node, stop, due),
+            Phase::UsingTools(calls) => self.add_due_tools(node, calls, due),
+            Phase::Delegating(markers) => due.effects.extend(self.due_delegation(node, markers)),
+            Phase::Judging(answer) => self.add_due_judgement(node, answer.stop, due),
             Phase::Checking => due.effects.extend(self.due_check(node)),
             // The clock lets a call be tried again; a person or the parent lets one begin.
-            Phase::Retrying(_)
+            Phase::Retrying
             | Phase::AwaitingApproval
             | Phase::Queued
             | Phase::MakingWorkspace
@@ -92,44 +96,44 @@ impl Tree {
         }
     }
 
-    fn add_due_tools(&self, node: &Node, due: &mut Reaction) {
+    fn add_due_tools(&self, node: &Node, calls: &OpenCalls, due: &mut Reaction) {
         let mut begun = 0;
-        for (number, call) in node.begun_calls() {
+        for (number, call) in calls.iter().filter(|(number, _)| calls.is_begun(*number)) {
             begun += 1;
             let is_of_call = |(_, open): &(&u32, &super::node::OpenDelegation)| {
                 open.origin.turn == node.turn && open.origin.index == Some(number)
             };
             due.effects.extend(match node.open_delegations.iter().find(is_of_call) {
                 Some((delegation, _)) => self.hand_up(node, *delegation),
-                None => self.run_tool(node, number, call),
+                None => self.run_tool(node, number, call, calls.count() == 1),
             });
         }
         // Those that wait for a person's word stay so; where there are no others, nothing comes of it.
-        if begun < node.open_calls {
+        if begun < calls.count() {
             due.commands.push(Command::UseTools { session: node.session });
         }
     }
 
     /// Returns what a tool call that was begun does now; nothing where it waits for another one.
-    fn run_tool(&self, node: &Node, index: u32, call: &ToolCall) -> Option<Effect> {
-        let (session, turn, call) = (node.session, node.turn, call.clone());
+    fn run_tool(&self, node: &Node, index: u32, call: &ToolCall, is_last: bool) -> Option<Effect> {
+        let (session, turn) = (node.session, node.turn);
         match call.name.as_str() {
-            WEB_FETCH => self.fetch(session, turn, index, call),
+            WEB_FETCH => self.fetch(session, turn, index, call.clone()),
             // What it names may be what the others are still writing.
-            RETURN => (node.open_calls == 1)
-                .then_some(Effect::Verify { session, returned: Some((index, call)) }),
+            RETURN if !is_last => None,
+            RETURN => Some(Effect::Verify { session, returned: Some((index, call.clone())) }),
             name if is_in_turn(name) => node.write(index, call),
             // What it looks at may be about to change, and was to be changed before.
             name if is_look(name) && node.is_behind_a_write(index) => None,
-            DELEGATE | TASK => Some(Effect::Delegate { session, turn, index, call }),
-            _ => Some(Effect::Tool { session, turn, index, call }),
+            DELEGATE | TASK => Some(Effect::Delegate { session, turn, index, call: call.clone() }),
+            _ => Some(Effect::Tool { session, turn, index, call: call.clone() }),
         }
     }
 
     /// Returns what a node does that wrote markers: hands down what they ask for, or takes the results.
-    fn due_delegation(&self, node: &Node) -> Option<Effect> {
+    fn due_delegation(&self, node: &Node, markers: Option<&Markers>) -> Option<Effect> {
         let (session, turn) = (node.session, node.turn);
-        match &node.markers {
+        match markers {
             Some(markers) => Some(Effect::Markers { session, turn, markers: markers.clone() }),
             None => self.hand_up(node, node.marked_call()?),
         }

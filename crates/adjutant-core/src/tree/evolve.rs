@@ -7,7 +7,8 @@ use super::admit::fingerprint;
 use super::domains::Domain;
 use super::lead::WHOLE_RUN;
 use super::node::{Node, OpenDelegation};
-use super::turn::{LOOP_WINDOW, is_final, uses_tools};
+use super::turn::{LOOP_WINDOW, uses_tools};
+use super::turn_state::{LastAnswer, OpenCalls, TurnState};
 use super::{Agent, Deadline, PendingApproval, ROOT, Tree};
 use crate::assignment::Work;
 use crate::budget::{Cap, Ledger, Reservation, Settlement};
@@ -20,7 +21,6 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::time::Timestamp;
-use crate::write::is_in_turn;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     tree.read_opening(event);
@@ -86,18 +86,17 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
             let index = tree.running("tool_called", *session)?;
-            let node = &mut tree.nodes[index];
-            node.called.insert(*call);
-            let name = node.pending.get(*call as usize).and_then(Option::as_ref);
-            if name.is_some_and(|call| is_in_turn(&call.name)) {
-                node.writing.insert(*call);
+            if let Some(calls) = tree.nodes[index].calls_mut() {
+                calls.begin(*call);
             }
             tree.remember_call(index, *call);
             Ok(())
         }
         Event::WritePrepared { session, call, change } => {
             let index = tree.running("write_prepared", *session)?;
-            tree.nodes[index].prepared.insert(*call, change.clone());
+            if let Some(calls) = tree.nodes[index].calls_mut() {
+                calls.prepared.insert(*call, change.clone());
+            }
             Ok(())
         }
         Event::DomainAsked { session, call, host, expires } => {
@@ -123,9 +122,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             let index = tree.running("tool_returned", *session)?;
             let node = &mut tree.nodes[index];
             node.has_findings |= output.note.is_some();
-            if node.writing.contains(call) && !output.is_error {
+            let writes = node.calls().filter(|calls| calls.writing.contains(call));
+            if let Some(calls) = writes.filter(|_| !output.is_error) {
                 // A write that found its own text there has none prepared.
-                let change = node.prepared.get(call).map(|change| change.path.clone());
+                let change = calls.prepared.get(call).map(|change| change.path.clone());
                 node.changed.extend(change.into_iter().chain(output.touched.iter().cloned()));
             }
             let is_open = |open: &OpenDelegation| open.origin.index != Some(*call) || open.live > 0;
@@ -256,9 +256,7 @@ impl Tree {
         self.each_scope(index, |ledger| ledger.reserve(reservation.amount));
         let node = &mut self.nodes[index];
         node.turn = reservation.turn;
-        node.attempts = reservation.attempt;
-        node.reservation = Some(reservation);
-        node.final_text = false;
+        node.call_model(reservation);
         self.set_retry(index, None);
         self.feed(at, index);
         Ok(())
@@ -277,25 +275,20 @@ impl Tree {
         let arguments: usize =
             tool_calls.iter().map(|call| call.arguments.to_string().len() + call.name.len()).sum();
         let opaque = opaque.as_ref().map_or(0, |opaque| opaque.to_string().len());
-        node.attempts = 0;
-        node.excused = 0;
-        node.called.clear();
-        node.writing.clear();
-        node.prepared.clear();
-        node.said = Some(*stop);
         node.settled_input = Some(settlement.usage.input_total());
         node.appended_bytes = (text.len() + arguments + opaque) as u64;
         node.has_findings |= !text.trim().is_empty();
-        node.is_answer_blank = text.trim().is_empty();
-        node.final_text = is_final(*stop, tool_calls, node.last_call.is_some());
-        if uses_tools(*stop, tool_calls, node.last_call.is_some()) {
-            node.said = None;
-            node.open_calls = tool_calls.len();
-            node.pending = tool_calls.iter().cloned().map(Some).collect();
-        }
-        node.markers = markers;
-        if node.markers.is_some() {
-            (node.said, node.final_text) = (None, false);
+        let uses_tools = uses_tools(*stop, tool_calls, node.last_call.is_some());
+        node.turn_state = match markers {
+            Some(markers) => TurnState::Marked(markers),
+            None if uses_tools => TurnState::default(),
+            None => {
+                TurnState::Judging(LastAnswer { stop: *stop, is_blank: text.trim().is_empty() })
+            }
+        };
+        if uses_tools {
+            let then = std::mem::take(&mut node.turn_state);
+            node.turn_state = TurnState::UsingTools(OpenCalls::new(tool_calls, then));
         }
         Ok(())
     }
@@ -472,7 +465,7 @@ impl Tree {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
         node.appended_bytes += text.len() as u64;
-        node.said = None;
+        node.hear();
         match nudge {
             Nudge::LastCall(code) => node.last_call = Some(code),
             Nudge::Shorten => node.shortened = true,
@@ -542,9 +535,9 @@ impl Tree {
         settlement: &Settlement,
     ) -> Result<usize, IllegalEvent> {
         let index = self.running(event, session)?;
-        let open = self.nodes[index]
-            .reservation
-            .take()
+        let attempts = self.nodes[index].attempts_mut();
+        let open = attempts
+            .and_then(|attempts| attempts.reservation.take())
             .ok_or_else(|| unfit(event, "no call is under way"))?;
         self.each_scope(index, |ledger| ledger.settle(open.amount, settlement.amount()));
         let node = &mut self.nodes[index];
@@ -564,7 +557,7 @@ impl Tree {
 
     fn remember_call(&mut self, index: usize, call: u32) {
         let node = &mut self.nodes[index];
-        let Some(Some(call)) = node.pending.get(call as usize) else { return };
+        let Some(call) = node.open_call(call) else { return };
         let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
         node.recent_calls.push_back(fingerprint);
         if node.recent_calls.len() > LOOP_WINDOW {
@@ -574,9 +567,9 @@ impl Tree {
 
     fn answer_call(&mut self, index: usize, call: u32, bytes: usize) -> Result<(), IllegalEvent> {
         let node = &mut self.nodes[index];
-        let open = node.pending.get_mut(call as usize).and_then(Option::take);
-        open.ok_or_else(|| unfit("tool result", format!("call {call} is not open")))?;
-        node.open_calls -= 1;
+        if !node.close_call(call) {
+            return Err(unfit("tool result", format!("call {call} is not open")));
+        }
         node.appended_bytes += bytes as u64;
         Ok(())
     }

@@ -49,7 +49,8 @@ impl Tree {
         mark: Mark,
         problem: Option<String>,
     ) -> Vec<Event> {
-        let Some(node) = self.node(session).filter(|node| node.marks.is_open(mark.work)) else {
+        let Some(node) = self.node(session).filter(|node| node.duties.tell.is_open(mark.work))
+        else {
             return Vec::new();
         };
         let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
@@ -68,7 +69,7 @@ impl Tree {
         if node.started.is_none() || self.mark(node, work).is_none() {
             return;
         }
-        let marks = &mut self.nodes[index].marks;
+        let marks = &mut self.nodes[index].duties.tell;
         let open = marks.slot(work);
         if !std::mem::replace(open, true) {
             self.open_marks += 1;
@@ -77,7 +78,7 @@ impl Tree {
 
     /// Work that goes on has no end to mark.
     pub(super) fn forget_end_mark(&mut self, index: usize) {
-        let marks = &mut self.nodes[index].marks;
+        let marks = &mut self.nodes[index].duties.tell;
         marks.problem = None;
         if std::mem::take(&mut marks.end) {
             self.open_marks -= 1;
@@ -91,7 +92,7 @@ impl Tree {
         problem: Option<&str>,
     ) -> Result<(), IllegalEvent> {
         let index = self.known("marked", session)?;
-        let marks = &mut self.nodes[index].marks;
+        let marks = &mut self.nodes[index].duties.tell;
         if !std::mem::take(marks.slot(mark.work)) {
             return Err(super::evolve::unfit("marked", "nothing was to be marked"));
         }
@@ -106,7 +107,7 @@ impl Tree {
     pub(super) fn is_marking(&self, parent: SessionId, call: u32) -> bool {
         let is_open = |child: &&usize| {
             let child = &self.nodes[**child];
-            child.call == call && (child.marks.begin || child.marks.end)
+            child.call == call && (child.duties.tell.begin || child.duties.tell.end)
         };
         let parent = self.node(parent).filter(|_| self.open_marks > 0);
         parent.is_some_and(|parent| parent.children.iter().any(|child| is_open(&child)))
@@ -119,7 +120,7 @@ impl Tree {
 
     /// Returns what is to be marked next for a delegation.
     pub(super) fn due_mark(&self, node: &Node) -> Option<Effect> {
-        let work = match (node.marks.begin, node.marks.end) {
+        let work = match (node.duties.tell.begin, node.duties.tell.end) {
             (true, _) => Work::Begun,
             (false, true) => Work::Ended,
             (false, false) => return None,
@@ -208,7 +209,7 @@ impl Tree {
         if outcome != Outcome::Completed {
             return End { outcome, reason: None };
         }
-        let problem = |node: &&Node| Some((node.task?, node.marks.problem.clone()?));
+        let problem = |node: &&Node| Some((node.task?, node.duties.tell.problem.clone()?));
         let unmarked = latest.values().find_map(problem);
         unmarked.map_or_else(End::completed, |(task, problem)| {
             unmarked_end(assignment.operation, task, &problem)

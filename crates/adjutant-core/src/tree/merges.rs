@@ -19,7 +19,7 @@ impl Tree {
         session: SessionId,
         merged: Result<MergedWork, String>,
     ) -> Vec<Event> {
-        let Some(node) = self.node(session).filter(|node| node.merging.is_some()) else {
+        let Some(node) = self.node(session).filter(|node| node.duties.merge.is_some()) else {
             return Vec::new();
         };
         let above = node.parent.map(|parent| &self.nodes[parent]);
@@ -40,13 +40,13 @@ impl Tree {
         let is_done = node.state == State::Ended(Outcome::Completed);
         // It waits while the one above has ended: that may be taken up again.
         if self.policy.merge_children && is_done && above.is_some_and(takes) {
-            self.nodes[index].merging.clone_from(&kept.commit);
+            self.nodes[index].duties.merge.clone_from(&kept.commit);
         }
     }
 
     pub(super) fn merged(&mut self, session: SessionId) -> Result<(), IllegalEvent> {
         let index = self.known("merged", session)?;
-        match self.nodes[index].merging.take() {
+        match self.nodes[index].duties.merge.take() {
             Some(_) => Ok(()),
             None => Err(super::evolve::unfit("merged", "nothing was to be merged")),
         }
@@ -55,9 +55,10 @@ impl Tree {
     /// Returns the next merge of a call, once all of its tasks are at rest.
     pub(super) fn due_merge(&self, parent: &Node, call: u32) -> Option<Effect> {
         let children = parent.children.iter().map(|child| &self.nodes[*child]);
-        let mut waiting = children.filter(|child| child.call == call && child.merging.is_some());
+        let mut waiting =
+            children.filter(|child| child.call == call && child.duties.merge.is_some());
         let child = waiting.next().filter(|_| parent.state == State::Running)?;
-        let commit = child.merging.clone()?;
+        let commit = child.duties.merge.clone()?;
         Some(Effect::Merge { session: child.session, into: parent.session, commit })
     }
 }

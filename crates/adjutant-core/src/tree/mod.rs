@@ -30,6 +30,7 @@ mod returns;
 mod spaces;
 mod stories;
 mod turn;
+mod turn_state;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +60,6 @@ pub use in_flight::{EffectKey, InFlight};
 pub use lead::{WHOLE_RUN, worst_case_of_run};
 pub use mail::{MAILBOX, TELL_BYTES};
 pub use node::Node;
-pub use phase::Phase;
 pub(crate) use resume::INTERRUPTED;
 pub use returns::MAX_REPAIRS;
 pub(crate) use turn::uses_tools;
@@ -205,11 +205,11 @@ impl Tree {
                 Ok(self.fail_attempt(now, session, turn, attempt, error))
             }
             Command::Progress { session, bytes } => {
-                let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
+                let open = self.live(session).is_some_and(|(_, node)| node.reservation().is_some());
                 Ok(open.then_some(Event::Progressed { session, bytes }).into_iter().collect())
             }
             Command::Pause { session, provider, ms } => {
-                let open = self.live(session).is_some_and(|(_, node)| node.reservation.is_some());
+                let open = self.live(session).is_some_and(|(_, node)| node.reservation().is_some());
                 let until = now.plus_millis(ms);
                 let paused = Event::Paused { session, provider, until };
                 Ok(open.then_some(paused).into_iter().collect())
@@ -228,7 +228,7 @@ impl Tree {
             }
             Command::TakeReport { session } => Ok(self.conclude_report(session)),
             Command::Print { session, text } => {
-                let works = self.live(session).is_some_and(|(_, node)| node.open_calls > 0);
+                let works = self.live(session).is_some_and(|(_, node)| node.calls().is_some());
                 Ok(works.then_some(Event::Printed { session, text }).into_iter().collect())
             }
             Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
@@ -426,7 +426,7 @@ impl Tree {
     fn end_one(&self, index: usize, end: End, events: &mut Vec<Event>) {
         let node = &self.nodes[index];
         let session = node.session;
-        if let Some(open) = &node.reservation {
+        if let Some(open) = &node.reservation() {
             events.push(Event::Settled {
                 session,
                 turn: open.turn,
@@ -452,7 +452,7 @@ impl Tree {
     fn disk_full(&self, lost: &BTreeSet<SessionId>) -> Vec<Event> {
         let Some(run) = self.run.filter(|_| self.ended.is_none()) else { return Vec::new() };
         let is_awaited = |node: &Node| {
-            node.state.is_live() && node.reservation.is_some() && !lost.contains(&node.session)
+            node.state.is_live() && node.reservation().is_some() && !lost.contains(&node.session)
         };
         let awaited = (0..self.nodes.len()).filter(|index| is_awaited(&self.nodes[*index]));
         let kept: BTreeSet<usize> = awaited.flat_map(|index| self.scopes(index)).collect();

@@ -3,21 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::marks::Marks;
-use crate::budget::{Cap, Ledger, Reservation};
+use super::turn_state::{LastAnswer, TurnState};
+use crate::budget::{Cap, Ledger};
 use crate::code::Code;
 use crate::event::Origin;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
-use crate::message::{ModelSpec, StopReason, ToolCall};
+use crate::message::ModelSpec;
 use crate::money::Usd;
 use crate::outcome::{Outcome, Reason, State};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::space::Space;
-use crate::story::{Markers, RejectedMarker};
+use crate::story::RejectedMarker;
 use crate::time::Timestamp;
 use crate::usage::Usage;
-use crate::write::Change;
 use adjutant_formats::contract::Artifact;
 
 /// What the tree knows of a delegation, or of the root.
@@ -47,10 +47,10 @@ pub struct Node {
     pub usage: Usage,
     /// What its own model calls cost.
     pub cost: Usd,
-    /// The model call under way.
-    pub reservation: Option<Reservation>,
     /// The turns it has taken or begun.
     pub turn: u32,
+    /// Where it is in its turn.
+    pub(super) turn_state: TurnState,
     /// The turns its definition allows. Inclusive; the last of them is a last call.
     pub max_turns: Option<u32>,
     /// The turns its definition allows each time a person lets it work.
@@ -87,32 +87,14 @@ pub struct Node {
     pub(super) appended_bytes: u64,
     /// Context the node holds that no call of its own has measured.
     pub(super) given_context: u64,
-    /// Calls of the last answer that still lack a result.
-    pub(super) pending: Vec<Option<ToolCall>>,
-    pub(super) open_calls: usize,
-    /// Those of them that were begun.
-    pub(super) called: BTreeSet<u32>,
-    /// The calls of the last answer that were begun and change files.
-    pub(super) writing: BTreeSet<u32>,
-    /// What they were about to change, as far as that is known.
-    pub(super) prepared: BTreeMap<u32, Change>,
     /// The latest calls, for noticing a loop.
     pub(super) recent_calls: VecDeque<Fingerprint>,
-    /// Attempts made at the current turn.
-    pub(super) attempts: u32,
-    /// Attempts of the current turn that a resumption does not hold against it.
-    pub(super) excused: u32,
     pub(super) last_call: Option<Code>,
     pub(super) shortened: bool,
     pub(super) repairs: u32,
     /// What a person said that its model has not been told yet.
     pub(super) mailbox: VecDeque<String>,
     pub(super) has_findings: bool,
-    pub(super) final_text: bool,
-    /// Whether its last answer has no text.
-    pub(super) is_answer_blank: bool,
-    /// How its last answer stopped, while nobody has spoken since and no tool was asked for.
-    pub(super) said: Option<StopReason>,
     /// Why it ended, if it did for a reason.
     pub(super) end_reason: Option<Reason>,
     /// Why the latest task it handed down was refused.
@@ -125,33 +107,24 @@ pub struct Node {
     pub(super) artifacts: Vec<Artifact>,
     /// The files its tools changed.
     pub changed: BTreeSet<String>,
-    pub(super) marks: Marks,
+    /// What is yet to be done about it beside its own work.
+    pub(super) duties: Duties,
     /// The workspace of its own, once there is one.
     pub space: Option<Space>,
-    /// Whether the work in it is yet to be kept.
-    pub(super) keeping: bool,
-    /// Whether it could not be.
+    /// Whether the work in it could not be kept.
     pub(super) unkept: bool,
     /// Whether it works itself; a root that only hands down does not.
     pub(super) works: bool,
     /// The command that has to succeed before its work counts as done.
     pub(super) verify: Option<String>,
-    /// Whether that command is being run.
-    pub(super) checking: bool,
     /// How often it failed.
     pub(super) checks: u32,
-    /// The markers of its last answer, until they are read.
-    pub(super) markers: Option<Markers>,
     /// Those of the last answer that could not be read, until it is told.
     pub(super) rejected: Vec<RejectedMarker>,
     /// Answers in a row whose markers led to no task.
     pub(super) vain_markers: usize,
     /// The tasks it asked for so far, by whatever way.
     pub(super) numbered: u64,
-    /// The commit of its work, while that is to be merged into the workspace above.
-    pub(super) merging: Option<String>,
-    pub(super) stall_at: Option<Timestamp>,
-    pub(super) retry_at: Option<Timestamp>,
 }
 
 impl Node {
@@ -166,8 +139,8 @@ impl Node {
     /// Says whether the disk was full before a final answer could be judged. The answer is judged on resume instead of
     /// asking the model again.
     pub(super) fn is_answer_unjudged(&self) -> bool {
-        let is_final = self.final_text && self.said.is_some() && self.last_call.is_none();
-        is_final && self.is_ended_by_full_disk()
+        let is_final = self.last_answer().is_some_and(LastAnswer::is_final);
+        is_final && self.last_call.is_none() && self.is_ended_by_full_disk()
     }
 
     /// Returns a node that has done nothing yet, within `cap`.
@@ -191,8 +164,8 @@ impl Node {
             ledger: Ledger { cap, ..Ledger::default() },
             usage: Usage::default(),
             cost: Usd::ZERO,
-            reservation: None,
             turn: 0,
+            turn_state: TurnState::default(),
             approved: true,
             parent: None,
             children: Vec::new(),
@@ -216,43 +189,27 @@ impl Node {
             settled_input: None,
             appended_bytes: 0,
             given_context: 0,
-            pending: Vec::new(),
-            open_calls: 0,
-            called: BTreeSet::new(),
-            writing: BTreeSet::new(),
-            prepared: BTreeMap::new(),
             recent_calls: VecDeque::new(),
-            attempts: 0,
-            excused: 0,
             last_call: None,
             shortened: false,
             repairs: 0,
             mailbox: VecDeque::new(),
             has_findings: false,
-            final_text: false,
-            is_answer_blank: false,
-            said: None,
             end_reason: None,
             refusal: None,
             task: None,
             artifacts_required: false,
             artifacts: Vec::new(),
             changed: BTreeSet::new(),
-            marks: Marks::default(),
+            duties: Duties::default(),
             space: None,
-            keeping: false,
             unkept: false,
             works: true,
             verify: None,
-            checking: false,
             checks: 0,
-            markers: None,
             rejected: Vec::new(),
             vain_markers: 0,
             numbered: 0,
-            merging: None,
-            stall_at: None,
-            retry_at: None,
         }
     }
 
@@ -276,7 +233,7 @@ impl Node {
 
     /// Says whether a tool call of that turn still lacks its result.
     pub(super) fn awaits(&self, turn: u32, index: u32) -> bool {
-        self.turn == turn && self.pending.get(index as usize).is_some_and(Option::is_some)
+        self.turn == turn && self.open_call(index).is_some()
     }
 
     /// Says whether tasks may be handed down from there: a tool call does so once, while it lacks
@@ -304,6 +261,18 @@ impl Node {
 
 /// Tokens a provider adds around a request for roles and tool framing.
 const FRAMING_TOKENS: u64 = 64;
+
+/// What is yet to be done about a node beside its own work; several can be open at once. A node is handed up, and the
+/// run ends, only once nothing of it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Duties {
+    /// What is to be told on the project's list.
+    pub(super) tell: Marks,
+    /// Whether the work in its workspace is to be kept.
+    pub(super) keep: bool,
+    /// The commit of its work, while that is to be merged into the workspace above.
+    pub(super) merge: Option<String>,
+}
 
 /// Tasks that were handed down together, by a tool or by markers.
 #[derive(Clone, Copy, Debug)]

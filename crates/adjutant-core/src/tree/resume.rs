@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::evolve::unfit;
 use super::mail::TELL_BYTES;
 use super::node::Node;
+use super::phase::Phase;
+use super::turn_state::OpenCalls;
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
 use crate::command::Resumption;
@@ -102,7 +104,7 @@ impl Tree {
     fn close_tool_calls(&self, node: &Node, wish: &Resumption, events: &mut Vec<Event>) {
         let session = node.session;
         for (call, made) in node.open_calls() {
-            let is_begun = node.called.contains(&call);
+            let is_begun = node.is_begun(call);
             let unknown = || ToolOutput::error(INTERRUPTED);
             let known = node.looked_at(call, &wish.looked).filter(|_| is_begun);
             let known = known.or_else(|| (!node.may_run(call, made)).then(unknown));
@@ -192,7 +194,7 @@ impl Tree {
         self.without_root = self.nodes.first().is_some_and(|root| !root.state.is_live());
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.rights = bounded(&node.rights, &node.agent, rights, agents);
-            node.excused = node.attempts;
+            node.excuse_attempts();
             if node.model.is_some() && model.is_some() {
                 node.model = model.cloned();
             }
@@ -295,7 +297,7 @@ fn bounded(
 }
 
 fn close_open_call(node: &Node, events: &mut Vec<Event>) {
-    if let Some(open) = &node.reservation {
+    if let Some(open) = &node.reservation() {
         events.push(Event::Settled {
             session: node.session,
             turn: open.turn,
@@ -328,8 +330,8 @@ fn reopening(
             Some(words.map_or_else(|| handover.clone(), |words| format!("{handover}\n\n{words}")))
         }
         // Whoever claimed to be done, and was not judged, has nothing to do before that.
-        None if node.checking || node.is_answer_unjudged() => words.map(str::to_owned),
-        None => words.or_else(|| node.said.is_some().then_some(GO_ON)).map(str::to_owned),
+        None if node.is_checking() || node.is_answer_unjudged() => words.map(str::to_owned),
+        None => words.or_else(|| node.last_answer().map(|_| GO_ON)).map(str::to_owned),
     };
     let handed_down = |number: u32| {
         node.open_delegations
@@ -356,16 +358,23 @@ fn reopening(
 impl Node {
     /// Returns the calls of the last answer that lack a result, by number.
     fn open_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
-        (0_u32..).zip(&self.pending).filter_map(|(number, call)| Some((number, call.as_ref()?)))
+        self.calls().into_iter().flat_map(OpenCalls::iter)
     }
 
-    pub(super) fn begun_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
-        self.open_calls().filter(|(number, _)| self.called.contains(number))
+    fn is_begun(&self, call: u32) -> bool {
+        self.calls().is_some_and(|calls| calls.is_begun(call))
+    }
+
+    /// Holds no attempt from before a resumption against it.
+    fn excuse_attempts(&mut self) {
+        if let Some(attempts) = self.attempts_mut() {
+            attempts.excused = attempts.made;
+        }
     }
 
     /// Says whether an open call may be run on resume: it was not begun, or beginning it again does no harm.
     fn may_run(&self, call: u32, made: &ToolCall) -> bool {
-        !self.called.contains(&call) || self.waits_its_turn(call) || may_begin_again(made)
+        !self.is_begun(call) || self.waits_its_turn(call) || may_begin_again(made)
     }
 
     /// Says whether a tool is still available to the node with the rights of a resumption.
@@ -377,7 +386,7 @@ impl Node {
     /// Says whether an ended node can be taken up again: what is done is done, unless a person has
     /// something to add; who waits for an answer needs one; a defect of ours stays one.
     fn can_go_on(&self, with_words: bool) -> bool {
-        let State::Ended(outcome) = self.state else { return false };
+        let Phase::Ended(outcome) = self.phase() else { return false };
         // What nobody said yes to does not begin by a way around the question.
         if !self.approved {
             return false;
@@ -396,10 +405,8 @@ impl Node {
         if reopening.afresh {
             self.settled_input = None;
             self.appended_bytes = preamble_bytes + said;
-            self.pending.clear();
-            self.open_calls = 0;
+            self.think();
             self.open_delegations.clear();
-            self.markers = None;
         } else {
             let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
             let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();
@@ -407,27 +414,23 @@ impl Node {
         }
         let looked = reopening.looked.iter().map(|(call, _)| call);
         for call in reopening.unanswered.iter().chain(looked) {
-            if self.pending.get_mut(*call as usize).and_then(Option::take).is_some() {
-                self.open_calls -= 1;
-            }
+            self.close_call(*call);
         }
         self.timeout_s = reopening.timeout_s;
         self.max_turns = self.turns_each.map(|each| self.turn.saturating_add(each));
         self.deadline = None;
-        self.excused = self.attempts;
+        self.excuse_attempts();
         self.last_call = None;
         self.shortened = false;
         self.repairs = 0;
         self.checks = 0;
         self.end_reason = None;
-        self.checking &= reopening.text.is_none();
-        if !self.checking {
-            // Without words, an answer that was not judged is judged now.
-            self.final_text &= reopening.text.is_none() && self.said.is_some();
-            self.artifacts.clear();
+        if reopening.text.is_some() && (self.is_checking() || self.last_answer().is_some()) {
+            self.think();
         }
-        if reopening.text.is_some() {
-            self.said = None;
+        // Without words, what was not judged is judged now.
+        if !self.is_checking() {
+            self.artifacts.clear();
         }
     }
 }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::admit::Admission;
 use super::node::{End, Node};
-use super::phase::Phase;
 use super::turn::Held;
+use super::turn_state::LastAnswer;
 use super::{ROOT, Tree};
 use crate::assignment::Assignment;
 use crate::brief::Brief;
@@ -53,9 +53,12 @@ impl Tree {
         artifacts: &[(String, ArtifactFact)],
     ) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let is_alone = |call| node.open_calls == 1 && node.returns(call).is_some();
+        let is_alone = |call| {
+            node.calls().is_some_and(|calls| calls.count() == 1) && node.returns(call).is_some()
+        };
         // What is being checked was judged before, and a return beside other calls comes after them.
-        if node.checking || !call.map_or(node.final_text, is_alone) {
+        let is_final = node.last_answer().is_some_and(LastAnswer::is_final);
+        if !call.map_or(is_final, is_alone) {
             return Vec::new();
         }
         if let Some(code) = node.last_call {
@@ -73,14 +76,13 @@ impl Tree {
     /// Judges the last answer as a report in free text: ends, or asks for a repair.
     pub(super) fn conclude_report(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let is_judged = matches!(node.phase(), Phase::Judging(_)) && node.final_text;
-        if !is_judged || self.contract(index) != ContractKind::Report {
-            return Vec::new();
-        }
+        let answer = node.last_answer().filter(|answer| answer.is_final());
+        let is_report = self.contract(index) == ContractKind::Report;
+        let Some(answer) = answer.filter(|_| is_report) else { return Vec::new() };
         if let Some(code) = node.last_call {
             return self.end_subtree(index, &self.exhausted(code, node));
         }
-        self.take_report(index, node.is_answer_blank)
+        self.take_report(index, answer.is_blank)
     }
 
     /// A root that only hands down answers a person, in free text; the contract is for work.
@@ -234,15 +236,17 @@ impl Tree {
 
     /// Says why a return in an answer is not looked at: there is another one before it.
     pub(super) fn return_objection(&self, index: usize, number: u32) -> Option<String> {
-        let is_return =
-            |call: &Option<ToolCall>| call.as_ref().is_some_and(|call| call.name == RETURN);
-        let pending = &self.nodes[index].pending;
-        if is_return(pending.get(number as usize)?) && self.nodes[index].markers.is_some() {
+        let node = &self.nodes[index];
+        let calls = node.calls()?;
+        let is_return = |call: &ToolCall| call.name == RETURN;
+        if !calls.get(number).is_some_and(is_return) {
+            return None;
+        }
+        if node.markers().is_some() {
             return Some(HANDS_DOWN.to_owned());
         }
-        let mut before = pending.iter().take(number as usize);
-        (is_return(pending.get(number as usize)?) && before.any(is_return))
-            .then(|| ONE_RETURN.to_owned())
+        let mut before = calls.iter().filter(|(other, _)| *other < number);
+        before.any(|(_, call)| is_return(call)).then(|| ONE_RETURN.to_owned())
     }
 
     /// Returns what stands before a task under the standard contract: what the engine knows of it.
@@ -347,6 +351,6 @@ fn end_of(returned: &Return) -> End {
 impl Node {
     /// Returns the call of that number when it hands back a return and has no answer yet.
     fn returns(&self, call: u32) -> Option<&ToolCall> {
-        self.pending.get(call as usize)?.as_ref().filter(|call| call.name == RETURN)
+        self.open_call(call).filter(|call| call.name == RETURN)
     }
 }

@@ -35,7 +35,7 @@ impl Tree {
         session: SessionId,
         kept: Result<KeptWork, String>,
     ) -> Vec<Event> {
-        let waits = self.node(session).is_some_and(|node| node.keeping);
+        let waits = self.node(session).is_some_and(|node| node.duties.keep);
         let (kept, problem) = match kept {
             Ok(kept) => (kept, None),
             Err(problem) => (KeptWork::default(), Some(problem)),
@@ -56,7 +56,7 @@ impl Tree {
     /// Folds in that the work of one who has ended is to be kept.
     pub(super) fn open_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        if node.space.is_some() && !std::mem::replace(&mut node.keeping, true) {
+        if node.space.is_some() && !std::mem::replace(&mut node.duties.keep, true) {
             self.open_keeps += 1;
         }
     }
@@ -69,7 +69,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("space_kept", session)?;
         let node = &mut self.nodes[index];
-        if !std::mem::take(&mut node.keeping) {
+        if !std::mem::take(&mut node.duties.keep) {
             return Err(super::evolve::unfit("space_kept", "nothing was to be kept"));
         }
         node.unkept = problem.is_some() || !kept.left.is_empty();
@@ -82,8 +82,8 @@ impl Tree {
     pub(super) fn forget_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         node.unkept = false;
-        node.merging = None;
-        if std::mem::take(&mut node.keeping) {
+        node.duties.merge = None;
+        if std::mem::take(&mut node.duties.keep) {
             self.open_keeps -= 1;
         }
     }
@@ -104,7 +104,7 @@ impl Tree {
     }
 
     pub(super) fn due_keep(node: &Node) -> Option<Effect> {
-        let space = node.space.clone().filter(|_| node.keeping)?;
+        let space = node.space.clone().filter(|_| node.duties.keep)?;
         Some(Effect::KeepSpace { session: node.session, space })
     }
 
@@ -113,7 +113,7 @@ impl Tree {
         let parent = self.node(parent).filter(|_| self.open_keeps > 0);
         parent.is_some_and(|parent| {
             let mut children = parent.children.iter().map(|child| &self.nodes[*child]);
-            children.any(|child| child.call == call && child.keeping)
+            children.any(|child| child.call == call && child.duties.keep)
         })
     }
 

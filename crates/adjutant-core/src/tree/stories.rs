@@ -7,6 +7,7 @@
 
 use super::node::{End, Node};
 use super::turn::{LOOP_END, LOOP_WINDOW};
+use super::turn_state::TurnState;
 use super::{ROOT, Tree};
 use crate::brief::{Brief, Task};
 use crate::code::Code;
@@ -49,8 +50,10 @@ impl Tree {
         root.verify.clone_from(&story.verify);
         root.numbered = story.numbered;
         // What was planned is handed down as if its agent had asked for it in an answer before the first.
-        let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
-        root.markers = (!story.plan.is_empty()).then_some(plan);
+        if !story.plan.is_empty() {
+            let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
+            root.turn_state = TurnState::Marked(plan);
+        }
         self.story = Some(Box::new(story.clone()));
         Ok(())
     }
@@ -89,7 +92,7 @@ impl Tree {
         tasks: Vec<Task>,
         rejected: Vec<RejectedMarker>,
     ) -> Vec<Event> {
-        let waits = |(_, node): &(usize, &Node)| node.markers.is_some() && node.turn == turn;
+        let waits = |(_, node): &(usize, &Node)| node.markers().is_some() && node.turn == turn;
         let Some((index, node)) = self.at_work(session).filter(waits) else { return Vec::new() };
         if node.marks_again() >= LOOP_END || node.vain_markers + 1 >= LOOP_END {
             // On record as read: whoever takes it up again does not hand them down after all.
@@ -129,7 +132,7 @@ impl Tree {
         let index = self.known("markers_read", session)?;
         let node = &mut self.nodes[index];
         // Where the answer has expired nobody knows what stood in it.
-        let markers = node.markers.take().unwrap_or_default();
+        let markers = node.take_markers().unwrap_or_default();
         node.recent_calls.push_back(fingerprint(&markers.tasks));
         if node.recent_calls.len() > LOOP_WINDOW {
             node.recent_calls.pop_front();
@@ -234,7 +237,7 @@ impl Node {
 
     /// Counts how often it wrote the markers that wait to be read, this time included.
     fn marks_again(&self) -> usize {
-        let Some(markers) = &self.markers else { return 0 };
+        let Some(markers) = self.markers() else { return 0 };
         let print = fingerprint(&markers.tasks);
         1 + self.recent_calls.iter().filter(|seen| **seen == print).count()
     }

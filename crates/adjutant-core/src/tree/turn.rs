@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::Tree;
 use super::node::{End, Node};
-use super::phase::Phase;
 use crate::budget::{Amount, Reservation, Settlement};
 use crate::code::Code;
 use crate::event::{Event, Nudge, ToolOutput};
@@ -76,20 +75,18 @@ impl Tree {
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
         // A provider asked for a pause, and the clock takes the turn when it is over; or something else
         // comes first, and the turn follows from that.
-        let is_due = |node: &Node| node.phase() == Phase::Thinking(None);
-        match self.node(session).is_some_and(is_due) {
-            true => self.take_turn_beside(session, &Held::default()),
-            false => Vec::new(),
-        }
+        let is_due = self.node(session).is_some_and(Node::is_to_think);
+        if is_due { self.take_turn_beside(session, &Held::default()) } else { Vec::new() }
     }
 
     /// Does the same while reservations are held that the tree does not know of yet.
     pub(super) fn take_turn_beside(&self, session: SessionId, held: &Held) -> Vec<Event> {
         let Some((index, node)) = self.at_work(session) else { return Vec::new() };
-        if node.reservation.is_some() || node.open_calls > 0 || node.model.is_none() {
+        if node.reservation().is_some() || node.calls().is_some() || node.model.is_none() {
             return Vec::new();
         }
-        let retried = node.attempts > 0;
+        let attempts = node.attempts().map_or(0, |attempts| attempts.made);
+        let retried = attempts > 0;
         let turn = if retried { node.turn } else { node.turn + 1 };
         let mail = self.mail(index, node, held);
         let mail_bytes = mail.iter().map(|word| word.len() as u64).sum();
@@ -119,7 +116,7 @@ impl Tree {
             session,
             reservation: Reservation {
                 turn,
-                attempt: node.attempts + 1,
+                attempt: attempts + 1,
                 max_output,
                 amount: Amount {
                     tokens: input.saturating_add(max_output),
@@ -226,7 +223,7 @@ impl Tree {
         end: &End,
     ) -> Vec<Event> {
         let node = &self.nodes[index];
-        let Some(open) = &node.reservation else { return Vec::new() };
+        let Some(open) = &node.reservation() else { return Vec::new() };
         let (session, turn, attempt) = (node.session, open.turn, open.attempt);
         let tried = node.tried();
         let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (tried - 1).min(16));
@@ -248,16 +245,14 @@ impl Tree {
     /// Runs, answers or refuses each tool call of the last answer.
     pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
+        let Some(calls) = node.calls() else { return Vec::new() };
         let usable = self.usable(index);
         let mut recent = node.recent_calls.clone();
         let mut events = Vec::new();
-        for (number, call) in (0_u32..).zip(&node.pending) {
-            let Some(call) = call
-                .as_ref()
-                .filter(|_| !node.called.contains(&number) && !self.is_held(index, number))
-            else {
+        for (number, call) in calls.iter() {
+            if calls.is_begun(number) || self.is_held(index, number) {
                 continue;
-            };
+            }
             let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
             recent.push_back(fingerprint);
             if recent.len() > LOOP_WINDOW {
@@ -270,7 +265,7 @@ impl Tree {
             }
             let complaint = self
                 .return_objection(index, number)
-                .or_else(|| objection(call, number, &node.pending))
+                .or_else(|| objection(call, number, calls.all()))
                 .or_else(|| {
                     (!usable.contains(&call.name)).then(|| not_allowed(&call.name, &usable))
                 })
@@ -549,20 +544,13 @@ fn looped(session: SessionId, name: &str, times: usize) -> End {
 impl Node {
     /// Returns the number of the attempt that is open, without those from before a resumption.
     pub(super) fn tried(&self) -> u32 {
-        self.attempts.saturating_sub(self.excused).max(1)
+        self.attempts().map_or(1, |it| it.made.saturating_sub(it.excused).max(1))
     }
 
     /// Returns the open reservation when it is the one of this turn and attempt.
     fn open(&self, turn: u32, attempt: u32) -> Option<&Reservation> {
-        self.reservation.as_ref().filter(|open| open.turn == turn && open.attempt == attempt)
-    }
-}
-
-/// Says whether an answer ends the agent's work: no tools, and not cut off.
-pub(super) fn is_final(stop: StopReason, calls: &[ToolCall], last_call: bool) -> bool {
-    match stop {
-        StopReason::EndTurn | StopReason::ToolUse => calls.is_empty() || last_call,
-        StopReason::MaxOutput | StopReason::Refused => false,
+        let open = self.attempts()?.reservation.as_ref();
+        open.filter(|open| open.turn == turn && open.attempt == attempt)
     }
 }
 

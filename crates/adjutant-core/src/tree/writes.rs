@@ -23,7 +23,7 @@ impl Tree {
         call: u32,
         change: Change,
     ) -> Vec<Event> {
-        let waits = |node: &Node| node.awaits(turn, call) && !node.prepared.contains_key(&call);
+        let waits = |node: &Node| node.awaits(turn, call) && node.prepared(call).is_none();
         match self.live(session) {
             Some((_, node)) if waits(node) => vec![Event::WritePrepared { session, call, change }],
             Some(_) | None => Vec::new(),
@@ -33,7 +33,8 @@ impl Tree {
     /// Returns every change that was about to be made and has no result: session, turn, call.
     pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &Change)> {
         self.nodes.iter().flat_map(|node| {
-            let open = node.prepared.iter().filter(|(call, _)| node.awaits(node.turn, **call));
+            let prepared = node.calls().into_iter().flat_map(|calls| &calls.prepared);
+            let open = prepared.filter(|(call, _)| node.open_call(**call).is_some());
             open.map(|(call, change)| (node.session, node.turn, *call, change))
         })
     }
@@ -43,7 +44,8 @@ impl Node {
     /// Returns the first write of the last answer that was begun and has no result. The others wait
     /// for it: two edits of one file in one answer must not see the same file before.
     fn next_write(&self) -> Option<u32> {
-        self.writing.iter().copied().find(|call| self.awaits(self.turn, *call))
+        let calls = self.calls()?;
+        calls.writing.iter().copied().find(|call| calls.get(*call).is_some())
     }
 
     /// Says whether something was to be changed before a call and is not yet.
@@ -53,30 +55,36 @@ impl Node {
 
     /// Says whether a call waits for one before it, and so has certainly not been made.
     pub(super) fn waits_its_turn(&self, call: u32) -> bool {
-        self.writing.contains(&call) && self.next_write() != Some(call)
+        let is_write = self.calls().is_some_and(|calls| calls.writing.contains(&call));
+        is_write && self.next_write() != Some(call)
     }
 
     /// Returns what a write does next, if it is its turn.
-    pub(super) fn write(&self, index: u32, call: ToolCall) -> Option<Effect> {
+    pub(super) fn write(&self, index: u32, call: &ToolCall) -> Option<Effect> {
         if self.next_write() != Some(index) {
             return None;
         }
-        let (session, turn) = (self.session, self.turn);
+        let (session, turn, call) = (self.session, self.turn, call.clone());
         if !is_write(&call.name) {
             return Some(Effect::Tool { session, turn, index, call });
         }
         // Rights may have shrunk since the call was let through.
         let is_held = self.rights.usable_tools().contains(&call.name);
         let writes = if is_held { self.rights.writes.clone() } else { Writes::Nowhere };
-        Some(match self.prepared.get(&index).cloned() {
+        Some(match self.prepared(index).cloned() {
             None => Effect::PrepareWrite { session, turn, index, call, writes },
             Some(change) => Effect::Write { session, turn, index, call, writes, change },
         })
     }
 
+    /// Returns what a call is about to change, as far as that is known.
+    fn prepared(&self, call: u32) -> Option<&Change> {
+        self.calls()?.prepared.get(&call)
+    }
+
     /// Returns what the agent is told of a write that was about to happen when it was interrupted.
     pub(super) fn looked_at(&self, call: u32, looked: &Looks) -> Option<ToolOutput> {
-        let change = self.prepared.get(&call)?;
+        let change = self.prepared(call)?;
         let looked = looked.get(&(self.session, call)).copied().unwrap_or(Looked::Unknown);
         Some(change.told(looked))
     }

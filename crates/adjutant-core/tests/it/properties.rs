@@ -47,7 +47,7 @@ pub(crate) fn questions(sim: &Sim) -> Vec<String> {
 
 pub(crate) fn perform(sim: &mut Sim, step: Step) {
     let all = |_: &adjutant_core::Node| true;
-    let open = |node: &adjutant_core::Node| node.reservation.is_some();
+    let open = |node: &adjutant_core::Node| node.reservation().is_some();
     // Bad luck in choosing is no failure: a step without a target does nothing.
     match step {
         Step::Delegate { parent, briefs, concurrency } => {
@@ -138,7 +138,7 @@ pub(crate) fn perform(sim: &mut Sim, step: Step) {
         Step::Stray { who, turn, attempt } => {
             if let Some(session) = pick(sessions(sim, all), who) {
                 let is_open = |node: &adjutant_core::Node| {
-                    node.reservation.is_some_and(|it| (it.turn, it.attempt) == (turn, attempt))
+                    node.reservation().is_some_and(|it| (it.turn, it.attempt) == (turn, attempt))
                 };
                 if !is_open(sim.node(session)) {
                     let reply = crate::sim::says("late");
@@ -222,7 +222,7 @@ fn complete(sim: &mut Sim) {
             if !sim.node(session).state.is_live() {
                 continue;
             }
-            if sim.node(session).reservation.is_some() {
+            if sim.node(session).reservation().is_some() {
                 sim.say(session, "the report");
             }
             for call in 0..4 {

@@ -268,7 +268,7 @@ impl Sim {
 
     /// Answers the model call that is open for `session`.
     pub(crate) fn reply(&mut self, session: SessionId, reply: Reply) -> Vec<Event> {
-        let open = self.node(session).reservation.unwrap();
+        let open = self.node(session).reservation().unwrap();
         let (turn, attempt) = (open.turn, open.attempt);
         self.submit(Command::Reply { session, turn, attempt, reply }).unwrap()
     }
@@ -282,7 +282,7 @@ impl Sim {
     }
 
     pub(crate) fn fail(&mut self, session: SessionId, error: AttemptError) -> Vec<Event> {
-        let open = self.node(session).reservation.unwrap();
+        let open = self.node(session).reservation().unwrap();
         let (turn, attempt) = (open.turn, open.attempt);
         self.submit(Command::FailAttempt { session, turn, attempt, error }).unwrap()
     }
@@ -405,12 +405,12 @@ impl Sim {
             );
             assert!(node.ledger.holds(), "books of {}: {:?}", node.session, node.ledger);
             assert!(
-                node.reservation.is_none() || node.state == State::Running,
+                node.reservation().is_none() || node.state == State::Running,
                 "{} is {} with a call open",
                 node.session,
                 node.state.word()
             );
-            let held = node.reservation.map(|open| open.amount).unwrap_or_default();
+            let held = node.reservation().map(|open| open.amount).unwrap_or_default();
             let own = Amount { tokens: node.usage.total(), usd: node.cost };
             for above in self.chain(node.session) {
                 let scope = open.entry(above).or_default();

@@ -156,7 +156,7 @@ fn act(sim: &mut Sim, act: Act) {
     match act {
         Act::Any(step) => perform(sim, step),
         Act::Say { who, text } => {
-            let open = sessions(sim, |node| node.reservation.is_some());
+            let open = sessions(sim, |node| node.reservation().is_some());
             if let Some(session) = pick(open, who) {
                 let reply = match TEXTS.get(text) {
                     Some(text) => says(text),
@@ -223,8 +223,8 @@ fn complete(sim: &mut Sim) {
             continue;
         }
         let mut any = make_marks(sim) | answer_all(sim);
-        for session in sessions(sim, |node| node.reservation.is_some()) {
-            if sim.node(session).reservation.is_some() {
+        for session in sessions(sim, |node| node.reservation().is_some()) {
+            if sim.node(session).reservation().is_some() {
                 sim.say(session, GOOD);
                 any = true;
             }

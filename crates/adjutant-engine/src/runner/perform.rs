@@ -343,7 +343,7 @@ impl Runner {
         with_tools: bool,
     ) {
         // It may have ended while its reservation was on the way to the disk.
-        let Some(node) = self.tree.node(session).filter(|node| node.reservation.is_some()) else {
+        let Some(node) = self.tree.node(session).filter(|node| node.reservation().is_some()) else {
             return;
         };
         let Some(preamble) = self.preambles.get(&node.agent) else { return };

@@ -148,7 +148,7 @@ impl Runner {
         | Command::FailAttempt { session, .. }
         | Command::Crash { session, .. } = result
         {
-            return self.tree.node(*session).is_some_and(|node| node.reservation.is_some());
+            return self.tree.node(*session).is_some_and(|node| node.reservation().is_some());
         }
         matches!(result, Command::Mark { .. } | Command::KeepSpace { .. })
     }

@@ -190,7 +190,7 @@ impl Writer {
 
     fn reply(&mut self, session: SessionId, reply: Reply) {
         let node = self.tree.node(session).unwrap();
-        let open = node.reservation.unwrap();
+        let open = node.reservation().unwrap();
         let (turn, attempt) = (open.turn, open.attempt);
         self.submit(Command::Reply { session, turn, attempt, reply });
     }

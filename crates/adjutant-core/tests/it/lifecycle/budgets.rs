@@ -336,6 +336,6 @@ fn a_reservation_is_the_last_bill_and_a_token_for_every_byte_since() {
     );
     sim.output(child, 0, &"z".repeat(500));
     let call = json!({"path": "abc"}).to_string().len() as u64 + 4;
-    let open = sim.node(child).reservation.unwrap();
+    let open = sim.node(child).reservation().unwrap();
     assert_eq!(open.amount.tokens, 300 + 8 + call + 500 + 1_000);
 }

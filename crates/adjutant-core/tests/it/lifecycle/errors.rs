@@ -16,7 +16,7 @@ fn a_passing_failure_is_tried_three_times_each_with_its_own_reservation() {
         );
         assert_eq!(sim.tick_at_ms(now + wait - 1), []);
         assert_eq!(kinds(&sim.tick_at_ms(now + wait)), "reserved");
-        let open = sim.node(child).reservation.unwrap();
+        let open = sim.node(child).reservation().unwrap();
         assert_eq!((open.turn, open.attempt), (1, attempt + 1));
     }
     sim.fail(child, error(ErrorKind::Overloaded));
@@ -37,7 +37,7 @@ fn a_new_turn_has_all_its_attempts() {
             sim.fail(child, error(ErrorKind::RateLimited));
             sim.tick_next();
         }
-        let open = sim.node(child).reservation.unwrap();
+        let open = sim.node(child).reservation().unwrap();
         assert_eq!((open.turn, open.attempt), (turn, MAX_ATTEMPTS));
         sim.call(child, vec![read("1", &turn.to_string())]);
         sim.output(child, 0, "text");

@@ -75,7 +75,7 @@ fn the_words_of_a_person_are_in_the_next_reservation() {
         }
         sim.output(child, 0, "a");
         let told: usize = heard(&sim, child).iter().map(|text| text.len()).sum();
-        (sim.node(child).reservation.unwrap().amount.tokens, told as u64)
+        (sim.node(child).reservation().unwrap().amount.tokens, told as u64)
     };
     let ((quiet, none), (loud, told)) = (tokens(None), tokens(Some("Mind the gap.")));
     assert_eq!((none, loud), (0, quiet + told));

@@ -32,11 +32,11 @@ fn answers(events: &[Event], session: SessionId) -> Vec<(u32, &str)> {
 fn a_call_under_way_counts_as_spent_and_is_made_once_more() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
-    let open = sim.node(child).reservation.unwrap();
+    let open = sim.node(child).reservation().unwrap();
     let wish = wish(&sim);
     sim.restart(wish);
     assert_eq!(sim.node(child).ledger.settled.tokens, open.amount.tokens);
-    let again = sim.node(child).reservation.unwrap();
+    let again = sim.node(child).reservation().unwrap();
     assert_eq!((again.turn, again.attempt), (open.turn, open.attempt + 1));
     assert_eq!(sim.model_calls(child).len(), 1);
 }
@@ -82,14 +82,14 @@ fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
     let events = sim.restart(wish);
     assert!(answers(&events, child).is_empty());
     sim.output(child, 0, "text");
-    assert!(sim.node(child).reservation.is_some(), "it goes on once all are answered");
+    assert!(sim.node(child).reservation().is_some(), "it goes on once all are answered");
 }
 
 #[test]
 fn an_answer_that_was_recorded_is_acted_upon_and_not_bought_again() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
-    let open = sim.node(child).reservation.unwrap();
+    let open = sim.node(child).reservation().unwrap();
     for (reply, expected) in [(asks(vec![read("1", "a")]), "Read"), (says("the report"), "")] {
         // Only the answer itself reached the disk, and nothing that follows from it.
         let (session, turn, attempt) = (child, open.turn, open.attempt);
@@ -300,7 +300,7 @@ fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
 /// Ends a run because the disk is full, right after the answer of its only child was recorded.
 fn full_after(reply: Reply) -> (Sim, SessionId) {
     let (mut sim, child) = begun(&[], about("a"));
-    let open = sim.node(child).reservation.unwrap();
+    let open = sim.node(child).reservation().unwrap();
     let (turn, attempt) = (open.turn, open.attempt);
     sim.record_only(Command::Reply { session: child, turn, attempt, reply });
     sim.submit(Command::DiskFull { lost: BTreeSet::new() }).unwrap();
