@@ -6,11 +6,11 @@
 //! Start at [`from_toml`] and [`from_json`]. Invariant: a table's keys are in file order and
 //! unique.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
+use adjutant_formats::document::{self, Member, SyntaxError, parse_json};
+use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
 use toml::de::{DeTable, DeValue};
 
@@ -110,67 +110,52 @@ fn toml_table(table: DeTable<'_>, depth: usize) -> Result<Vec<(Key, Node)>, Flaw
 
 /// Reads a JSON document.
 pub(crate) fn from_json(text: &str) -> Result<Node, Flaw> {
-    let document: &RawValue = parse_json(text, text)?;
-    json_node(text, document, 0)
+    let root = parse_json(text).map_err(|error| flaw(text, 0, error))?;
+    json_node(text, &root, 0)
 }
 
-/// Reads one value; `raw` is a slice of `text`, and that is how it knows its place.
-fn json_node(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Flaw> {
-    let source = raw.get();
-    let at = offset(text, source);
-    check_depth(at, depth)?;
-    let kind = match source.as_bytes().first() {
-        Some(b'{') => Kind::Table(json_table(text, source, depth)?),
-        Some(b'[') => Kind::List(
-            parse_json::<Vec<&RawValue>>(text, source)?
-                .into_iter()
-                .map(|item| json_node(text, item, depth + 1))
-                .collect::<Result<_, _>>()?,
-        ),
-        _ => match parse_json(text, source)? {
+fn json_node(text: &str, node: &document::Node, depth: usize) -> Result<Node, Flaw> {
+    let span = node.range.clone();
+    check_depth(span.start, depth)?;
+    let kind = match &node.kind {
+        document::Kind::Object(members) => Kind::Table(json_table(text, members, depth)?),
+        document::Kind::Array(items) => {
+            let items = items.iter().map(|item| json_node(text, item, depth + 1));
+            Kind::List(items.collect::<Result<_, _>>()?)
+        }
+        document::Kind::Scalar => match scalar(text, span.clone())? {
             Value::Bool(flag) => Kind::Bool(flag),
             Value::Number(number) => Kind::Number(number),
             Value::String(text) => Kind::Text(text),
             Value::Null | Value::Array(_) | Value::Object(_) => Kind::Null,
         },
     };
-    Ok(Node { span: at..at + source.len(), kind })
+    Ok(Node { span, kind })
 }
 
-fn json_table(text: &str, source: &str, depth: usize) -> Result<Vec<(Key, Node)>, Flaw> {
-    let Pairs(raw_pairs) = parse_json(text, source)?;
-    let mut pairs: Vec<(Key, Node)> = Vec::with_capacity(raw_pairs.len());
-    let mut names = std::collections::BTreeSet::new();
-    for (raw_name, raw) in raw_pairs {
-        let at = offset(text, raw_name.get());
-        let name: String = parse_json(text, raw_name.get())?;
+fn json_table(text: &str, members: &[Member], depth: usize) -> Result<Vec<(Key, Node)>, Flaw> {
+    let mut pairs: Vec<(Key, Node)> = Vec::with_capacity(members.len());
+    let mut names = BTreeSet::new();
+    for Member { key, value } in members {
+        let name: String = scalar(text, key.clone())?;
         if !names.insert(name.clone()) {
-            return Err(Flaw::new(at, format!("`{name}` is given twice")));
+            return Err(Flaw::new(key.start, format!("`{name}` is given twice")));
         }
-        pairs.push((Key { at, name }, json_node(text, raw, depth + 1)?));
+        pairs.push((Key { at: key.start, name }, json_node(text, value, depth + 1)?));
     }
     Ok(pairs)
 }
 
-/// Parses `source`, a slice of `text`, and places an error in the whole.
-fn parse_json<'t, T: Deserialize<'t>>(text: &str, source: &'t str) -> Result<T, Flaw> {
-    serde_json::from_str(source).map_err(|error| {
-        let lines_before = error.line().saturating_sub(1);
-        let line_start: usize = source.split_inclusive('\n').take(lines_before).map(str::len).sum();
-        let within = usize::min(line_start + error.column().saturating_sub(1), source.len());
-        let message = error.to_string();
-        // The place is ours to give; serde_json's own counts from the start of the slice.
-        let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-        Flaw::new(floor_boundary(text, offset(text, source) + within), message)
-    })
+fn scalar<T: DeserializeOwned>(text: &str, span: Range<usize>) -> Result<T, Flaw> {
+    serde_json::from_str(&text[span.clone()]).map_err(|error| flaw(text, span.start, error.into()))
 }
 
-fn offset(text: &str, slice: &str) -> usize {
-    (slice.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
-}
-
-fn floor_boundary(text: &str, at: usize) -> usize {
-    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+/// Places the error of a parser that read `text` from byte `start` on.
+fn flaw(text: &str, start: usize, error: SyntaxError) -> Flaw {
+    let before = text[start..].split_inclusive('\n').take(error.line.saturating_sub(1));
+    let line = start + before.map(str::len).sum::<usize>();
+    let at = text.floor_char_boundary(line + error.column.saturating_sub(1));
+    Flaw::new(at, error.reason)
 }
 
 fn check_depth(at: usize, depth: usize) -> Result<(), Flaw> {
@@ -182,27 +167,4 @@ fn check_depth(at: usize, depth: usize) -> Result<(), Flaw> {
 
 fn no_number(at: usize) -> Flaw {
     Flaw::new(at, "this number is too large or not a number")
-}
-
-/// The pairs of a JSON object in file order, duplicates included.
-struct Pairs<'t>(Vec<(&'t RawValue, &'t RawValue)>);
-
-impl<'de> Deserialize<'de> for Pairs<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PairsVisitor;
-        impl<'de> Visitor<'de> for PairsVisitor {
-            type Value = Pairs<'de>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-        deserializer.deserialize_map(PairsVisitor)
-    }
 }
