@@ -1,4 +1,18 @@
-//! Numbers as people read them.
+//! Numbers as people read them, and whole numbers as people and models write them.
+
+use serde_json::Number;
+
+/// The largest whole number below which a float holds every one exactly.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Returns a whole number that is not negative, also one that is written as `2.0`.
+#[must_use]
+pub fn whole(number: &Number) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let float = number.as_f64()?;
+        (float.fract() == 0.0 && (0.0..EXACT).contains(&float)).then_some(float as u64)
+    })
+}
 
 /// Returns `number` with commas between thousands: `85,000`.
 #[must_use]

@@ -3,6 +3,7 @@
 //! Numbers and booleans may come as strings, `null` means absent, and the spellings of other
 //! well-known tools are understood. Everything else is an error that says what to write instead.
 
+use adjutant_core::numbers::whole;
 use serde_json::{Map, Value};
 
 use crate::ToolName;
@@ -109,20 +110,6 @@ impl<'call> Args<'call> {
             .filter_map(|spelling| map.get(*spelling))
             .find(|value| !value.is_null())
     }
-}
-
-fn whole(number: &serde_json::Number) -> Option<u64> {
-    /// The largest whole number below which a float holds every one exactly.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    number.as_u64().or_else(|| {
-        let float = number.as_f64()?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "whole, not negative and below 2^53, as checked"
-        )]
-        (float.fract() == 0.0 && (0.0..EXACT).contains(&float)).then_some(float as u64)
-    })
 }
 
 fn wrong(name: &str, wanted: &str, got: &Value) -> ArgError {

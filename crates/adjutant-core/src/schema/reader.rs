@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::code::Code;
+use crate::{code::Code, numbers};
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::nearest;
 
@@ -88,9 +88,7 @@ impl Reader {
         if !is_whole {
             return self.complain(path, format!("{number} is not a whole number"));
         }
-        let whole =
-            number.as_u64().or_else(|| number.as_f64().filter(|it| *it >= 0.0).map(|it| it as u64));
-        match whole.filter(|whole| bounds.contains(whole)) {
+        match numbers::whole(number).filter(|whole| bounds.contains(whole)) {
             Some(whole) => Some(whole),
             None => {
                 let (min, max) = (bounds.start(), bounds.end());

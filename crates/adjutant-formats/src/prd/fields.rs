@@ -5,9 +5,7 @@
 
 use super::finding::{Findings, Subject};
 use crate::document::Node;
-
-/// The largest whole number that a text with a fraction or an exponent may stand for.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+use crate::numbers::whole;
 
 /// An object and what is being said about it.
 pub(super) struct Fields<'a, 't> {
@@ -66,7 +64,7 @@ impl<'a> Fields<'a, '_> {
     /// Reads a whole number that is not negative.
     pub(super) fn whole(&self, field: &str, out: &mut Findings<'_>) -> Option<u64> {
         let node = self.get(field)?;
-        let read = whole(node.raw(self.text));
+        let read = serde_json::from_str(node.raw(self.text)).ok().and_then(|it| whole(&it));
         self.or_wrong(read, node, field, "a whole number from 0 on", out)
     }
 
@@ -135,12 +133,4 @@ pub(super) fn number(raw: &str) -> Option<f64> {
     // `parse` takes words such as `inf` as well.
     let is_number = raw.starts_with(|first: char| first.is_ascii_digit() || first == '-');
     raw.parse().ok().filter(|number: &f64| is_number && number.is_finite() && *number >= 0.0)
-}
-
-/// Reads a whole number, also one that is written as `2.0`.
-pub(super) fn whole(raw: &str) -> Option<u64> {
-    raw.parse().ok().or_else(|| {
-        let number = number(raw)?;
-        (number.fract() == 0.0 && number < EXACT).then_some(number as u64)
-    })
 }
