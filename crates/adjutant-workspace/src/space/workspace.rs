@@ -323,6 +323,11 @@ pub(super) fn keep(
     let commit = match before {
         Some(before) if had.as_ref() == Some(&made.tree) => Some(before),
         None if made.tree == base_tree => None,
+        // The agent took back what was kept, such as after a verify command that failed.
+        Some(before) if made.tree == base_tree => {
+            shared.repository.discard(reference, &before)?;
+            None
+        }
         before => {
             shared.repository.keep(reference, &made.commit, before.as_ref())?;
             Some(made.commit)

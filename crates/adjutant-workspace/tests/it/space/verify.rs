@@ -121,6 +121,21 @@ fn what_the_agent_does_after_a_verify_is_in_the_next_one() {
 }
 
 #[test]
+fn work_that_is_taken_back_after_a_verify_leaves_no_result() {
+    for (wish, kind) in KINDS {
+        let user = in_memory();
+        let spaces = open(&user, wish);
+        let space = spaces.make("run", "a", "1", None).unwrap();
+        act(&space, "echo work > made");
+        drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
+        act(&space, "rm made");
+        drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
+        assert_eq!(space.conclude("work\n", now()).unwrap().commit, None, "{kind}");
+        assert_eq!(spaces.repository().results().unwrap(), [], "{kind}");
+    }
+}
+
+#[test]
 fn work_that_changes_nothing_is_verified_as_the_base() {
     for (wish, kind) in KINDS {
         let user = in_memory();
