@@ -14,6 +14,7 @@ mod history;
 mod http_bars;
 mod launch;
 mod mcp_bars;
+mod registry_bars;
 mod repos;
 mod result_bars;
 mod sample;

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::Failure;
 use crate::history::{Driver, roomy, run_id, session};
+use crate::registry_bars;
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::spawn::target_dir;
 use crate::table::{COUNT, MICROS, MILLIS, Row, TIMES};
@@ -27,6 +28,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = appends(plan)?;
     rows.push(records_per_sync(plan)?);
     rows.extend(reading(plan)?);
+    rows.push(registry_bars::measure(plan)?);
     Ok(rows)
 }
 

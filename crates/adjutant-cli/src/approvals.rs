@@ -5,7 +5,7 @@ use std::path::Path;
 
 use adjutant_core::Event;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_engine::{Archive, Consents, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
+use adjutant_engine::{Archive, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
 use adjutant_view::approval::{Question, is_asked_about};
 use adjutant_view::{Entry, RunView, sanitize};
 use serde_json::json;
@@ -271,7 +271,7 @@ fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Questi
     };
     let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
     let prd = prd.filter(|_| open.call == WHOLE_RUN);
-    let lacking = prd.map(|prd| Consents::at(archive.path()).lacking(prd)).unwrap_or_default();
+    let lacking = prd.map(|prd| archive.registry().lacking_consents(prd)).unwrap_or_default();
     let question = Question::of_call(view.policy()?, &admitted, open.parent, open.call);
     let question = question.with_unallowed(lacking);
     let latest = view.latest();

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::agents;
 use crate::args::{DelegateArgs, Form, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
-use crate::detached::{self, Terms, cents};
+use crate::detached::{self, Terms, Verdict, cents};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
@@ -38,7 +38,7 @@ pub(crate) fn run_delegate(
     if args.detached.detached {
         handed = detached::leave(&args.detached)?;
         let archive = open_archive(given_home.clone())?;
-        terms = Some(Terms::take(&args.detached, archive.path(), &root, &mut settings)?);
+        terms = Some(Terms::take(&args.detached, &archive, &root, &mut settings)?);
     }
     let mut policy = settings.policy.policy().clone();
     if let Some(terms) = &terms {
@@ -95,14 +95,23 @@ pub(crate) fn run_delegate(
         agents::introduce(&engine, &agent.name, &Roster::default());
     }
     let briefs = engine.briefs(&call.tasks);
-    let preview =
-        || engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error));
+    let preview = |engine: &Engine| {
+        engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error))
+    };
     if args.dry_run {
-        return dry_run(&policy, &preview()?.events, as_json);
+        return dry_run(&policy, &preview(&engine)?.events, as_json);
     }
     let approver = match &mut terms {
-        Some(terms) => terms.approver(&policy, &preview()?.events)?,
-        None => approver_of(args, &policy, preview)?,
+        Some(terms) => loop {
+            match terms.approver(&policy, &preview(&engine)?.events)? {
+                Verdict::Answered(approver) => break approver,
+                Verdict::Again(left) => {
+                    policy.approve_below_usd = Some(left);
+                    engine = engine.starting_unasked_below(left);
+                }
+            }
+        },
+        None => approver_of(args, &policy, || preview(&engine))?,
     };
     let archive = open_archive(given_home)?;
     let showing = Showing {

@@ -8,9 +8,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use adjutant_core::policy::{Approval as Asks, Key, Source};
-use adjutant_core::{Event, Policy, Refusal, Usd};
+use adjutant_core::registry::TreeKey;
+use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
 use adjutant_engine::{
-    Allowance, Answer, Approver, Engine, Inbox, Question as Put, Reservation, Slot, wall_now,
+    Answer, Approver, Archive, Engine, Inbox, Question as Put, RegistryError, RegistryHandle,
+    ReleaseOnDrop, new_run_id, wall_now,
 };
 use adjutant_mcp::{Approval, Handed};
 use adjutant_view::RunView;
@@ -43,9 +45,9 @@ pub(crate) fn leave(flags: &DetachedFlags) -> Result<Option<Handed>, Failure> {
 
 /// Has the run noted where an equal call looks for it, and its place held while it is at work.
 pub(crate) fn tie(engine: Engine, handed: Option<Handed>, terms: Option<&mut Terms>) -> Engine {
-    let slot = terms.and_then(|terms| terms.slot.take());
-    let engine = match slot {
-        Some(slot) => engine.holding(slot),
+    let placed = terms.and_then(|terms| Some((terms.run, terms.place.take()?)));
+    let engine = match placed {
+        Some((run, place)) => engine.with_run_id(run).holding(place),
         None => engine,
     };
     match handed {
@@ -101,13 +103,36 @@ pub(crate) fn judge_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<
 /// What a run on behalf of a client goes by.
 pub(crate) struct Terms {
     home: PathBuf,
+    registry: RegistryHandle,
+    /// The run that has the place.
+    run: RunId,
     client: String,
     approval: Approval,
-    /// What is left of today's amount; held until it is known what this call takes of it.
-    allowance: Option<(Allowance, Usd)>,
-    reserved: Option<Reservation>,
+    /// What may start unasked; absent where no amount was set, or a person is asked about nothing.
+    unasked: Option<Unasked>,
+    /// What is set aside for a run of agents, given back unless the run begins.
+    reserved: Option<ReleaseOnDrop>,
+    /// Whether something is set aside that the end of the run settles.
+    settles: bool,
     /// A place among the live runs, until the engine has it.
-    slot: Option<Slot>,
+    place: Option<ReleaseOnDrop>,
+}
+
+/// What may start unasked.
+#[derive(Clone, Copy)]
+struct Unasked {
+    /// The amount of a day.
+    limit: Usd,
+    /// What this run may take of it.
+    left: Usd,
+}
+
+/// What the terms say to a call that is known by now.
+pub(crate) enum Verdict {
+    /// This answers the questions about it.
+    Answered(Approver),
+    /// Others have spent meanwhile: it is judged again, and may start unasked below this amount.
+    Again(Usd),
 }
 
 impl Terms {
@@ -136,15 +161,89 @@ impl Terms {
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
-        let archive = open_archive(given_home)?;
-        let mut terms = Self::take(flags, archive.path(), root, settings)?;
-        if let Some((_, left)) = terms.allowance.as_mut().filter(|(_, left)| *left > Usd::ZERO) {
-            // Everything it does is paid from the amount, the agent at the root included.
-            let own = settings.policy.policy().budget_usd;
-            *left = own.map_or(*left, |own| own.min(*left));
-            settings.set(Key::BudgetUsd, left.as_dollars(), "--approval")?;
-        }
+        let mut terms = Self::find(flags, &open_archive(given_home)?, root, settings)?;
+        terms.reserve_all(settings)?;
+        terms.tell_policy(settings)?;
         Ok(Some(terms))
+    }
+
+    /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
+    pub(crate) fn take(
+        flags: &DetachedFlags,
+        archive: &Archive,
+        root: &Path,
+        settings: &mut Settings,
+    ) -> Result<Self, Failure> {
+        let terms = Self::find(flags, archive, root, settings)?;
+        terms.tell_policy(settings)?;
+        Ok(terms)
+    }
+
+    fn find(
+        flags: &DetachedFlags,
+        archive: &Archive,
+        root: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let registry = archive.registry().clone();
+        let run = new_run_id().map_err(|error| Failure::caused(Exit::Failed, &error))?;
+        let place = place(&registry, run, root, flags.max_runs.unwrap_or(u32::MAX))?;
+        let (home, client) = (archive.path().to_owned(), flags.client.clone().unwrap_or_default());
+        let approval = flags.approval.unwrap_or_default();
+        let policy = settings.policy.policy();
+        let unasked = match approval {
+            Approval::AutoBelow(limit) if policy.approval == Asks::Batch => {
+                let known = registry.look().map_err(|error| {
+                    Failure::caused(Exit::Failed, &RegistryError::Unavailable(error))
+                })?;
+                let left = policy.unasked(limit, known.spent_unasked(wall_now()));
+                Some(Unasked { limit, left })
+            }
+            Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,
+        };
+        let (reserved, settles, place) = (None, false, Some(place));
+        Ok(Self { home, registry, run, client, approval, unasked, reserved, settles, place })
+    }
+
+    /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
+    fn reserve_all(&mut self, settings: &mut Settings) -> Result<(), Failure> {
+        let own = settings.policy.policy().budget_usd;
+        while let Some(unasked) = self.unasked.filter(|it| it.left > Usd::ZERO) {
+            let amount = own.map_or(unasked.left, |own| own.min(unasked.left));
+            if self.reserve(amount)? {
+                let nothing = RegistryCommand::SettleAllowance { run: self.run, spent: Usd::ZERO };
+                self.reserved = Some(self.registry.on_drop(nothing));
+                return settings.set(Key::BudgetUsd, amount.as_dollars(), "--approval");
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets an amount aside for the run. Says no where others have spent meanwhile, and remembers what they left.
+    fn reserve(&mut self, amount: Usd) -> Result<bool, Failure> {
+        let Some(unasked) = &mut self.unasked else { return Ok(false) };
+        let (run, limit) = (self.run, unasked.limit);
+        let reserved = self.registry.holder().map_err(RegistryError::from).and_then(|holder| {
+            let command = RegistryCommand::ReserveAllowance { holder, run, amount, limit };
+            self.registry.submit(command)
+        });
+        match reserved {
+            Ok(_) => Ok(true),
+            Err(RegistryError::Refused(RegistryRefusal::AllowanceExceeded { left, .. })) => {
+                unasked.left = left;
+                Ok(false)
+            }
+            Err(error) => Err(Failure::caused(Exit::Failed, &error)),
+        }
+    }
+
+    /// Makes what is left a limit of the policy.
+    fn tell_policy(&self, settings: &mut Settings) -> Result<(), Failure> {
+        // What a run may cost unasked is for people who start runs themselves; a client could start
+        // one after the other.
+        let left = self.unasked.map(|unasked| unasked.left).filter(|left| *left > Usd::ZERO);
+        let left = left.map_or(Value::Null, |left| left.as_dollars().into());
+        settings.set(Key::ApproveBelowUsd, left, "--approval")
     }
 
     /// Lets nothing but what is free start unasked where nothing is left of the amount, or where no amount
@@ -152,50 +251,23 @@ impl Terms {
     ///
     /// No person can set a policy to that; it says beside it that an amount was set.
     pub(crate) fn bound(&self, policy: &mut Policy, has_price: bool) {
-        if let Some((_, left)) = &self.allowance
-            && (*left == Usd::ZERO || !has_price)
+        if let Some(unasked) = &self.unasked
+            && (unasked.left == Usd::ZERO || !has_price)
         {
             policy.approve_below_usd = Some(Usd::ZERO);
         }
     }
 
-    /// Sets aside what a run of agents may cost that begins unasked, as `events` foresee it.
-    pub(crate) fn begin(&mut self, events: &[Event]) -> Result<Approver, Failure> {
+    /// Keeps what was set aside for a run of agents that begins unasked, as `events` foresee it.
+    pub(crate) fn begin(&mut self, events: &[Event]) -> Approver {
         let is_asked = events.iter().any(|event| matches!(event, Event::ApprovalAsked { .. }));
-        let held = self.allowance.take().filter(|(_, left)| !is_asked && *left > Usd::ZERO);
-        self.reserved = held.map(|(held, left)| reserve(held, left)).transpose()?;
-        Ok(self.asks_later())
-    }
-
-    /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
-    pub(crate) fn take(
-        flags: &DetachedFlags,
-        home: &Path,
-        root: &Path,
-        settings: &mut Settings,
-    ) -> Result<Self, Failure> {
-        let slot = place(home, root, flags.max_runs.unwrap_or(u32::MAX))?;
-        let client = flags.client.clone().unwrap_or_default();
-        let approval = flags.approval.unwrap_or_default();
-        let policy = settings.policy.policy();
-        let allowance = match approval {
-            Approval::AutoBelow(limit) if policy.approval == Asks::Batch => {
-                let held = Allowance::of(home, EVERY_CLIENT, wall_now()).map_err(|error| {
-                    let what = format!("it is not known what clients have spent today: {error}");
-                    Failure::new(Exit::Failed, what)
-                })?;
-                let left = policy.unasked(limit, held.spent());
-                Some((held, left))
-            }
-            Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,
-        };
-        // What a run may cost unasked is for people who start runs themselves; a client could start
-        // one after the other.
-        let unasked = allowance.as_ref().map(|(_, left)| *left).filter(|left| *left > Usd::ZERO);
-        let unasked = unasked.map_or(Value::Null, |left| left.as_dollars().into());
-        settings.set(Key::ApproveBelowUsd, unasked, "--approval")?;
-        let home = home.to_owned();
-        Ok(Self { home, client, approval, allowance, reserved: None, slot: Some(slot) })
+        if let Some(reserved) = self.reserved.take()
+            && !is_asked
+        {
+            reserved.keep();
+            self.settles = true;
+        }
+        self.asks_later()
     }
 
     /// Finds out who answers, now that it is known what the call is.
@@ -203,9 +275,9 @@ impl Terms {
         &mut self,
         policy: &Policy,
         events: &[Event],
-    ) -> Result<Approver, Failure> {
+    ) -> Result<Verdict, Failure> {
         let question = Question::of(policy, events);
-        if let Some((held, left)) = self.allowance.take()
+        if let Some(unasked) = self.unasked
             && question.is_automatic()
         {
             // Those below may start unasked within the same amount, and nobody asks again for them.
@@ -213,12 +285,15 @@ impl Terms {
             let worst = events.iter().find_map(|event| {
                 if let Event::AutoApproved { amount, .. } = event { Some(*amount) } else { None }
             });
-            let amount = worst.filter(|_| !goes_deeper).unwrap_or(left);
-            self.reserved = Some(reserve(held, amount)?);
+            let amount = worst.filter(|_| !goes_deeper).unwrap_or(unasked.left);
+            self.settles = self.reserve(amount)?;
+            if let Some(unasked) = self.unasked.filter(|_| !self.settles) {
+                return Ok(Verdict::Again(unasked.left));
+            }
         } else if question.is_asked() && self.approval == Approval::Deny {
             return Err(denied(&question));
         }
-        Ok(self.asks_later())
+        Ok(Verdict::Answered(self.asks_later()))
     }
 
     /// Leaves every question where a person finds it.
@@ -248,10 +323,16 @@ impl Terms {
 
     /// Gives back what was not spent, and takes questions away that nobody waits for.
     pub(crate) fn end(self, view: &RunView, is_over: bool) {
-        if let Some(reserved) = self.reserved.filter(|_| is_over)
-            && let Err(error) = reserved.settle(view.total().usd)
-        {
-            say(&format!("adjutant: what the run cost is not noted, its worst case is: {error}"));
+        if self.settles && is_over {
+            let (run, spent) = (self.run, view.total().usd);
+            if let Err(error) =
+                self.registry.submit(RegistryCommand::SettleAllowance { run, spent })
+            {
+                let failure = Failure::caused(Exit::Failed, &error);
+                say(&format!(
+                    "adjutant: what the run cost is not noted, its worst case is: {failure}"
+                ));
+            }
         }
         let inbox = Inbox::at(&self.home);
         let ours = inbox.all().unwrap_or_default();
@@ -259,16 +340,6 @@ impl Terms {
         ours.for_each(|waiting| inbox.drop_one(&waiting.id));
     }
 }
-
-fn reserve(held: Allowance, amount: Usd) -> Result<Reservation, Failure> {
-    held.reserve(amount).map_err(|error| {
-        Failure::new(Exit::Failed, format!("the amount cannot be set aside: {error}"))
-    })
-}
-
-/// Whose the amount is that starts unasked: everybody's. A client gives itself its name, so an amount
-/// for each name would be as many amounts as it likes.
-const EVERY_CLIENT: &str = "all";
 
 const DENIED: &str =
     "the person who set this server up lets nothing start that needs their approval";
@@ -297,18 +368,30 @@ pub(crate) fn cents(amount: Usd) -> String {
 }
 
 /// Takes a place among the live runs of the tree.
-fn place(home: &Path, root: &Path, places: u32) -> Result<Slot, Failure> {
-    let slot = Slot::take(home, root, places).map_err(|error| {
-        Failure::new(Exit::Failed, format!("it is not known how many runs are alive: {error}"))
-    })?;
-    slot.ok_or_else(|| {
-        let what = format!(
-            "QUEUE_FULL: {places} runs of this tree that clients began are alive, those that wait for \
-             approval included, limit {places}"
-        );
-        Failure::new(Exit::Refused, what).hint(
-            "Wait for one with delegate_wait or end one with delegate_cancel; delegate_status lists them. A \
-             person raises the limit with `max_runs` in [mcp] of their own config.toml.",
-        )
-    })
+fn place(
+    registry: &RegistryHandle,
+    run: RunId,
+    root: &Path,
+    max_runs: u32,
+) -> Result<ReleaseOnDrop, Failure> {
+    let tree = TreeKey::new(root.to_string_lossy());
+    let admitted = registry.holder().map_err(RegistryError::from).and_then(|holder| {
+        registry.submit(RegistryCommand::AdmitRun { holder, run, tree, max_runs, call: None })
+    });
+    match admitted {
+        Ok(_) => Ok(registry.on_drop(RegistryCommand::EndRun { run })),
+        Err(error) => Err(refused(&error)),
+    }
+}
+
+/// Says no in the words of the registry, with what can be done about it.
+fn refused(error: &RegistryError) -> Failure {
+    let RegistryError::Refused(refusal) = error else {
+        return Failure::caused(Exit::Failed, error);
+    };
+    let failure = Failure::new(Exit::Refused, refusal.to_string());
+    match refusal.recommendation() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }

@@ -122,7 +122,7 @@ pub(crate) fn run_goal(
         Some(terms) => {
             engine = engine.asking_first(typed);
             let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
-            terms.begin(&preview.events)?
+            terms.begin(&preview.events)
         }
         None => approver_of(flags, &policy),
     };

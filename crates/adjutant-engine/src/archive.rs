@@ -150,10 +150,6 @@ impl Archive {
         self.home.open_before()
     }
 
-    pub(crate) const fn home(&self) -> &Home {
-        &self.home
-    }
-
     /// Returns the storage for new runs of this directory.
     #[must_use]
     pub fn storage(&self) -> Storage {

@@ -7,12 +7,9 @@
 //! Start at [`Engine::delegate`] to run, at [`Archive`] to read what ran. Invariant: no effect
 //! happens and nothing is reported before its event is durable.
 
-mod allowance;
 mod archive;
 mod chain;
-mod claim;
 mod clock;
-mod consents;
 mod control;
 mod crash;
 mod desk;
@@ -34,7 +31,6 @@ mod room;
 pub mod roster;
 mod runner;
 pub mod slash;
-mod slots;
 mod spaces;
 pub mod specs;
 mod terms;
@@ -49,11 +45,8 @@ pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
 pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
-pub use allowance::{Allowance, Reservation};
 pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
-pub use claim::{ClaimError, StoryClaim};
 pub use clock::{Wall, wall_now};
-pub use consents::Consents;
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
 pub use desk::ModelOpener;
 pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
@@ -63,10 +56,9 @@ pub use ids::{Chance, new_run_id};
 pub use inbox::{Inbox, Waiting};
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
-pub use registry::{RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop};
+pub use registry::{RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, story_key};
 pub use resume::{Past, Resume};
 pub use role::{Role, model_of_file};
 pub use runner::{Control, Narrator, Reporter};
-pub use slots::Slot;
 pub use spaces::SpaceSetup;
 pub use undo::{Fate, Undo, UndoError, Undone};

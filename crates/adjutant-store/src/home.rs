@@ -149,11 +149,6 @@ impl Home {
         Ok(ids)
     }
 
-    /// Returns where something beside the runs is kept.
-    pub(crate) fn beside(&self, name: &str) -> PathBuf {
-        self.runs.with_file_name(name)
-    }
-
     /// Writes a projection over all runs, such as `errors.json`, whole or not at all; returns where.
     pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<PathBuf, FileError> {
         let path = self.runs.with_file_name(name);

@@ -10,7 +10,6 @@
 //! was reported durable is read back unchanged, or its damage is named.
 
 mod checkpoint;
-mod claim;
 mod disk;
 mod files;
 mod holder;
@@ -30,7 +29,6 @@ mod shared_log;
 mod socket;
 mod writer;
 
-pub use claim::Claim;
 pub use disk::{Disk, FileDisk};
 pub use files::{FileError, ensure_private_dir, open_private, open_private_existing};
 pub use holder::{KillError, RunWriter};

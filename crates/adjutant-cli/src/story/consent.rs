@@ -3,11 +3,12 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use adjutant_engine::{Archive, Consents};
+use adjutant_engine::Archive;
 use adjutant_formats::prd::{Prd, Wish};
 use adjutant_view::sanitize;
 
 use crate::ask::Terminal;
+use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
 
@@ -33,8 +34,8 @@ impl Consent {
         trust: String,
     ) -> Self {
         let (wishes, of) = (prd.wishes(), digest(prd, path));
-        let consents = Consents::at(archive.path());
-        if wishes.is_empty() || consents.has(&of) {
+        let registry = archive.registry();
+        if wishes.is_empty() || registry.has_consent(&of) {
             return Self { of, is_given: true, own_verify, trust };
         }
         // Nobody needs to allow a command that is not going to be run.
@@ -57,10 +58,11 @@ impl Consent {
                 "adjutant: {text}It counts for nothing without your consent; {trust} gives it."
             ));
         } else if (trusted || is_all)
-            && let Err(error) = consents.give(&of)
+            && let Err(error) = registry.give_consent(&of)
         {
+            let failure = Failure::caused(Exit::Failed, &error);
             say(&format!(
-                "adjutant: your consent could not be kept, so you will be asked again: {error}"
+                "adjutant: your consent could not be kept, so you will be asked again: {failure}"
             ));
         }
         Self { of, is_given, own_verify, trust }

@@ -43,7 +43,8 @@ impl Reading<'_> {
             let why = self.left.iter().find(|(left, _)| *left == id).map(|(_, why)| why.as_str());
             say(&format!("adjutant: {id}: {}", why.unwrap_or("another process works on it")));
             say("adjutant: waiting for its end (ctrl+c leaves)");
-            let is_claimed = || self.archive.is_story_claimed(self.file.path(), &id);
+            let registry = self.archive.registry();
+            let is_claimed = || registry.is_story_claimed(self.file.path(), &id);
             while is_claimed().map_err(|error| Failure::caused(Exit::Failed, &error))? {
                 tokio::select! {
                     biased;

@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use adjutant_core::budget::Amount;
-use adjutant_core::{Layered, Outcome, Preset};
+use adjutant_core::{Layered, Outcome, Preset, RegistryRefusal};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Archive, ClaimError};
+use adjutant_engine::{Archive, RegistryError};
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_mcp::Handed;
 use adjutant_view::story::StoryReport;
@@ -271,14 +271,14 @@ impl Reading<'_> {
             return Ok(left);
         }
         // Held until the outcome is written down. What ran before and what the file says is read after it.
-        let _claim = match self.archive.claim_story(self.file.path(), id) {
+        let _claim = match self.archive.registry().claim_story(self.file.path(), id) {
             Ok(claim) => claim,
-            Err(ClaimError::Held { pid }) => {
+            Err(RegistryError::Refused(RegistryRefusal::StoryHeld { pid, .. })) => {
                 let why = self.busy(id, pid)?;
                 self.held.push(id.to_owned());
                 return Ok(self.leave(id, &why));
             }
-            Err(error @ ClaimError::File(_)) => return Err(Failure::caused(Exit::Failed, &error)),
+            Err(error) => return Err(Failure::caused(Exit::Failed, &error)),
         };
         let story = match self.ready(id) {
             Ok(story) => story,
@@ -336,9 +336,8 @@ impl Reading<'_> {
     }
 
     /// Says who works on a story that another process has claimed.
-    fn busy(&mut self, id: &str, pid: Option<u32>) -> Result<String, Failure> {
-        let process =
-            pid.map_or_else(|| "another process".to_owned(), |it| format!("process {it}"));
+    fn busy(&mut self, id: &str, pid: u32) -> Result<String, Failure> {
+        let process = format!("process {pid}");
         self.history.look(id)?;
         Ok(completed(&match self.history.at_work(id) {
             Some(run) => format!(

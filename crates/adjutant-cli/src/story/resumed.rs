@@ -8,7 +8,7 @@ use std::path::Path;
 use adjutant_core::RunId;
 use adjutant_core::story::StoryWork;
 use adjutant_engine::prd::{PrdFile, reserved_files};
-use adjutant_engine::{Archive, ClaimError, Engine, Past, SpaceSetup, StoryClaim};
+use adjutant_engine::{Archive, Engine, Past, RegistryError, ReleaseOnDrop, SpaceSetup};
 use adjutant_view::story::StoryReport;
 
 use super::{in_vain, names, record_outcome, show, tell_place, with_flags};
@@ -24,8 +24,9 @@ pub(crate) struct ResumedStory<'a> {
     archive: &'a Archive,
     run: RunId,
     work: StoryWork,
-    /// Held until the outcome is written down; absent for a story that is in no PRD.
-    claim: Option<StoryClaim>,
+    /// Held until the outcome is written down; absent for a story that is in no PRD, and where the registry cannot
+    /// be used.
+    claim: Option<ReleaseOnDrop>,
 }
 
 impl<'a> ResumedStory<'a> {
@@ -39,14 +40,22 @@ impl<'a> ResumedStory<'a> {
         past: &Past,
     ) -> Result<Option<Self>, Failure> {
         let Some(work) = past.story.clone() else { return Ok(None) };
-        let claim = work.prd.as_ref().map(|prd| archive.claim_story(Path::new(prd), &work.id));
-        let claim = claim.transpose().map_err(|error| match error {
-            ClaimError::Held { .. } => {
-                Failure::usage(format!("{run} is on the story {}, and {error}", work.id))
-                    .hint("`adjutant status` lists the runs, `adjutant watch RUN` follows one.")
+        let registry = archive.registry();
+        let claim = work.prd.as_ref().map(|prd| registry.claim_story(Path::new(prd), &work.id));
+        let claim = match claim.transpose() {
+            Ok(claim) => claim,
+            Err(RegistryError::Refused(refusal)) => {
+                let said = format!("{run} is on the story {}, and {refusal}", work.id);
+                let hint = refusal.recommendation().unwrap_or_default();
+                return Err(Failure::usage(said).hint(hint));
             }
-            ClaimError::File(_) => Failure::caused(Exit::Failed, &error),
-        })?;
+            // What was begun goes on all the same: the lock of the run keeps other processes out of it.
+            Err(error @ RegistryError::Unavailable(_)) => {
+                let failure = Failure::caused(Exit::Failed, &error);
+                say(&format!("adjutant: the story {} is not claimed: {failure}", work.id));
+                None
+            }
+        };
         Ok(Some(Self { archive, run, work, claim }))
     }
 

@@ -81,7 +81,7 @@ impl Reading<'_> {
             Some(terms) => {
                 engine = engine.asking_first(None);
                 let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
-                terms.begin(&preview.events)?
+                terms.begin(&preview.events)
             }
             None => approver(self.args.work.yes, terminal),
         };

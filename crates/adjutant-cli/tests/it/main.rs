@@ -63,6 +63,7 @@ mod private_state;
 mod pure;
 mod records;
 mod redact;
+mod registry;
 mod repairs;
 mod replay;
 mod resume_limits;

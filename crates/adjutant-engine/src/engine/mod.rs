@@ -17,7 +17,7 @@ use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::space::SpaceTerms;
 use adjutant_core::{
-    AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree,
+    AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree, Usd,
 };
 use adjutant_store::{HomeError, RunLock};
 use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
@@ -189,6 +189,13 @@ impl Engine {
     #[must_use]
     pub const fn with_run_id(mut self, run: RunId) -> Self {
         self.run = Some(run);
+        self
+    }
+
+    /// Lets calls start unasked whose worst case is at most `amount`, in place of what the policy says.
+    #[must_use]
+    pub const fn starting_unasked_below(mut self, amount: Usd) -> Self {
+        self.policy.approve_below_usd = Some(amount);
         self
     }
 

@@ -7,7 +7,9 @@
 //! A process that holds something has a lock file of its own, which the kernel unlocks when the process ends. The
 //! lock is taken by [`RegistryHandle::holder`] and kept until the last clone of the handle is dropped.
 
+mod consents;
 mod import;
+mod story_claim;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,8 @@ use adjutant_store::{
 };
 
 use crate::clock::{Wall, wall_now};
+
+pub use story_claim::story_key;
 
 /// The name of the log.
 const NAME: &str = "registry";
@@ -48,7 +52,7 @@ pub enum RegistryError {
     #[error(transparent)]
     Refused(#[from] RegistryRefusal),
     /// Nobody knows what it would say.
-    #[error("what outlives a run is not known")]
+    #[error("the registry of runs cannot be used")]
     Unavailable(#[from] RegistryUnavailable),
 }
 
@@ -165,16 +169,24 @@ impl RegistryHandle {
 }
 
 /// Something that this process holds in the registry, until this is dropped.
+///
+/// The command is submitted then; errors are ignored, because the end of the process frees it as well.
 #[derive(Debug)]
 pub struct ReleaseOnDrop {
     registry: RegistryHandle,
     command: Option<RegistryCommand>,
 }
 
+impl ReleaseOnDrop {
+    /// Submits nothing when it is dropped.
+    pub fn keep(mut self) {
+        self.command = None;
+    }
+}
+
 impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         if let Some(command) = self.command.take() {
-            // What cannot be given back now is given back when the process ends.
             let _ = self.registry.submit(command);
         }
     }

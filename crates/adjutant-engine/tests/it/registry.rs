@@ -6,11 +6,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use adjutant_core::budget::{Amount, Cap};
 use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
-use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal, RunId, Usd};
+use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RunId, Usd};
 use adjutant_engine::{Archive, RegistryError, RegistryHandle};
 use adjutant_store::SharedLog;
 use tempfile::TempDir;
@@ -224,27 +223,4 @@ fn opening_does_not_grow_with_history() {
     let registry = one.look().unwrap();
     assert_eq!(registry.call(&CallKey::new(format!("{:064x}", 9_999))).unwrap().run, run(9_999));
     assert_eq!(registry.spent_unasked(NOW), usd(50.0));
-}
-
-#[test]
-#[ignore = "a measurement: cargo test --release -p adjutant-engine -- --ignored --nocapture registry"]
-fn speed_of_opening_after_ten_thousand_runs() {
-    let home = TempDir::new().unwrap();
-    let log = SharedLog::new(home.path(), "registry");
-    let mut locked = log.lock::<RegistryEvent>(|_| ()).unwrap();
-    locked.replace(NOW, &long_history().0.checkpoint()).unwrap();
-    drop(locked);
-    let one = process(home.path());
-    for number in 0..120 {
-        admit(&one, 20_000 + number).unwrap();
-        one.submit(RegistryCommand::EndRun { run: run(20_000 + number) }).unwrap();
-    }
-    let mut least = std::time::Duration::MAX;
-    for _ in 0..100 {
-        let begun = Instant::now();
-        let refused = one.submit(RegistryCommand::EndRun { run: run(1) });
-        least = least.min(begun.elapsed());
-        assert!(matches!(refused, Err(RegistryError::Refused(RegistryRefusal::RunUnknown { .. }))));
-    }
-    println!("opened in {least:?}, {} bytes", fs::metadata(log.path()).unwrap().len());
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use adjutant_engine::Consents;
 use adjutant_engine::work::Work;
 use adjutant_view::results::{command_end, command_head, ends, root_end, synthesis};
 use adjutant_view::sanitize;
@@ -103,5 +102,5 @@ fn branch_of(seen: &Seen, report: &StoryReport, setup: &Setup) -> Option<String>
 /// Returns what the PRD of a run asks for that no person has agreed to.
 fn unallowed(seen: &Seen, setup: &Setup) -> Vec<String> {
     let path = seen.view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
-    path.map(|path| Consents::at(setup.archive.path()).lacking(path)).unwrap_or_default()
+    path.map(|path| setup.archive.registry().lacking_consents(path)).unwrap_or_default()
 }

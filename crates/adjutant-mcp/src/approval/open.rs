@@ -4,7 +4,7 @@ use std::path::Path;
 
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Event, Timestamp};
-use adjutant_engine::{Consents, Inbox};
+use adjutant_engine::{Inbox, RegistryHandle};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 
@@ -41,7 +41,7 @@ impl Asking {
         view: &RunView,
         admitted: &[Event],
         now: Timestamp,
-        consents: &Consents,
+        registry: &RegistryHandle,
     ) -> Vec<Self> {
         let Some(policy) = view.policy().filter(|_| view.outcome().is_none()) else {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Asking {
         let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
         let open = view.approvals().iter().map(|open| {
             let is_whole = open.call == WHOLE_RUN;
-            let lacking = prd.filter(|_| is_whole).map(|prd| consents.lacking(prd));
+            let lacking = prd.filter(|_| is_whole).map(|prd| registry.lacking_consents(prd));
             let question = Question::of_call(policy, admitted, open.parent, open.call);
             let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {

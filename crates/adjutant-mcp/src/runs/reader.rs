@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
 use adjutant_engine::{
-    Archive, Cancelled, Consents, ControlError, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
+    Archive, Cancelled, ControlError, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
 };
 use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{Content, Look};
@@ -178,8 +178,8 @@ impl Runs {
                 admitted.push(record.event);
             }
         }
-        let consents = Consents::at(self.archive.path());
-        let mut asks = Asking::all(&view, &admitted, now(&files, &view), &consents);
+        let registry = self.archive.registry();
+        let mut asks = Asking::all(&view, &admitted, now(&files, &view), registry);
         if liveness == Liveness::Dead {
             view.close_open_calls();
             // Nobody would hear the answer.

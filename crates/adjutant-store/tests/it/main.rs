@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod checkpoint;
-mod claims;
 mod control;
 mod damage;
 mod failures;

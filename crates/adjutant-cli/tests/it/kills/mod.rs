@@ -12,6 +12,7 @@ mod harm;
 mod kernel;
 mod merges;
 mod play;
+mod registry;
 mod rivals;
 mod spaces;
 mod specs;

@@ -15,10 +15,10 @@ use super::play::{Plan, play};
 use super::{servers, tell, undisturbed};
 
 /// The system calls that change what is on disk; the first is also that of pipes and sockets.
-const CALLS: [&str; 4] = ["write", "fdatasync", "fsync", "/^rename"];
+pub(super) const CALLS: [&str; 4] = ["write", "fdatasync", "fsync", "/^rename"];
 
 /// Which calls are hit when nobody asks for all of them.
-const SHORT: [u64; 12] = [1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31];
+pub(super) const SHORT: [u64; 12] = [1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31];
 
 pub(crate) fn has_strace() -> bool {
     let tried = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
