@@ -1,6 +1,6 @@
 //! Documents that people and programs write: read with positions, changed without touching other bytes.
 //!
-//! Owns where the parts of a JSON text stand ([`Node`], found by [`parse_json`]), changes as data ([`Splice`]), and
+//! Owns where the parts of a JSON text stand ([`Node`], found by [`parse_json`]), changes as data (`Splice`), and
 //! setting one entry of a configuration file ([`jsonc`], [`toml`]). What a change means is the business of those who make it.
 
 mod change;
