@@ -104,11 +104,11 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
     for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
         let all = open(repo, KindWish::Overlay, helper)?;
         let cases = [
-            (repo.spread(CHANGED), "15 changes", true),
-            (repo.in_few_folders(MOST_CHANGED), "200 changes, ten in a folder,", true),
-            (repo.spread(MOST_CHANGED), "200 changes all over the tree", false),
+            (repo.spread(CHANGED), "15 changes"),
+            (repo.in_few_folders(MOST_CHANGED), "200 changes, ten in a folder,"),
+            (repo.spread(MOST_CHANGED), "200 changes all over the tree"),
         ];
-        for (paths, changes, has_bar) in cases {
+        for (paths, changes) in cases {
             repo.clean()?;
             let [ours, theirs] = captured(plan, repo, &all, &paths)?;
             let of = format!("{changes} in {} files", repo.files);
@@ -116,11 +116,7 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Fa
             rows.push(Row::info(format!("capture of the user's tree, {of}"), ours, MILLIS));
             let more = Spread::exact(ours.min - theirs.min);
             let what = format!("capture beyond git status, {of}");
-            let row = match has_bar {
-                true => Row::at_most(what, more, 15.0, MILLIS),
-                false => Row::info(what, more, MILLIS),
-            };
-            rows.push(row.note(CAPTURE));
+            rows.push(Row::at_most(what, more, 15.0, MILLIS).note(CAPTURE));
         }
         repo.clean()?;
         repo.dirty(0)?;
