@@ -34,11 +34,11 @@ pub(crate) fn run_delegate(
     let base_depth = base_depth()?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
     apply_flags(&mut settings, &args.work, args.work.in_place)?;
-    let (mut terms, mut handed) = (None, None);
+    let mut terms = None;
     if args.detached.detached {
-        handed = detached::leave(&args.detached)?;
+        let handover = detached::leave(&args.detached)?;
         let archive = open_archive(given_home.clone())?;
-        terms = Some(Terms::take(&args.detached, &archive, &root, &mut settings)?);
+        terms = Some(Terms::take(&args.detached, handover, &archive, &root, &mut settings)?);
     }
     let mut policy = settings.policy.policy().clone();
     if let Some(terms) = &terms {
@@ -123,7 +123,7 @@ pub(crate) fn run_delegate(
     let work = Work::Tasks { briefs, concurrency: call.concurrency };
     let mut spaces = args.work.spaces.setup(archive.path(), &root)?;
     spaces.merge = showing.merge.request();
-    let engine = detached::tie(engine.with_spaces(spaces), handed, terms.as_mut());
+    let engine = detached::tie(engine.with_spaces(spaces), terms.as_mut());
     let conducted = conduct(engine, &archive, work, approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use adjutant_core::policy::{Approval as Asks, Key, Source};
 use adjutant_core::registry::TreeKey;
-use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
+use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, Usd};
 use adjutant_engine::{
     Answer, Approver, Archive, Engine, Inbox, Question as Put, RegistryError, RegistryHandle,
-    ReleaseOnDrop, new_run_id, wall_now,
+    ReleaseOnDrop, wall_now,
 };
-use adjutant_mcp::{Approval, Handed};
+use adjutant_mcp::{Approval, LaunchHandover};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
@@ -28,40 +28,35 @@ use crate::settings::{Settings, open_archive};
 
 /// Leaves the session we were started in, so that a signal to it does not end us, and returns what the server
 /// hands us. With `--leash` we end with the server instead, which must be our parent.
-pub(crate) fn leave(flags: &DetachedFlags) -> Result<Option<Handed>, Failure> {
+pub(crate) fn leave(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
     // One that leads a session already has left.
     let _ = rustix::process::setsid();
-    let handed = Handed::receive().map_err(|error| {
+    let handover = LaunchHandover::receive().map_err(|error| {
         Failure::new(Exit::Cancelled, format!("the server that began this run is gone: {error}"))
     })?;
-    let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(handed) };
+    let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(handover) };
     let leashed = set_parent_process_death_signal(Some(Signal::TERM));
     // It may have died before it could be said that we end with it.
     if leashed.is_err() || getppid() != Some(server) {
         return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
     }
-    Ok(handed)
+    Ok(handover)
 }
 
-/// Has the run noted where an equal call looks for it, and its place held while it is at work.
-pub(crate) fn tie(engine: Engine, handed: Option<Handed>, terms: Option<&mut Terms>) -> Engine {
-    let placed = terms.and_then(|terms| Some((terms.run, terms.place.take()?)));
-    let engine = match placed {
-        Some((run, place)) => engine.with_run_id(run).holding(place),
-        None => engine,
-    };
-    match handed {
-        Some(handed) => engine.noted_by(move |run, folder| handed.keep(run, folder)),
-        None => engine,
-    }
+/// Gives the run the id that its call has, its place while it is at work, and its owner.
+pub(crate) fn tie(engine: Engine, terms: Option<&mut Terms>) -> Engine {
+    let placed = terms.and_then(|terms| Some((terms.handover.clone(), terms.place.take()?)));
+    let Some((handover, place)) = placed else { return engine };
+    let engine = engine.with_run_id(handover.run()).holding(place);
+    engine.noted_by(move |_, folder| handover.mark_owner(folder))
 }
 
 /// Reads the slash command that a client sent.
 ///
 /// On standard input, where nothing of it can be taken for a flag, and nobody who lists processes reads it.
-pub(crate) fn command(handed: Option<&Handed>) -> Result<String, Failure> {
+pub(crate) fn command(handover: &LaunchHandover) -> Result<String, Failure> {
     let text = read_stdin()?;
-    if handed.is_some_and(|handed| handed.bytes() != text.len()) {
+    if handover.bytes() != text.len() {
         // Half a command would be another one.
         return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
     }
@@ -104,8 +99,8 @@ pub(crate) fn judge_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<
 pub(crate) struct Terms {
     home: PathBuf,
     registry: RegistryHandle,
-    /// The run that has the place.
-    run: RunId,
+    /// The run, and the call that it is for.
+    handover: LaunchHandover,
     client: String,
     approval: Approval,
     /// What may start unasked; absent where no amount was set, or a person is asked about nothing.
@@ -142,13 +137,12 @@ impl Terms {
     /// here, so the whole run is asked about and then each call of an agent, unless the person said otherwise.
     pub(crate) fn of_agents(
         flags: &DetachedFlags,
+        handover: Option<LaunchHandover>,
         given_home: Option<PathBuf>,
         root: &Path,
         settings: &mut Settings,
     ) -> Result<Option<Self>, Failure> {
-        if !flags.detached {
-            return Ok(None);
-        }
+        let Some(handover) = handover else { return Ok(None) };
         let is_theirs = match settings.policy.source(Key::Approval) {
             Source::UserConfig | Source::Environment(_) | Source::Flag(_) => true,
             Source::Preset(_) | Source::ProjectConfig | Source::Content(_) => false,
@@ -161,7 +155,7 @@ impl Terms {
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
-        let mut terms = Self::find(flags, &open_archive(given_home)?, root, settings)?;
+        let mut terms = Self::find(flags, handover, &open_archive(given_home)?, root, settings)?;
         terms.reserve_all(settings)?;
         terms.tell_policy(settings)?;
         Ok(Some(terms))
@@ -170,24 +164,25 @@ impl Terms {
     /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
     pub(crate) fn take(
         flags: &DetachedFlags,
+        handover: LaunchHandover,
         archive: &Archive,
         root: &Path,
         settings: &mut Settings,
     ) -> Result<Self, Failure> {
-        let terms = Self::find(flags, archive, root, settings)?;
+        let terms = Self::find(flags, handover, archive, root, settings)?;
         terms.tell_policy(settings)?;
         Ok(terms)
     }
 
     fn find(
         flags: &DetachedFlags,
+        handover: LaunchHandover,
         archive: &Archive,
         root: &Path,
         settings: &Settings,
     ) -> Result<Self, Failure> {
         let registry = archive.registry().clone();
-        let run = new_run_id().map_err(|error| Failure::caused(Exit::Failed, &error))?;
-        let place = place(&registry, run, root, flags.max_runs.unwrap_or(u32::MAX))?;
+        let place = place(&registry, &handover, root, flags.max_runs.unwrap_or(u32::MAX))?;
         let (home, client) = (archive.path().to_owned(), flags.client.clone().unwrap_or_default());
         let approval = flags.approval.unwrap_or_default();
         let policy = settings.policy.policy();
@@ -202,7 +197,7 @@ impl Terms {
             Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,
         };
         let (reserved, settles, place) = (None, false, Some(place));
-        Ok(Self { home, registry, run, client, approval, unasked, reserved, settles, place })
+        Ok(Self { home, registry, handover, client, approval, unasked, reserved, settles, place })
     }
 
     /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
@@ -211,7 +206,8 @@ impl Terms {
         while let Some(unasked) = self.unasked.filter(|it| it.left > Usd::ZERO) {
             let amount = own.map_or(unasked.left, |own| own.min(unasked.left));
             if self.reserve(amount)? {
-                let nothing = RegistryCommand::SettleAllowance { run: self.run, spent: Usd::ZERO };
+                let nothing =
+                    RegistryCommand::SettleAllowance { run: self.handover.run(), spent: Usd::ZERO };
                 self.reserved = Some(self.registry.on_drop(nothing));
                 return settings.set(Key::BudgetUsd, amount.as_dollars(), "--approval");
             }
@@ -222,7 +218,7 @@ impl Terms {
     /// Sets an amount aside for the run. Says no where others have spent meanwhile, and remembers what they left.
     fn reserve(&mut self, amount: Usd) -> Result<bool, Failure> {
         let Some(unasked) = &mut self.unasked else { return Ok(false) };
-        let (run, limit) = (self.run, unasked.limit);
+        let (run, limit) = (self.handover.run(), unasked.limit);
         let reserved = self.registry.holder().map_err(RegistryError::from).and_then(|holder| {
             let command = RegistryCommand::ReserveAllowance { holder, run, amount, limit };
             self.registry.submit(command)
@@ -324,7 +320,7 @@ impl Terms {
     /// Gives back what was not spent, and takes questions away that nobody waits for.
     pub(crate) fn end(self, view: &RunView, is_over: bool) {
         if self.settles && is_over {
-            let (run, spent) = (self.run, view.total().usd);
+            let (run, spent) = (self.handover.run(), view.total().usd);
             if let Err(error) =
                 self.registry.submit(RegistryCommand::SettleAllowance { run, spent })
             {
@@ -370,13 +366,14 @@ pub(crate) fn cents(amount: Usd) -> String {
 /// Takes a place among the live runs of the tree.
 fn place(
     registry: &RegistryHandle,
-    run: RunId,
+    handover: &LaunchHandover,
     root: &Path,
     max_runs: u32,
 ) -> Result<ReleaseOnDrop, Failure> {
+    let (run, call) = (handover.run(), Some(handover.call().clone()));
     let tree = TreeKey::new(root.to_string_lossy());
     let admitted = registry.holder().map_err(RegistryError::from).and_then(|holder| {
-        registry.submit(RegistryCommand::AdmitRun { holder, run, tree, max_runs, call: None })
+        registry.submit(RegistryCommand::AdmitRun { holder, run, tree, max_runs, call })
     });
     match admitted {
         Ok(_) => Ok(registry.on_drop(RegistryCommand::EndRun { run })),

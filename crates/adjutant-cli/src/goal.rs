@@ -7,7 +7,7 @@ use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
 use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
-use adjutant_mcp::Handed;
+use adjutant_mcp::LaunchHandover;
 
 use crate::agents;
 use crate::args::{GoalArgs, WorkFlags};
@@ -36,7 +36,7 @@ pub(crate) fn run_goal(
     }
     let is_detached = args.detached.detached;
     let workdir = absolute(&flags.root)?;
-    let (sent, handed) = is_detached.then(|| sent(args)).transpose()?.unzip();
+    let (sent, handover) = is_detached.then(|| sent(args)).transpose()?.unzip();
     let typed = sent.as_deref().or(args.goal.as_deref());
     let errand = commands::errand(&workdir, typed)?;
     if is_detached {
@@ -52,7 +52,8 @@ pub(crate) fn run_goal(
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
     let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
     apply_flags(&mut settings, flags, in_place)?;
-    let mut terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
+    let mut terms =
+        Terms::of_agents(&args.detached, handover, given_home.clone(), &workdir, &mut settings)?;
     let mut policy = settings.policy.policy().clone();
     let agent = flags.agent.as_deref();
     let mut roster = agents::find_with(&workdir, agent.filter(|_| errand.is_none()))?;
@@ -126,7 +127,7 @@ pub(crate) fn run_goal(
         }
         None => approver_of(flags, &policy),
     };
-    let engine = detached::tie(engine, handed.flatten(), terms.as_mut());
+    let engine = detached::tie(engine, terms.as_mut());
     let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;
@@ -137,9 +138,9 @@ pub(crate) fn run_goal(
 }
 
 /// Leaves the session of the server and reads what its client sent.
-fn sent(args: &GoalArgs) -> Result<(String, Option<Handed>), Failure> {
-    let handed = detached::leave(&args.detached)?;
-    Ok((detached::command(handed.as_ref())?, handed))
+fn sent(args: &GoalArgs) -> Result<(String, LaunchHandover), Failure> {
+    let handover = detached::leave(&args.detached)?;
+    Ok((detached::command(&handover)?, handover))
 }
 
 /// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.

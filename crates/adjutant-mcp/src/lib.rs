@@ -38,7 +38,7 @@ pub use approval::Approval;
 pub use clients::{Client, SERVER, detach_after};
 pub use server::{ServeError, serve};
 pub use start::detach::start_detached_if_asked;
-pub use start::handover::Handed;
+pub use start::handover::LaunchHandover;
 pub use transport::http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
 
 /// What a person decided when they started the server.

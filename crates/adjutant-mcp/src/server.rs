@@ -122,7 +122,7 @@ impl Server {
             waiter.clone(),
             approvals.clone(),
             children.clone(),
-        )?;
+        );
         let reports = Reports {
             setup: Arc::clone(&setup),
             runs: runs.clone(),
@@ -201,7 +201,6 @@ impl ServerHandler for Server {
             }
             Err(problem) => Err(problem),
         };
-        self.starter.sweep();
         let bytes = sizes::room(&self.setup, &context);
         Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem, bytes).into()))
     }

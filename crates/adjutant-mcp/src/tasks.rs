@@ -17,8 +17,7 @@ use rmcp::service::RequestContext;
 use serde_json::Value;
 
 use crate::Setup;
-use crate::answer::forms::Forms;
-use crate::answer::{self, Form, sizes};
+use crate::answer::{self, Form, forms, sizes};
 use crate::approval::Approvals;
 use crate::runs::children::Children;
 use crate::runs::wait::picture;
@@ -59,7 +58,7 @@ impl Tasks {
         let approvals = self.approvals.clone();
         let read = move |_: &Runs| {
             let seen = approvals.read_now(&run.to_string())?;
-            let results = Forms::at(setup.archive.path()).of(run);
+            let results = forms::of(seen.files.path());
             let form = Form { results, is_repeated: false, bytes };
             let result = seen.is_over().then(|| answer::of_run(&seen, form, &setup));
             Ok((seen, result))

@@ -10,8 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::answer::forms::Forms;
-use crate::answer::sizes;
+use crate::answer::{forms, sizes};
 use crate::approval::{Approvals, AskOutcome};
 use crate::client_call::ClientCall;
 use crate::clients::detach_after;
@@ -19,7 +18,7 @@ use crate::reports::Reports;
 use crate::runs::wait::{RunWaiter, WaitFor, Waited};
 use crate::runs::{Runs, Seen};
 use crate::start::jobs::Job;
-use crate::start::starter::{RunStarter, StartedRun};
+use crate::start::starter::{RunStarter, StartedRun, release};
 use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, WaitArgs};
 use crate::{Setup, answer, tasks};
 
@@ -80,17 +79,20 @@ impl ToolCalls {
             None if waits => self.approvals.follow(&run, call).await?,
             None => self.approvals.ask(&run, call).await?,
         };
-        drop(waiter);
+        release(waiter).await;
         match outcome {
             AskOutcome::Cancelled(cancellation) if cancellation.ends_the_run() => {
                 self.starter.abandon(id, !is_repeated).await?;
             }
             AskOutcome::AnswerWith(question) => return Ok((*question).into()),
             AskOutcome::Clear if !waits && !is_start => {
-                let forms = Forms::at(self.setup.archive.path());
-                // If the form cannot be kept, the task is answered for in the usual one.
-                let keep = move |runs: &Runs| Ok((runs.read(&run)?, forms.keep(id, form).ok()));
-                return self.runs.blocking(keep).await.map(|(seen, _)| tasks::begun(&seen));
+                let keep = move |runs: &Runs| {
+                    let seen = runs.read(&run)?;
+                    // If the form cannot be kept, the task is answered for in the usual one.
+                    let _ = forms::keep(seen.files.path(), form);
+                    Ok(seen)
+                };
+                return self.runs.blocking(keep).await.map(|seen| tasks::begun(&seen));
             }
             AskOutcome::Clear | AskOutcome::Open | AskOutcome::Cancelled(_) => {}
         }

@@ -26,7 +26,6 @@ use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Archive, RegistryError};
 use adjutant_formats::prd::{Prd, Story};
-use adjutant_mcp::Handed;
 use adjutant_view::story::StoryReport;
 
 use self::before::Before;
@@ -63,9 +62,9 @@ pub(crate) fn run_story(
     }
     let base_depth = base_depth()?;
     let workdir = absolute(&flags.root)?;
-    let mut handed = None;
+    let mut handover = None;
     let path = if args.detached.detached {
-        handed = detached::leave(&args.detached)?;
+        handover = Some(detached::leave(&args.detached)?);
         detached::prd(&workdir, &args.prd)?
     } else {
         std::path::absolute(&args.prd)
@@ -81,7 +80,8 @@ pub(crate) fn run_story(
     let mut settings =
         Settings::load_as(&typed::of_stories(flags)?, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
-    let terms = Terms::of_agents(&args.detached, given_home.clone(), &workdir, &mut settings)?;
+    let terms =
+        Terms::of_agents(&args.detached, handover, given_home.clone(), &workdir, &mut settings)?;
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
     let own_verify = args.verify.is_some() || settings.verify.is_some();
@@ -112,7 +112,6 @@ pub(crate) fn run_story(
         history,
         form,
         terms,
-        handed,
         base_depth,
         has_begun: false,
         spent: Amount::default(),
@@ -180,8 +179,6 @@ struct Reading<'a> {
     form: Form,
     /// What a run on behalf of an MCP client goes by.
     terms: Option<Terms>,
-    /// What the server of that client handed us.
-    handed: Option<Handed>,
     /// The depth at which the agent of a story works.
     base_depth: u64,
     /// Whether a run has begun.

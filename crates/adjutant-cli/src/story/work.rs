@@ -69,7 +69,7 @@ impl Reading<'_> {
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces);
         let mut terms = self.terms.take();
-        let mut engine = detached::tie(engine, self.handed.take(), terms.as_mut());
+        let mut engine = detached::tie(engine, terms.as_mut());
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),

@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -76,16 +75,18 @@ fn more_tasks_than_a_call_may_bring_are_refused_by_the_limit_and_begin_nothing()
     assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
-/// The steps of beginning a run: the claim, the socket, what goes over it, the process, the note, and every
-/// time the server has to wait for something.
+/// The steps of beginning a run: the locks of the registry, what is written there and synced, the socket, the process,
+/// and every time the server has to wait for something.
 const STEPS: [&str; 6] =
-    ["flock", "socketpair", "sendmsg", "/^(clone3|vfork)$", "pread64", "/^epoll_p?wait$"];
+    ["flock", "write", "fdatasync", "socketpair", "/^(clone3|vfork)$", "/^epoll_p?wait$"];
 
-/// A server that is killed when its first thread makes a system call for the nth time.
+/// A server that is killed when one of its threads makes a system call for the nth time. The processes it starts
+/// are left alone.
 fn doomed(rig: &Rig, call: &str, nth: u64, args: &[&str]) -> ProcessGroup {
     let mut command = Command::new("strace");
     let inject = format!("inject={call}:signal=KILL:when={nth}");
-    command.args(["-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+    command.args(["-f", "-b", "execve", "-qq", "-o", "/dev/null"]);
+    command.args(["-e", &format!("trace={call}"), "-e", &inject]);
     command.args([BINARY, "mcp", "--model", rig.model(), "--approve-below", "1000"]).args(args);
     command.env_clear().envs(rig.environment()).env("ADJUTANT_MCP_TOKEN", TOKEN);
     command.current_dir(rig.work()).stdin(Stdio::piped());
@@ -125,9 +126,7 @@ fn a_server_killed_at_any_step_of_a_call_leaves_one_run_and_the_call_finds_it() 
     }
     for call in STEPS {
         let mut kills = 0;
-        // The first ones are those of any start.
-        let first = if call == "pread64" { 3 } else { 1 };
-        for nth in first.. {
+        for nth in 1.. {
             let rig = rig();
             if !dies_over_stdio(&rig, call, nth) {
                 break;
@@ -191,7 +190,7 @@ fn over_http_the_run_is_its_owners_whenever_the_server_was_killed() {
     if !has_strace() {
         return;
     }
-    for call in ["socketpair", "sendmsg", "/^(clone3|vfork)$", "/^epoll_p?wait$"] {
+    for call in STEPS {
         let mut kills = 0;
         for nth in 1.. {
             let rig = rig();
@@ -226,13 +225,9 @@ fn a_command_of_a_hundred_thousand_characters_begins_one_run_and_is_answered() {
     rig.assert_unharmed();
 }
 
-/// Takes the only claim there is away from every server until it is dropped.
-fn hold_claim(rig: &Rig) -> File {
-    let files = fs::read_dir(rig.state().join("mcp")).unwrap().map(|entry| entry.unwrap().path());
-    let is_claim = |path: &PathBuf| path.file_name().is_some_and(|name| name.len() == 64);
-    let claims: Vec<_> = files.filter(is_claim).collect();
-    assert_eq!(claims.len(), 1, "{claims:?}");
-    let file = File::open(&claims[0]).unwrap();
+/// Keeps every server from writing the registry until it is dropped.
+fn hold_registry(rig: &Rig) -> File {
+    let file = File::open(rig.state().join("registry.lock")).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();
     file
 }
@@ -242,7 +237,7 @@ fn whoever_waits_for_a_beginning_is_told_so_and_answered_in_time() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--detach-after", "7"]);
     let run = text(&client.data("Delegate", task("quick")), "run");
-    let held = hold_claim(&rig);
+    let held = hold_registry(&rig);
     let began = Instant::now();
     let call = client.begin("Delegate", task("quick"));
     assert_eq!(text(&client.progress(call), "message"), "The run is being begun.");
@@ -261,7 +256,7 @@ fn a_call_that_is_taken_back_while_it_is_begun_has_its_run_cancelled() {
     let mut client = Client::allowed(&rig, &[]);
     let first = text(&client.data("delegate_start", task("slow")), "run");
     client.data("delegate_cancel", json!({ "run": first }));
-    let held = hold_claim(&rig);
+    let held = hold_registry(&rig);
     let call = client.begin("Delegate", task("slow"));
     let params = json!({ "requestId": call, "reason": "the person pressed escape" });
     let method = "notifications/cancelled";
@@ -317,4 +312,28 @@ fn a_call_on_other_terms_is_another_call() {
         assert_eq!(data["run"] == first["run"], is_equal, "{args:?}: {data}");
         assert_eq!(data["repeated"], is_equal, "{args:?}: {data}");
     }
+}
+
+#[test]
+fn a_damaged_registry_refuses_new_runs_naming_the_line_and_leaves_the_others_alone() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let ended = text(&client.data("Delegate", task("quick")), "run");
+    let live = text(&client.data("delegate_start", task("slow")), "run");
+    let file = rig.state().join("registry.jsonl");
+    let whole = fs::read_to_string(&file).unwrap();
+    let (first, second) = whole.split_once('\n').unwrap();
+    fs::write(&file, format!("{first}\n{}", second.replacen("run_", "gun_", 1))).unwrap();
+    let refused = client.call("Delegate", task("soon"));
+    let said = text(&refused["content"][0], "text");
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(said.contains("registry.jsonl") && said.contains("line 2"), "{said}");
+    assert_eq!(begun(&rig).len(), 2);
+    let known = client.data("delegate_status", json!({}));
+    assert_eq!(known["runs"].as_array().map(Vec::len), Some(2), "{known}");
+    for tool in ["delegate_result", "delegate_wait"] {
+        assert_eq!(client.data(tool, json!({ "run": ended }))["state"], "completed", "{tool}");
+    }
+    client.data("delegate_cancel", json!({ "run": live }));
+    assert_eq!(client.data("delegate_wait", json!({ "run": live }))["state"], "cancelled");
 }

@@ -1,53 +1,37 @@
-//! In which form the result of a task is wanted, kept on disk: whoever asks for it names only the task.
-//!
-//! The files lie beside those of the calls, and go with them when they are old.
+//! In which form the result of a task is wanted, kept in the folder of its run: a client that asks for it names only the
+//! task.
 
 use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use adjutant_core::RunId;
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{open_private, open_private_existing};
+
+/// The file in the folder of a run.
+const FILE: &str = "form";
 
 /// More bytes than the name of a form has.
 const MAX_BYTES: u64 = 64;
 
-/// The forms that are not the usual one.
-#[derive(Clone, Debug)]
-pub(crate) struct Forms {
-    folder: PathBuf,
+/// Remembers the form of a task, unless it is the usual one.
+pub(crate) fn keep(folder: &Path, form: ReturnForm) -> io::Result<()> {
+    if form == ReturnForm::default() {
+        return Ok(());
+    }
+    let mut file = open_private(&folder.join(FILE))?;
+    file.set_len(0)?;
+    file.write_all(form.as_str().as_bytes())
 }
 
-impl Forms {
-    /// Takes those of a state directory.
-    pub(crate) fn at(home: &Path) -> Self {
-        Self { folder: home.join("mcp") }
+/// Returns the form of a task; the usual one where nothing else is known.
+pub(crate) fn of(folder: &Path) -> ReturnForm {
+    let mut kept = String::new();
+    // What cannot be read, or is a link or a pipe, says nothing.
+    if let Ok(file) = open_private_existing(&folder.join(FILE)) {
+        let _ = file.take(MAX_BYTES).read_to_string(&mut kept);
     }
-
-    /// Remembers the form of a task.
-    pub(crate) fn keep(&self, task: RunId, form: ReturnForm) -> io::Result<()> {
-        if form == ReturnForm::default() {
-            return Ok(());
-        }
-        let mut file = open_private(&self.file(task))?;
-        file.set_len(0)?;
-        file.write_all(form.as_str().as_bytes())
-    }
-
-    /// Returns the form of a task; the usual one where nothing else is known.
-    pub(crate) fn of(&self, task: RunId) -> ReturnForm {
-        let mut kept = String::new();
-        // What cannot be read, or is a link or a pipe, says nothing.
-        if let Ok(file) = open_private_existing(&self.file(task)) {
-            let _ = file.take(MAX_BYTES).read_to_string(&mut kept);
-        }
-        let found = ReturnForm::ALL.into_iter().find(|form| form.as_str() == kept);
-        found.unwrap_or_default()
-    }
-
-    fn file(&self, task: RunId) -> PathBuf {
-        self.folder.join(format!("{task}.form"))
-    }
+    let found = ReturnForm::ALL.into_iter().find(|form| form.as_str() == kept);
+    found.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -58,18 +42,17 @@ mod tests {
     #[test]
     fn a_link_or_a_pipe_in_the_place_of_a_form_is_neither_followed_nor_waited_for() {
         let home = tempfile::tempdir().unwrap();
-        let forms = Forms::at(home.path());
-        std::fs::create_dir(home.path().join("mcp")).unwrap();
-        let task: RunId = "run_1735460684_a1b2c3".parse().unwrap();
+        let folder = home.path().join("run");
+        std::fs::create_dir(&folder).unwrap();
         let form = ReturnForm::ALL.into_iter().find(|it| *it != ReturnForm::default()).unwrap();
-        forms.keep(task, form).unwrap();
-        assert_eq!(forms.of(task), form);
+        keep(&folder, form).unwrap();
+        assert_eq!(of(&folder), form);
         let victim = home.path().join("victim");
         std::fs::write(&victim, form.as_str()).unwrap();
         for plant in planted::ALL {
-            plant(&forms.file(task), &victim);
-            assert!(forms.keep(task, form).is_err());
-            assert_eq!(forms.of(task), ReturnForm::default());
+            plant(&folder.join(FILE), &victim);
+            assert!(keep(&folder, form).is_err());
+            assert_eq!(of(&folder), ReturnForm::default());
             assert_eq!(std::fs::read_to_string(&victim).unwrap(), form.as_str());
         }
     }

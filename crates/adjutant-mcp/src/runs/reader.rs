@@ -113,9 +113,9 @@ impl Runs {
     /// Waits until it can be told from the files of a run that has begun where it works.
     ///
     /// Its first records count only together with those that follow them, and where a workspace is made
-    /// first that takes a while.
-    pub(crate) async fn ready(&self, run: RunId) {
-        let Ok((files, _)) = self.archive.find(&run.to_string()) else { return };
+    /// first that takes a while. Returns at once, and false, where there is no such run.
+    pub(crate) async fn ready(&self, run: RunId) -> bool {
+        let Ok((files, _)) = self.archive.find(&run.to_string()) else { return false };
         let mut changes = self.changes.of(files.path());
         let is_ready = async {
             loop {
@@ -129,6 +129,7 @@ impl Runs {
         };
         // After that, what is asked of it says what is wrong.
         let _ = tokio::time::timeout(BEGINS, is_ready).await;
+        true
     }
 
     /// Does something with the files of runs on a thread that may block.

@@ -1,8 +1,8 @@
 //! Beginning a run in a process of its own.
 //!
 //! The process is not a descendant of the server (see `detach`), so that nothing that ends the server ends
-//! the run, unless a person wants just that. It reads what is asked from its standard input, with the claim on
-//! the call, and notes its run there. Once it prints an event, that run has begun, and the server stops
+//! the run, unless a person wants just that. It reads from its standard input which run it begins, and what is asked.
+//! Once it prints an event, that run has begun, and the server stops
 //! listening: what the run does is in its journal. The socket that is its standard input tells when it exits.
 
 use std::ffi::OsString;
@@ -12,17 +12,14 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use adjutant_core::RunId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::watch;
 
-use crate::runs::owner::Owner;
-use crate::start::calls::Claim;
-use crate::start::detach;
-use crate::start::handover::hand;
-use crate::start::jobs::Job;
+use super::detach;
+use super::handover::LaunchHandover;
+use super::jobs::Job;
 use crate::{Setup, TOKEN_VARIABLE};
 
 /// How long a process may take to begin a run. A hundredth of it is the rule.
@@ -31,22 +28,33 @@ const BEGINS: Duration = Duration::from_secs(20);
 /// The most that is kept of what a process says that begins nothing.
 const SAID_BYTES: u64 = 64 << 10;
 
-/// Begins a run on these further terms; the error says in words why there is none.
-///
-/// What is returned beside it is true once the process is gone.
+/// Why a run was not begun.
+#[derive(Debug)]
+pub(crate) struct LaunchFailure {
+    /// The reason, in words.
+    pub(crate) problem: String,
+    /// Becomes true once the process is gone, where it may still begin the run.
+    pub(crate) may_begin_until: Option<watch::Receiver<bool>>,
+}
+
+impl LaunchFailure {
+    fn new(problem: String) -> Self {
+        Self { problem, may_begin_until: None }
+    }
+}
+
+/// Begins a run on these further terms. What is returned becomes true once its process is gone.
 pub(crate) async fn launch(
     setup: &Setup,
     terms: Vec<OsString>,
     job: &Job,
-    claim: &Claim,
-    owner: Option<&Owner>,
-) -> Result<(RunId, watch::Receiver<bool>), String> {
-    let earlier = claim.run();
-    // What it prints may be as long as what it was asked; the claim says shortly which run it is.
-    let noted = || claim.run().filter(|run| Some(*run) != earlier);
-    let input = job.input();
-    let started = start(setup, terms, job, claim, owner, input.len());
-    let (mut child, mut socket) = started.map_err(cannot_start)?;
+    handover: &LaunchHandover,
+) -> Result<watch::Receiver<bool>, LaunchFailure> {
+    // What it prints may be as long as what it was asked; its folder says shortly that it is there.
+    let has_folder = || setup.archive.find(&handover.run.to_string()).is_ok();
+    let started = start(setup, terms, job, handover);
+    let (mut child, mut socket, input) =
+        started.map_err(|error| LaunchFailure::new(cannot_start(error)))?;
     let mut said = Vec::new();
     let mut listening = Box::pin(listen(child.stderr.take(), &mut said));
     let has_begun = hand_over(&mut child, &mut socket, &input, setup.ends_with_server);
@@ -60,27 +68,28 @@ pub(crate) async fn launch(
         }
     };
     drop(has_begun);
-    let run = noted();
-    if let (Some(run), Ok(true) | Err(_)) = (run, &begun) {
+    if has_folder() && matches!(begun, Ok(true) | Err(_)) {
         // Output that the server does not read would fill the pipe and stop the run: the pipe is closed.
         drop(listening);
         reap(child);
-        return Ok((run, watch_exit(socket)));
+        return Ok(watch_exit(socket));
     }
     if begun.is_ok() && !is_silent {
         let _ = tokio::time::timeout(BEGINS, &mut listening).await;
     }
     drop(listening);
-    if noted().is_none() {
-        // A detached process cannot be killed here. It keeps the claim until it has noted its run or exits, so
-        // an equal call finds what becomes of it.
+    if !has_folder() {
+        // A detached process cannot be killed here.
         let _ = child.start_kill();
     }
     reap(child);
-    Err(match begun {
-        Ok(_) => last_words(&said),
-        Err(_) => too_slow(setup.ends_with_server),
-    })
+    match begun {
+        Ok(_) => Err(LaunchFailure::new(last_words(&said))),
+        Err(_) => Err(LaunchFailure {
+            problem: too_slow(setup.ends_with_server),
+            may_begin_until: Some(watch_exit(socket)),
+        }),
+    }
 }
 
 /// Says that a process has not begun its run in time. Only one that ends with the server was killed.
@@ -101,16 +110,15 @@ fn cannot_start(error: io::Error) -> String {
     format!("cannot start a process for the run: {error}")
 }
 
-/// Starts the process; beside it is our end of its standard input.
+/// Starts the process; beside it are our end of its standard input, and what is to be written there.
 fn start(
     setup: &Setup,
     terms: Vec<OsString>,
     job: &Job,
-    claim: &Claim,
-    owner: Option<&Owner>,
-    bytes: usize,
-) -> io::Result<(Child, UnixStream)> {
-    let (ours, theirs): (StdUnixStream, StdUnixStream) = hand(claim, owner, bytes)?;
+    handover: &LaunchHandover,
+) -> io::Result<(Child, UnixStream, Vec<u8>)> {
+    let input = [handover.to_line()?, job.input()].concat();
+    let (ours, theirs) = StdUnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let ours = UnixStream::from_std(ours)?;
     let mut command = Command::new(&setup.program);
@@ -121,7 +129,7 @@ fn start(
     // What runs has no use for the right to begin more of them.
     command.env_remove(TOKEN_VARIABLE);
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Ok((command.spawn()?, ours))
+    Ok((command.spawn()?, ours, input))
 }
 
 /// Waits for a child of ours in the background, so that it does not stay a zombie.
@@ -190,14 +198,14 @@ fn last_words(said: &[u8]) -> String {
 mod tests {
     use std::path::Path;
 
+    use adjutant_core::registry::CallKey;
     use adjutant_core::schema::CallLimits;
-    use adjutant_engine::Archive;
+    use adjutant_engine::{Archive, new_run_id};
     use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
     use crate::Approval;
-    use crate::start::calls::Calls;
     use crate::tools::Named;
 
     fn setup(home: &Path, program: &Path, ends_with_server: bool) -> Setup {
@@ -237,11 +245,12 @@ mod tests {
         for (ends_with_server, said) in
             [(true, "was killed; make the call"), (false, "may still do so")]
         {
-            let calls = Calls::open(home.path()).unwrap();
-            let claim = calls.claim(said).await.unwrap().unwrap();
+            let (run, call) = (new_run_id().unwrap(), CallKey::new(said));
+            let handover = LaunchHandover { run, call, owner: None, bytes: 0 };
             let setup = setup(home.path(), &program, ends_with_server);
-            let launched = launch(&setup, Vec::new(), &job, &claim, None).await;
-            let problem = launched.map(|(run, _)| run).unwrap_err();
+            let LaunchFailure { problem, may_begin_until } =
+                launch(&setup, Vec::new(), &job, &handover).await.map(|_| ()).unwrap_err();
+            assert!(may_begin_until.is_some());
             assert!(problem.contains("within 20 s") && problem.contains(said), "{problem}");
         }
     }

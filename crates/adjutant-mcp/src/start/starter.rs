@@ -4,21 +4,22 @@
 //! runs out of patience or leaves is heard at once, and what was begun is remembered all the same.
 
 use std::ffi::OsString;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::RunId;
+use adjutant_core::registry::CallKey;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, Semaphore};
 use tokio::task::JoinError;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::calls::{Calls, Waiter};
+use super::calls::{AGAIN, CallWaiter, Calls};
+use super::handover::LaunchHandover;
 use super::jobs::Job;
-use super::launch::launch;
+use super::launch::{LaunchFailure, launch};
 use super::{canonical, contexts};
 use crate::Setup;
 use crate::approval::Approvals;
@@ -33,6 +34,9 @@ const LAUNCHING: usize = 8;
 /// How long a server whose clients have left waits for runs that are being begun.
 const BEGINNINGS: Duration = Duration::from_secs(10);
 
+/// How long another process may take to begin an equal call.
+const HELD_FOR: Duration = Duration::from_secs(30);
+
 /// Characters of a client's name that are kept.
 const CLIENT_CHARS: usize = 100;
 
@@ -40,7 +44,7 @@ const CLIENT_CHARS: usize = 100;
 struct StartRequest {
     job: Job,
     /// What an equal call is known by.
-    key: String,
+    call: CallKey,
     /// What the process of the run is told of the client.
     terms: Vec<OsString>,
 }
@@ -51,7 +55,7 @@ pub(crate) struct StartedRun {
     /// Whether an equal call began it.
     pub(crate) is_repeated: bool,
     /// Counts the call among those that wait for it.
-    pub(crate) waiter: Option<Waiter>,
+    pub(crate) waiter: Option<CallWaiter>,
 }
 
 /// What a client is told while its run is begun.
@@ -86,11 +90,11 @@ impl RunStarter {
         waiter: RunWaiter,
         approvals: Approvals,
         children: Children,
-    ) -> io::Result<Self> {
-        let calls = Calls::open(setup.archive.path())?;
+    ) -> Self {
+        let calls = Calls::new(setup.archive.registry().clone());
         let launching = Arc::new(Semaphore::new(LAUNCHING));
         let beginnings = Arc::default();
-        Ok(Self { setup, runs, waiter, approvals, children, calls, launching, beginnings })
+        Self { setup, runs, waiter, approvals, children, calls, launching, beginnings }
     }
 
     /// Finds the run of an equal call, or begins one, as long as the client waits for that.
@@ -117,7 +121,7 @@ impl RunStarter {
             && cancellation.ends_the_run()
         {
             let StartedRun { run, is_repeated, waiter } = joined(beginning.await)?;
-            drop(waiter);
+            release(waiter).await;
             self.abandon(run, call.owns(run, is_repeated)).await?;
         }
         Err(NOT_YET.into())
@@ -129,13 +133,8 @@ impl RunStarter {
     }
 
     /// Counts a call among those that wait for a run, until what is returned is dropped.
-    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<Waiter> {
+    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<CallWaiter> {
         self.calls.wait_for(run).await
-    }
-
-    /// Forgets old calls, the first time this is asked for.
-    pub(crate) fn sweep(&self) {
-        self.calls.sweep();
     }
 
     async fn request(
@@ -156,45 +155,82 @@ impl RunStarter {
         let (named, tree) = (arguments.clone(), self.setup.root.clone());
         let contexts = self.runs.blocking(move |_| Ok(contexts::digest(&named, &tree))).await?;
         let key = canonical::key(&call, &root, &self.runs.caller(&client), contexts.as_deref());
-        Ok(StartRequest { job, key, terms: self.terms(&client) })
+        Ok(StartRequest { job, call: CallKey::new(key), terms: self.terms(&client) })
     }
 
     async fn begin(&self, request: StartRequest) -> Result<StartedRun, String> {
-        let StartRequest { job, key, terms } = request;
-        let claim = self.calls.claim(&key).await.map_err(|error| chain(&error))?;
-        let claim = claim.ok_or(HELD)?;
-        let is_told = |run: RunId| job.moves_on() && self.children.is_told(run);
-        if let Some(run) = claim.run() {
-            // Its process may have noted it a moment ago.
-            self.runs.ready(run).await;
-            // Counted before one looks how it stands: whoever takes their call back ends it before that,
-            // or not at all.
-            let waiter = self.calls.wait_for(run).await;
-            if !is_told(run) && self.runs.blocking(move |runs| Ok(runs.answers(run))).await? {
-                return Ok(StartedRun { run, is_repeated: true, waiter });
+        let until = Instant::now() + HELD_FOR;
+        let _turn = timeout_at(until, self.calls.turn(&request.call)).await.map_err(|_| HELD)?;
+        loop {
+            let known = self.calls.run_of(&request.call).await?;
+            if let Some(run) = known
+                && let Some(started) = self.repeated(run, &request.job).await?
+            {
+                return Ok(started);
             }
+            if let Some(run) = self.calls.begin(&request.call, known).await? {
+                return self.launch(run, request).await;
+            }
+            if Instant::now() >= until {
+                return Err(HELD.into());
+            }
+            sleep(AGAIN).await;
         }
-        let turn = self.launching.acquire().await.map_err(|error| chain(&error))?;
-        let earlier = claim.run();
-        let launched = launch(&self.setup, terms, &job, &claim, self.runs.owner()).await;
-        drop(turn);
-        let run = match launched {
-            Ok((run, gone)) => {
+    }
+
+    /// Returns the run of an equal call, if it answers this one.
+    async fn repeated(&self, run: RunId, job: &Job) -> Result<Option<StartedRun>, String> {
+        // Its process may have been started a moment ago.
+        if !self.runs.ready(run).await {
+            return Ok(None);
+        }
+        // Counted before one looks how it stands: a call that is cancelled ends it before that, or not at all.
+        let waiter = self.calls.wait_for(run).await;
+        let is_told = job.moves_on() && self.children.is_told(run);
+        let answers = self.runs.blocking(move |runs| Ok(!is_told && runs.answers(run))).await?;
+        Ok(answers.then_some(StartedRun { run, is_repeated: true, waiter }))
+    }
+
+    /// Starts the process of a run that the registry knows.
+    async fn launch(&self, run: RunId, request: StartRequest) -> Result<StartedRun, String> {
+        let StartRequest { job, call, terms } = request;
+        let owner = self.runs.owner().cloned();
+        let bytes = job.input().len();
+        let handover = LaunchHandover { run, call, owner, bytes };
+        let permit = self.launching.acquire().await.map_err(|error| chain(&error))?;
+        let launched = launch(&self.setup, terms, &job, &handover).await;
+        drop(permit);
+        match launched {
+            Ok(gone) => {
                 self.approvals.forget_after(run, gone.clone());
                 if job.has_aftermath() {
                     self.children.add(run, gone);
                 }
                 self.runs.ready(run).await;
-                run
             }
-            // One that was noted and began something is the answer, whatever its process came to.
-            Err(problem) => {
-                let noted = claim.run().filter(|run| Some(*run) != earlier);
-                noted.filter(|run| self.runs.answers(*run)).ok_or(problem)?
+            // One that began something is the answer, whatever its process came to.
+            Err(failure) if !self.runs.answers(run) => {
+                return Err(self.give_up(handover.call, run, failure).await);
             }
-        };
+            Err(_) => {}
+        }
         let waiter = self.calls.wait_for(run).await;
         Ok(StartedRun { run, is_repeated: false, waiter })
+    }
+
+    /// Frees a call whose run was not begun; as long as its process may still begin it, the call is not free.
+    async fn give_up(&self, call: CallKey, run: RunId, failure: LaunchFailure) -> String {
+        let LaunchFailure { problem, may_begin_until } = failure;
+        let Some(mut gone) = may_begin_until else {
+            self.calls.abandon(call, run).await;
+            return problem;
+        };
+        let calls = self.calls.clone();
+        tokio::spawn(async move {
+            let _ = gone.wait_for(|is_gone| *is_gone).await;
+            calls.abandon(call, run).await;
+        });
+        problem
     }
 
     /// Ends a run whose call was cancelled, unless another call began it or waits for it.
@@ -203,10 +239,10 @@ impl RunStarter {
             return Ok(());
         }
         // Held while it ends: an equal call that comes now finds it ended, and begins another.
-        if let Some(_left) = self.calls.leave(run) {
-            self.runs.blocking(move |runs| runs.cancel(&run.to_string())).await?;
-        }
-        Ok(())
+        let Some(right) = self.calls.cancel_alone(run).await else { return Ok(()) };
+        let cancelled = self.runs.blocking(move |runs| runs.cancel(&run.to_string())).await;
+        right.release().await;
+        cancelled.map(|_| ())
     }
 
     /// Returns what the process of a run is told of this client.
@@ -215,6 +251,13 @@ impl RunStarter {
         let client: String =
             client.chars().filter(|it| !it.is_control()).take(CLIENT_CHARS).collect();
         vec![format!("--approval={approval}").into(), format!("--client={client}").into()]
+    }
+}
+
+/// Stops counting a call among those that wait for a run.
+pub(crate) async fn release(waiter: Option<CallWaiter>) {
+    if let Some(waiter) = waiter {
+        waiter.release().await;
     }
 }
 
