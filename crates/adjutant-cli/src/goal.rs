@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::here::Tree;
 use crate::output::say;
 use crate::pure::read_stdin;
-use crate::resume::{Again, go_on};
+use crate::resume::{Again, RunToResume, go_on};
 use crate::run::{Showing, Work, conclude, conduct};
 use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::Wiring;
@@ -155,12 +155,13 @@ fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Res
         if !files.workdir().is_some_and(|workdir| tree.has(&workdir)) {
             continue;
         }
-        let Ok(Some(past)) = files.past() else { continue };
+        let Ok(journal) = files.read() else { continue };
+        let Some(past) = journal.past() else { continue };
         if past.has_lead {
             let on_this_model = args.work.model.is_some();
             let wish = Resume { say: Some(say), on_this_model, ..Resume::default() };
             let flags = Again::of(&args.work, as_json);
-            return go_on(&archive, files, past, wish, &flags);
+            return go_on(&archive, RunToResume { files, journal, past }, wish, &flags);
         }
     }
     Err(Failure::usage("there is no run of a parent agent in this tree to go on with")

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, RunFiles, Swept};
+use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, ReadJournal, RunFiles, Swept};
 use adjutant_view::results::{Results, root_end, synthesis};
 use adjutant_view::status::{self, Content, Look};
 use adjutant_view::transcript::Transcript;
@@ -361,6 +361,17 @@ fn find_in_scope(
 const RESULT: Verb = Verb { typed: "result", noun: "run", has_anywhere: true };
 
 const COST: Verb = Verb { typed: "cost", noun: "run", has_anywhere: true };
+
+/// Folds a run that no process works on, of which the journal was read already, with its texts.
+pub(crate) fn fold_read(run: RunId, journal: &ReadJournal) -> RunView {
+    let mut view = RunView::default();
+    for record in journal.records() {
+        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+    }
+    say_torn(run, journal.torn());
+    view.close_open_calls();
+    view
+}
 
 pub(crate) fn fold(files: &RunFiles, need: Need) -> Result<(RunView, Liveness), Failure> {
     // Asked first: a run that ends while it is read must not look interrupted.

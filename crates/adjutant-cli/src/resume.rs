@@ -5,7 +5,9 @@ use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId};
 use adjutant_engine::slash::{Handbook, builtin_agents};
-use adjutant_engine::{Archive, Engine, Expiry, Finished, Life, Past, Resume, RunFiles, Setup};
+use adjutant_engine::{
+    Archive, Engine, Expiry, Finished, Life, Past, ReadJournal, Resume, RunFiles, Setup,
+};
 use serde_json::{Value, json};
 
 use crate::agents;
@@ -18,7 +20,7 @@ use crate::exit::{Exit, Failure};
 use crate::here::{self, Verb};
 use crate::hints::{advise, completed, quoted};
 use crate::output::say;
-use crate::records::{self, Need, numbers};
+use crate::records;
 use crate::run::{Conducted, Showing, Work, conclude, conduct, keep_projections};
 use crate::settings::Settings;
 use crate::spaces::{TermFlags, write_in_workspaces};
@@ -61,7 +63,8 @@ pub(crate) fn run_resume(
     archive: &Archive,
 ) -> Result<Exit, Failure> {
     let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
-    let past = past(&files)?;
+    let found = RunToResume::read(files)?;
+    let RunToResume { files, past, .. } = &found;
     // The root of a run without a parent agent stands for the run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
@@ -82,12 +85,12 @@ pub(crate) fn run_resume(
     // A person's words, or a delegation that was named, ask for more than the result.
     let is_plain = wish.say.is_none() && wish.session.is_none();
     if let Some(nothing) = past.nothing.as_ref().filter(|_| is_plain && !changes.is_empty()) {
-        return Err(without_effect(run, &past, nothing, &changes));
+        return Err(without_effect(run, past, nothing, &changes));
     }
     if past.nothing.is_some() && is_plain && files.expiry() == Expiry::Kept {
-        return show_ended(archive, &files, &past, &flags);
+        return show_ended(archive, found, &flags);
     }
-    go_on(archive, files, past, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
+    go_on(archive, found, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
     })
@@ -141,27 +144,40 @@ fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, F
     Ok((policy != *recorded).then(|| Box::new(policy)))
 }
 
-/// Reads what there is to go on with.
-fn past(files: &RunFiles) -> Result<Past, Failure> {
-    let past = files.past().map_err(records::failed)?;
-    past.ok_or_else(|| Failure::usage(format!("nothing to resume: {} never began", files.id())))
+/// A run to go on with, and its journal.
+pub(crate) struct RunToResume {
+    pub(crate) files: RunFiles,
+    pub(crate) journal: ReadJournal,
+    pub(crate) past: Past,
+}
+
+impl RunToResume {
+    /// Reads what there is to go on with.
+    fn read(files: RunFiles) -> Result<Self, Failure> {
+        let journal = files.read().map_err(records::failed)?;
+        let past = journal.past().ok_or_else(|| {
+            Failure::usage(format!("nothing to resume: {} never began", files.id()))
+        })?;
+        Ok(Self { files, journal, past })
+    }
+
+    /// Reads it again if another process has gone on with it since.
+    fn latest(self) -> Result<Self, Failure> {
+        if self.files.is_unchanged(&self.journal) { Ok(self) } else { Self::read(self.files) }
+    }
 }
 
 /// Prints the result of a run that has nothing left to do, and completes the merge that was asked for.
 ///
 /// No model is needed for it. Exits as the run did when it ended.
-fn show_ended(
-    archive: &Archive,
-    files: &RunFiles,
-    past: &Past,
-    flags: &Again<'_>,
-) -> Result<Exit, Failure> {
-    refuse_live(files)?;
-    let story = ResumedStory::claim(archive, files.id(), past)?;
+fn show_ended(archive: &Archive, found: RunToResume, flags: &Again<'_>) -> Result<Exit, Failure> {
+    refuse_live(&found.files)?;
+    let story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
+    let RunToResume { files, journal, past } = &found.latest()?;
     story.iter().try_for_each(ResumedStory::refuse_in_vain)?;
     let spaces =
         flags.terms.setup_again(archive.path(), files.id(), past, flags.merge.is_some())?;
-    let (view, _) = records::fold(files, Need::Texts)?;
+    let view = records::fold_read(files.id(), journal);
     let Some(outcome) = view.outcome() else {
         return Err(Failure::usage(format!("{} goes on in another process", files.id())));
     };
@@ -210,23 +226,18 @@ fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
 /// Goes on with a run and prints what came of it.
 pub(crate) fn go_on(
     archive: &Archive,
-    files: RunFiles,
-    past: Past,
+    found: RunToResume,
     wish: Resume,
     flags: &Again<'_>,
 ) -> Result<Exit, Failure> {
     // Without a model nothing was ever admitted that could go on.
-    if let Some(nothing) = past.nothing.as_ref().filter(|_| past.model.is_none()) {
+    if let Some(nothing) = found.past.nothing.as_ref().filter(|_| found.past.model.is_none()) {
         return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
-    refuse_live(&files)?;
-    let story = ResumedStory::claim(archive, files.id(), &past)?;
+    refuse_live(&found.files)?;
+    let story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
     // Another process may have gone on with this very run until now.
-    let past = if story.as_ref().is_some_and(ResumedStory::was_shared) {
-        self::past(&files)?
-    } else {
-        past
-    };
+    let RunToResume { files, journal, past } = found.latest()?;
     // Whoever has something to say wants it heard, whatever becomes of it.
     if wish.say.is_none() {
         story.iter().try_for_each(ResumedStory::refuse_in_vain)?;
@@ -289,8 +300,7 @@ pub(crate) fn go_on(
         roster.agents.extend(builtin_agents(&roster.agents));
     } else {
         // One that `--agent` named when the run began is there again.
-        let (view, _) = numbers(&files)?;
-        let is_used = |name: &str| view.preorder().iter().any(|it| it.agent.as_str() == name);
+        let is_used = |name: &str| past.agents.iter().any(|agent| agent.as_str() == name);
         agents::enlist_built_in(&mut roster, is_used);
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
@@ -299,7 +309,8 @@ pub(crate) fn go_on(
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
     let engine = story.iter().fold(engine, |engine, story| story.engage(engine));
     let showing = Showing { form, events: flags.events, result_tokens, merge };
-    let conducted = conduct(engine, archive, Work::Again { files, wish }, approver, &showing)?;
+    let work = Work::Again { files, journal, wish };
+    let conducted = conduct(engine, archive, work, approver, &showing)?;
     match story {
         Some(story) => story.conclude(conducted, &showing),
         None => conclude(conducted, archive, past.has_lead, &showing),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Brief, Code, Event, Outcome, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
-    Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, Reporter, Resume,
-    RunFiles, Staff,
+    Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, ReadJournal,
+    Reporter, Resume, RunFiles, Staff,
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{
@@ -61,7 +61,7 @@ pub(crate) enum Work {
     /// A goal for a parent agent.
     Goal(Goal),
     /// A run that exists.
-    Again { files: RunFiles, wish: Resume },
+    Again { files: RunFiles, journal: ReadJournal, wish: Resume },
 }
 
 /// A run that was carried as far as it came.
@@ -121,11 +121,8 @@ pub(crate) fn conduct(
     let live = Rc::new(RefCell::new(Live::new(showing.events)));
     let (orders, control) = mpsc::channel(ORDERS);
     let telling = Telling { live: Rc::clone(&live), result_tokens: showing.result_tokens };
-    let staff = Staff {
-        storage: match &work {
-            Work::Again { files, .. } => files.storage(),
-            Work::Tasks { .. } | Work::Goal(_) => archive.storage(),
-        },
+    let staff = |storage| Staff {
+        storage,
         approver,
         reporters: vec![Box::new(Shared(Rc::clone(&live)))],
         narrator: Rc::new(telling),
@@ -134,10 +131,14 @@ pub(crate) fn conduct(
     let finished = runtime.block_on(async {
         match work {
             Work::Tasks { briefs, concurrency } => {
+                let staff = staff(archive.storage());
                 attend(engine.delegate(briefs, concurrency, staff), &orders, &live).await
             }
-            Work::Goal(goal) => attend(engine.run(goal, staff), &orders, &live).await,
-            Work::Again { files, wish } => {
+            Work::Goal(goal) => {
+                attend(engine.run(goal, staff(archive.storage())), &orders, &live).await
+            }
+            Work::Again { files, journal, wish } => {
+                let staff = staff(files.storage_read(journal));
                 attend(engine.resume(files.id(), wish, staff), &orders, &live).await
             }
         }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_store::{
-    Durability, FileError, FindError, Home, HomeError, JournalError, JournalReader, Liveness,
-    LockError, Now, OpenError, ReadError, Record, Retention, RunDir, Tail, Verdict, open_private,
-    prune_one,
+    Durability, FileError, FindError, Home, HomeError, JournalError, JournalReader, JournalStamp,
+    Liveness, LockError, Now, OpenError, Position, ReadError, Record, Retention, RunDir, Tail,
+    Verdict, open_private, prune_one,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -364,6 +364,30 @@ impl RunFiles {
         Ok(Records { run, reader })
     }
 
+    /// Reads the journal to its end.
+    pub fn read(&self) -> Result<ReadJournal, ArchiveError> {
+        // Looked at first: what is written meanwhile counts as a change.
+        let stamp = self.folder.journal_stamp();
+        let mut reading = self.records()?;
+        let records = reading.by_ref().collect::<Result<Vec<_>, _>>()?;
+        let position = reading.reader.as_ref().map(JournalReader::position);
+        Ok(ReadJournal { records, torn: reading.torn(), end: position.zip(stamp) })
+    }
+
+    /// Says whether nothing was recorded since the journal was read.
+    #[must_use]
+    pub fn is_unchanged(&self, journal: &ReadJournal) -> bool {
+        self.folder.journal_stamp() == journal.end.map(|(_, stamp)| stamp)
+    }
+
+    /// Returns the storage to go on with this run, of which the journal was read already.
+    ///
+    /// It is read again only if it has changed since.
+    #[must_use]
+    pub fn storage_read(&self, journal: ReadJournal) -> Storage {
+        Storage::Read(self.folder.clone(), journal)
+    }
+
     /// Opens the journal; there is none when its writer died before it made one.
     fn journal(&self) -> Result<Option<JournalReader<Event>>, ReadError> {
         // Where something follows from a journal, one was there and is lost.
@@ -489,6 +513,29 @@ pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
     match reader.tail() {
         Tail::Clean => 0,
         Tail::Torn { bytes, .. } => bytes,
+    }
+}
+
+/// A journal that was read to its end.
+#[derive(Debug)]
+pub struct ReadJournal {
+    pub(crate) records: Vec<Record<Event>>,
+    torn: u64,
+    /// Where it ends, and what it looked like before it was read; absent where nothing was ever written.
+    pub(crate) end: Option<(Position, JournalStamp)>,
+}
+
+impl ReadJournal {
+    /// Returns the records.
+    #[must_use]
+    pub fn records(&self) -> &[Record<Event>] {
+        &self.records
+    }
+
+    /// Returns how many bytes at the end were passed over.
+    #[must_use]
+    pub const fn torn(&self) -> u64 {
+        self.torn
     }
 }
 

@@ -45,7 +45,7 @@ pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
 pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
-pub use archive::{Archive, ArchiveError, Expiry, Life, Records, RunFiles, Swept};
+pub use archive::{Archive, ArchiveError, Expiry, Life, ReadJournal, Records, RunFiles, Swept};
 pub use clock::{Wall, wall_now};
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
 pub use desk::ModelOpener;

@@ -10,6 +10,7 @@ use adjutant_store::{
 };
 use tokio::sync::watch;
 
+use crate::archive::ReadJournal;
 use crate::engine::EngineError;
 
 /// How far the journal is safe, or why it no longer is.
@@ -55,6 +56,8 @@ pub enum Storage {
     Home(Home),
     /// The folder of one run, to go on with it.
     Run(RunDir),
+    /// The folder of one run whose journal was read, to go on with it.
+    Read(RunDir, ReadJournal),
     /// One journal in memory, with faults where a test wants them.
     Memory(MemoryDisk),
 }
@@ -64,7 +67,9 @@ impl Storage {
     pub(crate) fn open(&self, id: RunId) -> Result<Opened, EngineError> {
         match self {
             Self::Home(home) => open_in(home, id),
-            Self::Run(folder) => Err(HomeError::RunExists(folder.id()).into()),
+            Self::Run(folder) | Self::Read(folder, _) => {
+                Err(HomeError::RunExists(folder.id()).into())
+            }
             Self::Memory(disk) => {
                 let (report, durable) = reports();
                 let journal = Journal::start_inline(disk.clone(), Position::start(id), report);
@@ -81,24 +86,45 @@ impl Storage {
         run: RunId,
         mut visit: impl FnMut(Record<Event>),
     ) -> Result<Opened, EngineError> {
-        let (report, durable) = reports();
-        let folder = match self {
-            Self::Home(home) => home.run(run),
-            Self::Run(folder) => folder,
+        match self {
+            Self::Home(home) => reopen_in(home.run(run), visit),
+            Self::Run(folder) => reopen_in(folder, visit),
+            Self::Read(folder, journal) => reopen_read(folder, journal, visit),
             Self::Memory(disk) => {
+                let (report, durable) = reports();
                 let bytes = disk.bytes();
                 let mut reader = JournalReader::new(bytes.as_slice(), Position::start(run));
                 for record in &mut reader {
                     visit(record.map_err(OpenError::Read)?);
                 }
                 let journal = Journal::start_inline(disk, reader.position(), report);
-                return Ok(Opened { id: run, folder: None, journal, durable, lock: None });
+                Ok(Opened { id: run, folder: None, journal, durable, lock: None })
             }
-        };
-        let lock = folder.lock()?;
-        let (journal, _tail) = lock.resume_journal(visit, report)?;
-        Ok(Opened { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
+        }
     }
+}
+
+fn reopen_in(folder: RunDir, visit: impl FnMut(Record<Event>)) -> Result<Opened, EngineError> {
+    let (report, durable) = reports();
+    let lock = folder.lock()?;
+    let (journal, _tail) = lock.resume_journal(visit, report)?;
+    Ok(Opened { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
+}
+
+fn reopen_read(
+    folder: RunDir,
+    read: ReadJournal,
+    visit: impl FnMut(Record<Event>),
+) -> Result<Opened, EngineError> {
+    let Some((position, stamp)) = read.end else { return reopen_in(folder, visit) };
+    let (report, durable) = reports();
+    let lock = folder.lock()?;
+    let Some(journal) = lock.continue_journal(position, stamp, report)? else {
+        drop(lock);
+        return reopen_in(folder, visit);
+    };
+    read.records.into_iter().for_each(visit);
+    Ok(Opened { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
 }
 
 fn open_in(home: &Home, id: RunId) -> Result<Opened, EngineError> {

@@ -1,6 +1,6 @@
 //! Going on with a run: its journal is folded again, and what is left of it is carried on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use adjutant_core::{
 };
 use adjutant_store::{Record, RunLock};
 
-use crate::archive::{ArchiveError, RunFiles};
+use crate::archive::ReadJournal;
 use crate::clock::Clock;
 use crate::control::Door;
 use crate::engine::{Engine, EngineError, Finished, Staff};
@@ -48,6 +48,8 @@ pub struct Past {
     pub model: Option<String>,
     /// Whether a parent agent leads it.
     pub has_lead: bool,
+    /// Everyone who has worked in it, and the agent at its root.
+    pub agents: BTreeSet<AgentName>,
     /// Questions to a person that nobody has answered.
     pub open_questions: usize,
     /// What a person said about agents that write, as it held last; nothing where none is on record.
@@ -60,41 +62,45 @@ pub struct Past {
     pub nothing: Option<String>,
 }
 
-impl RunFiles {
+impl ReadJournal {
     /// Returns what must be known before the run can go on; nothing when it never began.
-    pub fn past(&self) -> Result<Option<Past>, ArchiveError> {
+    #[must_use]
+    pub fn past(&self) -> Option<Past> {
         let mut past: Option<Past> = None;
         let (mut tree, mut latest) = (Tree::default(), Timestamp::ZERO);
-        for record in self.records()? {
-            let record = record?;
+        for record in &self.records {
             latest = record.at;
             // What does not fit is said when the run is taken up in earnest.
             let _ = tree.evolve(record.at, &record.event);
-            match (record.event, &mut past) {
-                (Event::RunStarted { workdir, policy, model, terms, .. }, _) => {
-                    let model = model.map(|model| model.name);
+            match (&record.event, &mut past) {
+                (Event::RunStarted { workdir, policy, model, terms, agent, .. }, _) => {
                     past = Some(Past {
                         workdir: workdir.into(),
-                        policy: *policy,
+                        policy: Policy::clone(policy),
                         has_lead: model.is_some(),
-                        model,
+                        model: model.as_ref().map(|model| model.name.clone()),
+                        agents: BTreeSet::from([agent.clone()]),
                         open_questions: 0,
-                        terms: terms.map(|terms| *terms),
+                        terms: terms.as_deref().cloned(),
                         has_overlays: false,
                         story: None,
                         nothing: None,
                     });
                 }
-                (Event::Granted(grant), Some(past)) if past.model.is_none() => {
-                    past.model = grant.brief.model.map(|model| model.name);
+                (Event::Granted(grant), Some(past)) => {
+                    past.agents.insert(grant.brief.agent.clone());
+                    let model = || grant.brief.model.as_ref().map(|model| model.name.clone());
+                    past.model = past.model.take().or_else(model);
                 }
                 (Event::Resumed { terms, limits, .. }, Some(past)) => {
-                    past.terms = terms.map(|terms| *terms).or(past.terms.take());
-                    for (name, value) in &limits {
+                    past.terms = terms.as_deref().cloned().or(past.terms.take());
+                    for (name, value) in limits {
                         let _ = past.policy.set_on_resume(name, value);
                     }
                 }
-                (Event::StoryTaken { story, .. }, Some(past)) => past.story = Some(*story),
+                (Event::StoryTaken { story, .. }, Some(past)) => {
+                    past.story = Some(StoryWork::clone(story));
+                }
                 (Event::SpaceMade { space, .. }, Some(past)) => {
                     past.has_overlays |= space.kind == SpaceKind::Overlay;
                 }
@@ -108,7 +114,7 @@ impl RunFiles {
             let ended = tree.outcome().filter(|_| !goes_on());
             past.nothing = ended.map(|outcome| why_nothing(&tree, None, Some(outcome)));
         }
-        Ok(past)
+        past
     }
 }
 

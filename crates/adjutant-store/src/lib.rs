@@ -42,6 +42,6 @@ pub use prune::{PruneReport, Retention, Verdict, prune, prune_one};
 pub use reader::{Damage, JournalReader, ReadError, Tail, read_from, read_journal};
 pub use record::{FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
 pub use reserve::Space;
-pub use run_dir::RunDir;
+pub use run_dir::{JournalStamp, RunDir};
 pub use shared_log::{LockedLog, SharedLog, SharedLogError};
 pub use socket::ControlSocket;

@@ -28,7 +28,7 @@ use crate::identity::{BootInstant, Now, Process};
 use crate::journal::{Journal, JournalError};
 use crate::reader::{ReadError, Tail};
 use crate::record::{Position, Record, Seq};
-use crate::run_dir::RunDir;
+use crate::run_dir::{JournalStamp, RunDir};
 use crate::socket::ControlSocket;
 
 /// How often a writer tries when the lock is taken by nobody it can name, and how long it rests
@@ -157,16 +157,41 @@ impl RunLock {
             visit(record?);
         }
         let (position, tail) = (reader.position(), reader.tail());
-        let file = files::open_existing(&path).during("open", &path)?;
         if tail != Tail::Clean {
+            let file = files::open_existing(&path).during("open", &path)?;
             file.set_len(position.offset).during("cut the torn tail of", &path)?;
         }
+        Ok((self.append_at(position, report)?, tail))
+    }
+
+    /// Opens the run's journal to go on at `position`, where a reader ended that began at `stamp`.
+    ///
+    /// Returns `None` if the journal was changed since or ends in a torn record: [`Self::resume_journal`] reads it.
+    pub fn continue_journal<E: Serialize>(
+        &self,
+        position: Position,
+        stamp: JournalStamp,
+        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+    ) -> Result<Option<Journal<E>>, OpenError> {
+        let is_unchanged = !self.run.is_expired()
+            && stamp.bytes == position.offset
+            && self.run.journal_stamp() == Some(stamp);
+        is_unchanged.then(|| self.append_at(position, report)).transpose()
+    }
+
+    fn append_at<E: Serialize>(
+        &self,
+        position: Position,
+        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+    ) -> Result<Journal<E>, OpenError> {
+        let path = self.run.journal_path();
+        let file = files::open_existing(&path).during("open", &path)?;
         // The caller acts on what it was just told, and the one who wrote it may have died before
         // it was durable.
         file.sync_data().during("sync", &path)?;
         // Nor need the names of the file and its folder be, if the one who made them died early.
         let disk = FileDisk::new(file, self.names(), Arc::clone(&self.file));
-        Ok((Journal::start(disk, position, report).during("write", &path)?, tail))
+        Ok(Journal::start(disk, position, report).during("write", &path)?)
     }
 }
 

@@ -8,6 +8,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId};
 use serde::de::DeserializeOwned;
@@ -23,6 +24,13 @@ use crate::socket;
 /// The folders below a run that hold what was said: pruned when the run expires.
 pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
 const CHECKPOINT: &str = "checkpoint.json";
+
+/// The length of a journal and when it was written last, which together tell whether it was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalStamp {
+    pub(crate) bytes: u64,
+    modified: SystemTime,
+}
 
 /// The folder of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +164,13 @@ impl RunDir {
     /// What cannot be removed is passed over: the reason why it could not begin is what matters.
     pub fn take_back(&self) {
         let _ = self.remove_unbegun();
+    }
+
+    /// Returns what tells whether the run's journal is changed later; none where it cannot be looked at.
+    #[must_use]
+    pub fn journal_stamp(&self) -> Option<JournalStamp> {
+        let found = std::fs::metadata(self.journal_path()).ok()?;
+        Some(JournalStamp { bytes: found.len(), modified: found.modified().ok()? })
     }
 
     /// Reads the run's journal from its beginning.

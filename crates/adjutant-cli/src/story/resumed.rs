@@ -26,7 +26,7 @@ pub(crate) struct ResumedStory<'a> {
     work: StoryWork,
     /// Held until the outcome is written down; absent for a story that is in no PRD, and where the registry cannot
     /// be used.
-    claim: Option<ReleaseOnDrop>,
+    _claim: Option<ReleaseOnDrop>,
 }
 
 impl<'a> ResumedStory<'a> {
@@ -56,12 +56,7 @@ impl<'a> ResumedStory<'a> {
                 None
             }
         };
-        Ok(Some(Self { archive, run, work, claim }))
-    }
-
-    /// Says whether another process could have worked on the story until now.
-    pub(crate) const fn was_shared(&self) -> bool {
-        self.claim.is_some()
+        Ok(Some(Self { archive, run, work, _claim: claim }))
     }
 
     /// Refuses to pay for what could not be written down.

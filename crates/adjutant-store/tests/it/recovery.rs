@@ -162,3 +162,30 @@ fn try_to_go_on_with_the_run() {
         Err(error) => println!("refused: {error}"),
     }
 }
+
+#[test]
+fn a_journal_that_was_read_is_gone_on_with_unless_it_has_changed() {
+    let rig = Rig::new();
+    let run = rig.ended_run(0, &facts(3));
+    let read = || {
+        let stamp = run.journal_stamp().unwrap();
+        let mut reader = run.read_journal::<Fact>().unwrap();
+        assert!(reader.all(|record| record.is_ok()));
+        (reader.position(), stamp)
+    };
+    let goes_on = |(position, stamp)| {
+        let lock = run.lock().unwrap();
+        let journal = lock.continue_journal(position, stamp, |_| ()).unwrap();
+        journal.map(|mut journal| {
+            append(&mut journal, 9, &said("goes on"), Durability::Sync).unwrap();
+            journal.close().unwrap();
+        })
+    };
+    let before = read();
+    assert!(goes_on(before).is_some());
+    assert!(goes_on(before).is_none(), "a record was added since");
+    assert_eq!(resume(&run).unwrap(), (4, Tail::Clean));
+    let bytes = fs::read(run.journal_path()).unwrap();
+    fs::write(run.journal_path(), &bytes[..bytes.len() - 1]).unwrap();
+    assert!(goes_on(read()).is_none(), "its last record is torn");
+}
