@@ -163,9 +163,7 @@ pub(crate) fn apply_flags(
     }
     if let Some(tokens) = flags.budget_tokens {
         settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
-        let policy = settings.policy.policy();
-        let run = policy.budget_tokens_run;
-        let each = policy.budget_tokens.into_iter().chain(run).min();
+        let each = settings.policy.policy().budget_tokens_within_run();
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
     settings.set_again(&flags.policy)?;

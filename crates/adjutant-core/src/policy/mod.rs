@@ -276,6 +276,12 @@ impl Policy {
         Ok(below)
     }
 
+    /// Returns the billed tokens of one delegation, no more than those of the run.
+    #[must_use]
+    pub fn budget_tokens_within_run(&self) -> Option<u64> {
+        self.budget_tokens.into_iter().chain(self.budget_tokens_run).min()
+    }
+
     /// Returns the limits of a run that shares its budgets with runs before it, which have used up `spent`;
     /// nothing where they left nothing of one.
     #[must_use]
