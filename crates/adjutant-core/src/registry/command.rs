@@ -5,7 +5,7 @@ use crate::ids::RunId;
 use crate::money::Usd;
 
 use super::event::{ImportedCall, ImportedDay};
-use super::state::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
+use super::state::{CallKey, HolderId, StoryEnd, StoryKey, StoryRun, TreeKey};
 
 /// A wish of a process; [`super::Registry::decide`] judges it.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +154,14 @@ pub enum RegistryCommand {
         commit: Option<String>,
         /// The highest number that a child of the story had.
         last_child: u64,
+    },
+
+    /// Records what runs on the stories of a PRD came to that versions before the registry began; once for each PRD.
+    ImportStoryRuns {
+        /// The resolved path of the PRD.
+        prd: String,
+        /// The runs, in the order in which they were begun.
+        runs: Vec<StoryRun>,
     },
 
     /// Remembers that a person agreed to what has this digest.

@@ -61,6 +61,12 @@ impl Registry {
                 self.must_work_on_story(run)?;
                 Ok(vec![Event::StoryEnded { run, end, spent, commit, last_child }])
             }
+            Command::ImportStoryRuns { prd, runs } => {
+                if self.has_imported_story_runs(&prd) {
+                    return Err(RegistryRefusal::AlreadyImported);
+                }
+                Ok(vec![Event::StoryRunsImported { prd, runs }])
+            }
             Command::GiveConsent { digest } => self.give_consent(digest),
             Command::OpenQuestion { id, run, hash, code, client } => {
                 Ok(vec![Event::QuestionOpened { id, run, hash, code, client }])

@@ -6,7 +6,7 @@ use crate::budget::Amount;
 use crate::ids::RunId;
 use crate::money::Usd;
 
-use super::state::{CallKey, HolderId, Registry, StoryEnd, StoryKey, TreeKey};
+use super::state::{CallKey, HolderId, Registry, StoryEnd, StoryKey, StoryRun, TreeKey};
 
 /// What started unasked on one day, as an earlier version kept it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +184,13 @@ pub enum RegistryEvent {
         #[serde(default)]
         last_child: u64,
     },
+    /// Runs on the stories of a PRD that versions before the registry began are known.
+    StoryRunsImported {
+        /// The resolved path of the PRD.
+        prd: String,
+        /// The runs, in the order in which they were begun.
+        runs: Vec<StoryRun>,
+    },
     /// A person agreed to what has this digest.
     ConsentGiven {
         /// The digest.
@@ -254,6 +261,7 @@ impl RegistryEvent {
             | Self::CancellingStopped { .. }
             | Self::StoryClaimed { .. }
             | Self::StoryReleased { .. }
+            | Self::StoryRunsImported { .. }
             | Self::QuestionOpened { .. }
             | Self::QuestionClosed { .. } => false,
         }

@@ -24,6 +24,9 @@ const KEPT_CALLS: usize = 500;
 /// How many runs on stories are remembered; what became of older ones stands in their PRDs.
 const KEPT_STORY_RUNS: usize = 500;
 
+/// How many PRDs are remembered whose earlier runs are known; those of an older one are read again.
+const KEPT_PRDS: usize = 500;
+
 /// How many merges are remembered. Git knows of older ones.
 const KEPT_MERGES: usize = 500;
 
@@ -92,6 +95,7 @@ impl Registry {
                 it.commit.clone_from(commit);
                 it.last_child = it.last_child.max(*last_child);
             }
+            Event::StoryRunsImported { prd, runs } => self.import_story_runs(prd, runs),
             Event::ConsentGiven { digest } => _ = self.consents.insert(digest.clone()),
             Event::QuestionOpened { id, run, hash, code, client } => {
                 let (hash, code, client) = (hash.clone(), code.clone(), client.clone());
@@ -225,6 +229,22 @@ impl Registry {
         }
         let (story, asked) = (story.clone(), asked.to_owned());
         self.story_runs.push(StoryRun { story, run, asked, state, commit: None, last_child: 0 });
+        self.forget_story_runs();
+    }
+
+    /// Puts runs of earlier versions before those that are known.
+    fn import_story_runs(&mut self, prd: &str, runs: &[StoryRun]) {
+        let is_new = |it: &&StoryRun| self.story_runs.iter().all(|known| known.run != it.run);
+        let new: Vec<StoryRun> = runs.iter().filter(is_new).cloned().collect();
+        self.story_runs.splice(..0, new);
+        self.forget_story_runs();
+        self.imported_prds.push(prd.to_owned());
+        let surplus = self.imported_prds.len().saturating_sub(KEPT_PRDS);
+        self.imported_prds.drain(..surplus);
+    }
+
+    /// Forgets runs on stories that have ended, the oldest first.
+    fn forget_story_runs(&mut self) {
         let mut surplus = self.story_runs.len().saturating_sub(KEPT_STORY_RUNS);
         self.story_runs.retain(|it| {
             let is_dropped = surplus > 0 && matches!(it.state, StoryRunState::Ended(_));

@@ -203,6 +203,8 @@ pub struct Registry {
     pub(super) story_spending: BTreeMap<HolderId, BTreeMap<String, Amount>>,
     /// In the order in which they were begun.
     pub(super) story_runs: Vec<StoryRun>,
+    /// The PRDs whose runs of earlier versions are among them, the latest last.
+    pub(super) imported_prds: Vec<String>,
     pub(super) consents: BTreeSet<String>,
     pub(super) questions: BTreeMap<String, OpenQuestion>,
     pub(super) merges: Vec<MergeRecord>,
@@ -248,6 +250,12 @@ impl Registry {
     /// Returns the runs on a story, the latest first.
     pub fn story_runs<'a>(&'a self, story: &'a StoryKey) -> impl Iterator<Item = &'a StoryRun> {
         self.story_runs.iter().rev().filter(move |it| it.story == *story)
+    }
+
+    /// Says whether the runs that earlier versions began on the stories of a PRD are among [`Self::story_runs`].
+    #[must_use]
+    pub fn has_imported_story_runs(&self, prd: &str) -> bool {
+        self.imported_prds.iter().any(|it| it == prd)
     }
 
     /// Says whether a person agreed to what has this digest.

@@ -14,5 +14,6 @@ mod policy;
 mod prd_config;
 mod properties;
 mod registry;
+mod registry_stories;
 mod sim;
 mod story_properties;
