@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use adjutant_core::policy::{Approval as Asks, Key, Source};
 use adjutant_core::registry::TreeKey;
-use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, Usd};
+use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
 use adjutant_engine::{
     Answer, Approver, Archive, Engine, Inbox, Question as Put, RegistryError, RegistryHandle,
     ReleaseOnDrop, wall_now,
@@ -240,6 +240,11 @@ impl Terms {
         let left = self.unasked.map(|unasked| unasked.left).filter(|left| *left > Usd::ZERO);
         let left = left.map_or(Value::Null, |left| left.as_dollars().into());
         settings.set(Key::ApproveBelowUsd, left, "--approval")
+    }
+
+    /// Returns the run that has the place.
+    pub(crate) fn run(&self) -> RunId {
+        self.handover.run()
     }
 
     /// Lets nothing but what is free start unasked where nothing is left of the amount, or where no amount

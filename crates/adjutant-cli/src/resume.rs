@@ -235,7 +235,7 @@ pub(crate) fn go_on(
         return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
     refuse_live(&found.files)?;
-    let story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
+    let mut story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
     // Another process may have gone on with this very run until now.
     let RunToResume { files, journal, past } = found.latest()?;
     // Whoever has something to say wants it heard, whatever becomes of it.
@@ -307,7 +307,7 @@ pub(crate) fn go_on(
     let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let engine = story.iter().fold(engine, |engine, story| story.engage(engine));
+    let engine = story.iter_mut().fold(engine, |engine, story| story.engage(engine));
     let showing = Showing { form, events: flags.events, result_tokens, merge };
     let work = Work::Again { files, journal, wish };
     let conducted = conduct(engine, archive, work, approver, &showing)?;

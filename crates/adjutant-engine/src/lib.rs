@@ -56,7 +56,9 @@ pub use ids::{Chance, new_run_id};
 pub use inbox::{Inbox, Waiting};
 pub use opening::{Opened, Storage};
 pub use prompt::lead_prompt;
-pub use registry::{RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, story_key};
+pub use registry::{
+    RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome, story_key,
+};
 pub use resume::{Past, Resume};
 pub use role::{Role, model_of_file};
 pub use runner::{Control, Narrator, Reporter};

@@ -31,7 +31,7 @@ impl Reading<'_> {
     pub(super) fn before(&mut self, story: &Story) -> Result<Before, Failure> {
         self.history.look(&story.id)?;
         let asked = asked(story, self.verify_of(story).as_deref());
-        Ok(match self.history.find(&story.id, &asked) {
+        Ok(match self.history.find(&asked) {
             Some(Earlier::Running(run)) => {
                 Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
             }
@@ -61,7 +61,7 @@ impl Reading<'_> {
                 ))
             }
             Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
-            None => Before::Begin(self.history.unfinished(&story.id).map(|run| {
+            None => Before::Begin(self.history.unfinished().map(|run| {
                 format!(
                     "{run} was left unfinished and was asked for something else (the story or its verify command \
                      is another one), so it was begun anew; `adjutant diff {run}` shows what that run has"
@@ -92,8 +92,7 @@ impl Reading<'_> {
     /// Writes down what the latest run on a story came to, where that ended and could not write it itself.
     pub(super) fn catch_up(&mut self, story: &Story) -> Result<(), Failure> {
         let asked = asked(story, self.verify_of(story).as_deref());
-        let Some(Earlier::Open(run) | Earlier::Spent(run)) = self.history.find(&story.id, &asked)
-        else {
+        let Some(Earlier::Open(run) | Earlier::Spent(run)) = self.history.find(&asked) else {
             return Ok(());
         };
         let found = self.archive.find(&run.to_string()).map_err(crate::records::failed);

@@ -1,25 +1,23 @@
-//! What earlier runs did for the stories of a PRD, as their journals say.
+//! What earlier runs did for the stories of a PRD, as the registry says and, of one that was interrupted, its journal.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use adjutant_core::{Event, Outcome, RunId};
-use adjutant_engine::prd::resolved;
+use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
+use adjutant_core::{Event, RunId};
 use adjutant_engine::work::{Whereabouts, Work};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
-use adjutant_formats::prd::{Prd, Story, child_number};
+use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::story::StoryReport;
-use adjutant_view::{Entry, Liveness, RunView};
+use adjutant_view::{Liveness, RunView};
 
+use super::earlier_versions::{runs_of_earlier_versions, tell_unread};
+use super::ended::{commit_of, last_child_of, story_end};
 use super::record::{Recorded, began_later, recorded};
-use crate::exit::Failure;
-use crate::output::say;
+use crate::exit::{Exit, Failure};
 use crate::records::{liveness, numbers};
 use crate::work::{explained, open_work};
-
-/// How many of the latest runs of a tree are looked at.
-const LOOKED_AT: usize = 500;
 
 /// What the latest run on a story came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +53,8 @@ struct Before<'p> {
     above: Option<&'p str>,
 }
 
-/// What a run did for a story of the PRD.
+/// What a run did for the story that is looked at.
 struct Past {
-    story: String,
     /// The digest of what was asked then.
     asked: String,
     came_to: Earlier,
@@ -65,26 +62,13 @@ struct Past {
     last_child: u64,
 }
 
-/// What is known of a run and does not change.
-enum Seen {
-    /// It worked in another tree.
-    Elsewhere,
-    /// It has nothing to do with the PRD.
-    Other,
-    /// It worked on a story.
-    On(Past),
-}
-
 /// The runs on the stories of one PRD.
 pub(super) struct History<'a> {
     archive: &'a Archive,
     workdir: PathBuf,
     prd: PathBuf,
-    runs: BTreeMap<RunId, Seen>,
-    /// Those on stories of the PRD, the latest first.
-    order: Vec<RunId>,
-    /// Whether there are more than are looked at, which was said.
-    is_cut: bool,
+    /// Those on the story that was looked at last, the latest first.
+    runs: Vec<Past>,
     /// Why some of them cannot be read.
     problems: BTreeMap<RunId, String>,
     /// Commits that runs are known to have left, which stays true whatever becomes of them.
@@ -96,98 +80,87 @@ pub(super) struct History<'a> {
 impl<'a> History<'a> {
     /// Makes one that knows nothing yet.
     pub(super) fn new(archive: &'a Archive, workdir: &Path, prd: &Path) -> Self {
-        let prd = resolved(prd);
         Self {
             archive,
             workdir: workdir.to_owned(),
-            prd,
-            runs: BTreeMap::new(),
-            order: Vec::new(),
-            is_cut: false,
+            prd: prd.to_owned(),
+            runs: Vec::new(),
             problems: BTreeMap::new(),
             left: BTreeSet::new(),
             work: OnceCell::new(),
         }
     }
 
-    /// Reads what the runs of the tree say of a story by now.
+    /// Reads what is known of the runs on a story by now.
     pub(super) fn look(&mut self, story: &str) -> Result<(), Failure> {
-        let mut looked_at = 0;
-        self.order.clear();
-        for files in self.archive.runs().map_err(crate::records::failed)? {
-            if looked_at == LOOKED_AT {
-                if !std::mem::replace(&mut self.is_cut, true) {
-                    say(&format!(
-                        "adjutant: only the latest {LOOKED_AT} runs of this folder were looked at for what was done \
-                         before; `adjutant prune` clears old ones"
-                    ));
-                }
-                break;
-            }
-            let run = files.id();
-            let is_known = match self.runs.get(&run) {
-                None => false,
-                Some(Seen::Elsewhere) => continue,
-                Some(Seen::Other) => true,
-                // What came of it may be another thing by now.
-                Some(Seen::On(past)) => past.story != story,
-            };
-            if !is_known {
-                match self.see(&files) {
-                    Some(seen) => _ = self.runs.insert(run, seen),
-                    None => continue,
-                }
-            }
-            match self.runs.get(&run) {
-                Some(Seen::On(_)) => self.order.push(run),
-                Some(Seen::Other) => {}
-                Some(Seen::Elsewhere) | None => continue,
-            }
-            looked_at += 1;
+        self.runs.clear();
+        for run in self.recorded_runs(story)? {
+            let past = self.past(&run);
+            self.runs.extend(past);
         }
         Ok(())
     }
 
-    /// Looks at one run; nothing where it cannot be told yet.
-    fn see(&mut self, files: &RunFiles) -> Option<Seen> {
-        // Asked first: a run that ends while it is read must not look interrupted.
-        let life = liveness(files);
-        let is_alive = matches!(life, Ok(Liveness::Alive));
-        match files.workdir() {
-            None if is_alive => return None,
-            None => {
-                tell_unread(files);
-                return Some(Seen::Elsewhere);
-            }
-            found if found.as_ref() != Some(&self.workdir) => return Some(Seen::Elsewhere),
-            _ => {}
+    /// Returns the runs on a story that the registry knows; those of earlier versions are recorded there first.
+    fn recorded_runs(&self, story: &str) -> Result<Vec<StoryRun>, Failure> {
+        let registry = self.archive.registry();
+        let known = || {
+            let known = registry.story_runs(&self.prd, story);
+            known.map_err(|error| Failure::caused(Exit::Failed, &error))
+        };
+        if let Some(known) = known()? {
+            return Ok(known);
         }
-        let (view, problem) = match life.and_then(|_| numbers(files)) {
-            Ok((view, _)) => (view, None),
-            // It is being written, and who does so has a claim.
-            Err(_) if is_alive => return None,
-            Err(failure) => (beginning(files), Some(failure.to_string())),
-        };
-        // A run of another day may have been given another spelling of the same path.
-        let is_ours = |prd: &String| resolved(Path::new(prd)) == self.prd;
-        let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_ours));
-        // What a run works on is recorded together with its beginning.
-        let Some(story) = story else { return (!is_alive).then_some(Seen::Other) };
-        let ids = view.delegations().filter_map(|child| child.story.as_deref());
-        let numbers = ids.filter_map(|id| child_number(&story.id, id));
-        let came_to = match problem {
-            None => came_to(files.id(), &view, is_alive),
-            Some(problem) => {
-                self.problems.insert(files.id(), problem);
-                Earlier::Unread(files.id())
+        let earlier = runs_of_earlier_versions(self.archive, &self.workdir, &self.prd)?;
+        registry
+            .import_story_runs(&self.prd, earlier)
+            .map_err(|error| Failure::caused(Exit::Failed, &error))?;
+        Ok(known()?.unwrap_or_default())
+    }
+
+    /// Looks at one run; nothing where its records are gone, or it worked in another tree.
+    fn past(&mut self, recorded: &StoryRun) -> Option<Past> {
+        let run = recorded.run;
+        let (files, _) = self.archive.find(&run.to_string()).ok()?;
+        // Asked first: a run that ends while it is read must not look interrupted.
+        let is_alive = matches!(liveness(&files), Ok(Liveness::Alive));
+        match files.workdir() {
+            Some(workdir) if workdir == self.workdir => {}
+            Some(_) => return None,
+            None if is_alive => {}
+            None => {
+                tell_unread(&files);
+                return None;
+            }
+        }
+        let (asked, mut last_child) = (recorded.asked.clone(), recorded.last_child);
+        let came_to = match &recorded.state {
+            StoryRunState::Running(_) | StoryRunState::Ended(_) if is_alive => {
+                Earlier::Running(run)
+            }
+            StoryRunState::Ended(StoryEnd::LimitsUsedUp) => Earlier::Spent(run),
+            StoryRunState::Ended(StoryEnd::Over) => Earlier::Over,
+            // A process that died may have brought the run to its end. And what passed has to be read later on.
+            StoryRunState::Running(_)
+            | StoryRunState::Ended(StoryEnd::Resumable | StoryEnd::Passed) => {
+                match numbers(&files) {
+                    Ok((view, _)) => {
+                        last_child = last_child.max(last_child_of(&view));
+                        match story_end(&view) {
+                            StoryEnd::Passed => Earlier::Passed(run),
+                            StoryEnd::Resumable => Earlier::Open(run),
+                            StoryEnd::LimitsUsedUp => Earlier::Spent(run),
+                            StoryEnd::Over => Earlier::Over,
+                        }
+                    }
+                    Err(failure) => {
+                        self.problems.insert(run, failure.to_string());
+                        Earlier::Unread(run)
+                    }
+                }
             }
         };
-        Some(Seen::On(Past {
-            story: story.id.clone(),
-            asked: story.asked.clone(),
-            came_to,
-            last_child: numbers.max().unwrap_or(0).into(),
-        }))
+        Some(Past { asked, came_to, last_child })
     }
 
     /// Says why a run cannot be read.
@@ -195,24 +168,16 @@ impl<'a> History<'a> {
         self.problems.get(&run).map_or("", String::as_str)
     }
 
-    fn on<'h>(&'h self, story: &'h str) -> impl Iterator<Item = &'h Past> {
-        let seen = self.order.iter().filter_map(|run| self.runs.get(run));
-        seen.filter_map(move |seen| match seen {
-            Seen::On(past) => Some(past).filter(|past| past.story == story),
-            Seen::Elsewhere | Seen::Other => None,
-        })
+    /// Returns what the latest run came to of which the same was asked; whoever works on the story comes
+    /// first, whatever it was asked.
+    pub(super) fn find(&self, asked: &str) -> Option<Earlier> {
+        let same = || self.runs.iter().find(|past| past.asked == asked).map(|past| past.came_to);
+        self.at_work().map(Earlier::Running).or_else(same)
     }
 
-    /// Returns what the latest run on a story came to of which the same was asked; whoever works on
-    /// the story comes first, whatever it was asked.
-    pub(super) fn find(&self, story: &str, asked: &str) -> Option<Earlier> {
-        let same = || self.on(story).find(|past| past.asked == asked).map(|past| past.came_to);
-        self.at_work(story).map(Earlier::Running).or_else(same)
-    }
-
-    /// Returns the run that works on a story now.
-    pub(super) fn at_work(&self, story: &str) -> Option<RunId> {
-        self.on(story).find_map(|past| match past.came_to {
+    /// Returns the run that works on the story now.
+    pub(super) fn at_work(&self) -> Option<RunId> {
+        self.runs.iter().find_map(|past| match past.came_to {
             Earlier::Running(run) => Some(run),
             Earlier::Passed(_)
             | Earlier::Open(_)
@@ -222,17 +187,17 @@ impl<'a> History<'a> {
         })
     }
 
-    /// Returns the latest run on a story where it did not come to its end, whatever it was asked.
-    pub(super) fn unfinished(&self, story: &str) -> Option<RunId> {
-        match self.on(story).next()?.came_to {
+    /// Returns the latest run where it did not come to its end, whatever it was asked.
+    pub(super) fn unfinished(&self) -> Option<RunId> {
+        match self.runs.first()?.came_to {
             Earlier::Open(run) | Earlier::Spent(run) => Some(run),
             Earlier::Passed(_) | Earlier::Running(_) | Earlier::Over | Earlier::Unread(_) => None,
         }
     }
 
-    /// Returns the highest number that a child of a story had in any run.
-    pub(super) fn last_child(&self, story: &str) -> u64 {
-        self.on(story).map(|past| past.last_child).max().unwrap_or(0)
+    /// Returns the highest number that a child of the story had in any run.
+    pub(super) fn last_child(&self) -> u64 {
+        self.runs.iter().map(|past| past.last_child).max().unwrap_or(0)
     }
 
     /// Says why the work of a run that completed is lost; nothing where it is there, or it changed nothing.
@@ -402,27 +367,6 @@ fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Says that a run cannot be read at all; which tree it is of is not known then.
-fn tell_unread(files: &RunFiles) {
-    let first = files.records().map(|mut records| records.next().transpose());
-    if let Err(error) = first.and_then(|first| first) {
-        say(&format!(
-            "adjutant: {} cannot be read, so what it did for a story is not known: {}",
-            files.id(),
-            crate::records::failed(error)
-        ));
-    }
-}
-
-/// Reads a run as far as it can be read.
-fn beginning(files: &RunFiles) -> RunView {
-    let mut view = RunView::default();
-    for record in files.records().into_iter().flatten().map_while(Result::ok) {
-        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
-    }
-    view
-}
-
 fn unread(failure: &Failure) -> String {
     format!("the work before it cannot be read: {failure}")
 }
@@ -439,22 +383,4 @@ fn missing(id: &str, run: RunId, why: &str) -> String {
 fn done_by(prd: &Prd, id: &str) -> Option<Recorded> {
     let is_done = prd.story(id).is_some_and(|story| story.passes);
     recorded(prd, id).filter(|_| is_done)
-}
-
-/// Returns the commit of the work of a run's own agent; nothing where it changed nothing.
-fn commit_of(view: &RunView) -> Option<String> {
-    view.root()?.kept.as_ref()?.0.commit.clone()
-}
-
-fn came_to(run: RunId, view: &RunView, is_alive: bool) -> Earlier {
-    if is_alive {
-        return Earlier::Running(run);
-    }
-    let is = |what: fn(&StoryReport) -> bool| StoryReport::of(view).is_some_and(|it| what(&it));
-    match view.outcome() {
-        Some(Outcome::Completed) if is(|report| report.passes) => Earlier::Passed(run),
-        Some(Outcome::Partial) if is(|report| report.again.is_some()) => Earlier::Spent(run),
-        None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => Earlier::Open(run),
-        Some(Outcome::Completed | Outcome::Failed | Outcome::Refused) => Earlier::Over,
-    }
 }

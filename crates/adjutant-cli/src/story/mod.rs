@@ -9,6 +9,8 @@
 mod before;
 mod consent;
 mod earlier;
+mod earlier_versions;
+mod ended;
 mod holders;
 mod model;
 mod record;
@@ -20,11 +22,11 @@ mod work;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use adjutant_core::budget::Amount;
-use adjutant_core::{Layered, Outcome, Preset, RegistryRefusal};
+use adjutant_core::story::StoryWork;
+use adjutant_core::{Layered, Outcome, Policy, Preset, RegistryRefusal, RunId};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::Roster;
-use adjutant_engine::{Archive, RegistryError};
+use adjutant_engine::{Archive, RegistryError, new_run_id};
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::story::StoryReport;
 
@@ -114,7 +116,6 @@ pub(crate) fn run_story(
         terms,
         base_depth,
         has_begun: false,
-        spent: Amount::default(),
         reports: Vec::new(),
         left: Vec::new(),
         held: Vec::new(),
@@ -183,8 +184,6 @@ struct Reading<'a> {
     base_depth: u64,
     /// Whether a run has begun.
     has_begun: bool,
-    /// What the stories before have used up of what all of them may.
-    spent: Amount,
     reports: Vec<StoryReport>,
     /// Stories that were not begun, each with the reason.
     left: Vec<(String, String)>,
@@ -294,9 +293,6 @@ impl Reading<'_> {
                 return Ok(self.leave(id, &completed(&why)));
             }
         };
-        let Some(policy) = self.settings.policy.policy().after(self.spent) else {
-            return Ok(self.leave(id, "the budget of all stories is used up"));
-        };
         let foundation = match self.history.work_before(self.file.prd(), &story) {
             Ok(foundation) => foundation,
             // Without what it builds on it would be another piece of work.
@@ -308,9 +304,30 @@ impl Reading<'_> {
                 let remarks: Vec<String> = again.into_iter().chain(remarks).collect();
                 remarks.iter().for_each(|remark| say(&format!("adjutant: {id}: {remark}")));
                 let work = self.work_of(&story, commits);
-                self.work_on(&story, work, policy, chosen, remarks).map(Some)
+                let begun = match self.begin(&work)? {
+                    Ok(begun) => begun,
+                    Err(refusal) => return Ok(self.leave(id, &refusal.to_string())),
+                };
+                self.work_on(&story, work, begun, chosen, remarks).map(Some)
             }
             Err(failure) => Ok(self.leave(id, &failure.to_string())),
+        }
+    }
+
+    /// Records that a run on a story begins. Returns its id and its limits, which are what the stories before left.
+    fn begin(&self, work: &StoryWork) -> Result<Result<(RunId, Policy), RegistryRefusal>, Failure> {
+        let policy = self.settings.policy.policy().clone();
+        let run = match &self.terms {
+            Some(terms) => terms.run(),
+            None => new_run_id().map_err(|error| Failure::caused(Exit::Failed, &error))?,
+        };
+        let (story, budget) = ((self.file.path(), work.id.as_str()), policy.run_cap());
+        match self.archive.registry().begin_story(story, run, &work.asked, budget) {
+            Ok(left) => Ok(Ok((run, policy.with_run_cap(left)))),
+            Err(RegistryError::Refused(refusal)) => Ok(Err(refusal)),
+            Err(error @ RegistryError::Unavailable(_)) => {
+                Err(Failure::caused(Exit::Failed, &error))
+            }
         }
     }
 
@@ -336,7 +353,7 @@ impl Reading<'_> {
     fn busy(&mut self, id: &str, pid: u32) -> Result<String, Failure> {
         let process = format!("process {pid}");
         self.history.look(id)?;
-        Ok(completed(&match self.history.at_work(id) {
+        Ok(completed(&match self.history.at_work() {
             Some(run) => format!(
                 "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
                  for its end"

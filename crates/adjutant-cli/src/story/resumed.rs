@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use adjutant_core::RunId;
+use adjutant_core::budget::Cap;
 use adjutant_core::story::StoryWork;
 use adjutant_engine::prd::{PrdFile, reserved_files};
 use adjutant_engine::{Archive, Engine, Past, RegistryError, ReleaseOnDrop, SpaceSetup};
 use adjutant_view::story::StoryReport;
 
+use super::ended::record_end;
 use super::{in_vain, names, record_outcome, show, tell_place, with_flags};
 use crate::args::MergeAfter;
 use crate::exit::{Exit, Failure};
@@ -26,7 +28,9 @@ pub(crate) struct ResumedStory<'a> {
     work: StoryWork,
     /// Held until the outcome is written down; absent for a story that is in no PRD, and where the registry cannot
     /// be used.
-    _claim: Option<ReleaseOnDrop>,
+    claim: Option<ReleaseOnDrop>,
+    /// Whether the registry knows that the run goes on.
+    is_recorded: bool,
 }
 
 impl<'a> ResumedStory<'a> {
@@ -56,7 +60,7 @@ impl<'a> ResumedStory<'a> {
                 None
             }
         };
-        Ok(Some(Self { archive, run, work, _claim: claim }))
+        Ok(Some(Self { archive, run, work, claim, is_recorded: false }))
     }
 
     /// Refuses to pay for what could not be written down.
@@ -81,8 +85,22 @@ impl<'a> ResumedStory<'a> {
         spaces.reserved = prd.map(reserved_files).unwrap_or_default();
     }
 
-    /// Makes the other stories known to the engine: none is handed down.
-    pub(crate) fn engage(&self, engine: Engine) -> Engine {
+    /// Records that the run goes on, and makes the other stories known to the engine: none is handed down.
+    pub(crate) fn engage(&mut self, engine: Engine) -> Engine {
+        let prd = self.work.prd.as_ref().filter(|_| self.claim.is_some()).map(Path::new);
+        if let Some(prd) = prd {
+            let (registry, story) = (self.archive.registry(), (prd, self.work.id.as_str()));
+            // Its own budget was given to it when it began.
+            let begun = registry.begin_story(story, self.run, &self.work.asked, Cap::default());
+            if let Err(error) = &begun {
+                let failure = Failure::caused(Exit::Failed, error);
+                say(&format!(
+                    "adjutant: the registry does not know that {} goes on: {failure}",
+                    self.run
+                ));
+            }
+            self.is_recorded = begun.is_ok();
+        }
         engine.with_stories(self.others())
     }
 
@@ -104,6 +122,9 @@ impl<'a> ResumedStory<'a> {
     /// Writes down what came of the run, and prints it.
     pub(crate) fn conclude(self, conducted: Conducted, showing: &Showing) -> Result<Exit, Failure> {
         let view = &conducted.view;
+        if self.is_recorded {
+            record_end(self.archive, view);
+        }
         let placed = after_run(self.archive, view, showing.merge, MergeScope::PendingResults);
         let recorded = record_outcome(self.archive, view, placed.branch.clone());
         let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;

@@ -3,13 +3,13 @@
 //!
 //! Start at [`Reading::work_on`]. Whether a story may be begun at all was settled before.
 
-use adjutant_core::budget::Amount;
 use adjutant_core::story::{MarkedTask, StoryWork};
-use adjutant_core::{AgentName, Outcome, Policy};
+use adjutant_core::{AgentName, Outcome, Policy, RunId};
 use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Engine, Goal, Setup, SpaceSetup};
 use adjutant_formats::prd::{Story, asked, story_prompt};
 
+use super::ended::record_end;
 use super::{Reading, names, record};
 use crate::args::MergeAfter;
 use crate::ask::{Terminal, approver, may_ask};
@@ -33,7 +33,7 @@ impl Reading<'_> {
         &mut self,
         story: &Story,
         work: StoryWork,
-        mut policy: Policy,
+        (run, mut policy): (RunId, Policy),
         chosen: Chosen,
         remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
@@ -65,6 +65,7 @@ impl Reading<'_> {
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
+            .with_run_id(run)
             .at_depth(self.base_depth)
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces);
@@ -97,9 +98,7 @@ impl Reading<'_> {
         if let Some(terms) = terms {
             terms.end(&view, finished.is_ok());
         }
-        let spent = view.total();
-        let spent = Amount { tokens: spent.usage.total(), usd: spent.usd };
-        self.spent = self.spent.plus(spent);
+        record_end(self.archive, &view);
         let placed = after_run(self.archive, &view, showing.merge, MergeScope::EveryResult);
         let is_placed = placed.exit == Exit::Completed;
         let saved = record::save(&mut self.file, self.archive, &view, placed.branch.clone());
@@ -149,7 +148,7 @@ impl Reading<'_> {
             verify,
             plan: plan.collect(),
             takes_in,
-            numbered: written.max(self.history.last_child(&story.id)),
+            numbered: written.max(self.history.last_child()),
             typed: typed().to_vec(),
             ..StoryWork::default()
         }

@@ -207,6 +207,26 @@ fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
     }
 }
 
+#[test]
+fn what_versions_without_a_registry_did_is_found_in_their_journals() {
+    let (project, run) = after_a(true);
+    let registry = project.rig().state().join("registry.jsonl");
+    for is_known in [false, true] {
+        if !is_known {
+            fs::remove_file(&registry).unwrap();
+        }
+        project.repo.git(["checkout", "-q", "prd.json"]);
+        let out = project.story(&["--story", "A"]);
+        assert_eq!(out.code, 0, "{out}");
+        assert!(out.stderr.contains("it is written down now"), "{out}");
+        assert_eq!(project.rig().only_run(), run, "{out}");
+        // The journals are searched once; from then on the registry knows it.
+        let text = fs::read_to_string(&registry).unwrap();
+        assert_eq!(text.matches("story_runs_imported").count(), 1, "{text}");
+        assert!(text.contains(&run), "{text}");
+    }
+}
+
 /// Has A done, and then goes on with its run, which ends partial and has another work than what passed.
 fn after_more(first: &[Value]) -> (Project, String) {
     let more = [runs("A", "echo more >> a; echo half > half"), partial("A")];

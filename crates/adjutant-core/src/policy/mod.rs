@@ -12,7 +12,7 @@ mod preset;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Amount;
+use crate::budget::Cap;
 use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::refusal::Refusal;
@@ -282,16 +282,17 @@ impl Policy {
         self.budget_tokens.into_iter().chain(self.budget_tokens_run).min()
     }
 
-    /// Returns the limits of a run that shares its budgets with runs before it, which have used up `spent`;
-    /// nothing where they left nothing of one.
+    /// Returns what a run may use up in all.
     #[must_use]
-    pub fn after(&self, spent: Amount) -> Option<Self> {
-        let mut left = self.clone();
-        left.budget_usd = self.budget_usd.map(|cap| cap.saturating_sub(spent.usd));
-        left.budget_tokens_run = self.budget_tokens_run.map(|cap| cap.saturating_sub(spent.tokens));
-        let is_used_up = left.budget_usd == Some(Usd::ZERO) || left.budget_tokens_run == Some(0);
-        // A budget of nothing is refused by name when something is asked for.
-        (spent.is_zero() || !is_used_up).then_some(left)
+    pub const fn run_cap(&self) -> Cap {
+        Cap { tokens: self.budget_tokens_run, usd: self.budget_usd }
+    }
+
+    /// Returns the limits of a run that may use up `cap` in all.
+    #[must_use]
+    pub const fn with_run_cap(mut self, cap: Cap) -> Self {
+        (self.budget_tokens_run, self.budget_usd) = (cap.tokens, cap.usd);
+        self
     }
 
     /// Returns what may start unasked of an amount that others share, of which `spent` is gone: no more than

@@ -1,30 +1,8 @@
 //! All limits as data: who may set what, how a mistake is named, and what the presets are.
 
-use adjutant_core::budget::Amount;
 use adjutant_core::policy::{Key, Operation, PolicyError, Tighter, Trust, parse_assignment};
 use adjutant_core::{Layered, Policy, Preset, Source, Usd};
 use serde_json::{Value, json};
-
-#[test]
-fn runs_that_share_budgets_leave_the_rest_to_the_next_and_nothing_when_one_is_used_up() {
-    let usd = |dollars| Usd::from_dollars(dollars).unwrap();
-    let mut policy = Preset::Story.policy();
-    (policy.budget_usd, policy.budget_tokens_run) = (Some(usd(1.0)), Some(1_000));
-    let after = |tokens, dollars| {
-        let left = policy.after(Amount { tokens, usd: usd(dollars) })?;
-        Some((left.budget_tokens_run, left.budget_usd))
-    };
-    assert_eq!(after(0, 0.0), Some((Some(1_000), Some(usd(1.0)))));
-    assert_eq!(after(400, 0.25), Some((Some(600), Some(usd(0.75)))));
-    for (tokens, dollars) in [(1_000, 0.1), (1_500, 0.1), (10, 1.0), (10, 1.2)] {
-        assert_eq!(after(tokens, dollars), None, "{tokens} tokens, {dollars} USD");
-    }
-    // One that never had anything is refused when it asks, by the name of its limit.
-    let nothing = Policy { budget_usd: Some(Usd::ZERO), ..policy.clone() };
-    assert!(nothing.after(Amount::default()).is_some());
-    let unbound = Policy { budget_usd: None, budget_tokens_run: None, ..policy.clone() };
-    assert_eq!(unbound.after(Amount { tokens: u64::MAX, usd: usd(9.0) }), Some(unbound));
-}
 
 #[test]
 fn no_more_starts_unasked_than_the_policy_and_the_shared_amount_both_leave() {

@@ -10,6 +10,7 @@
 mod consents;
 mod import;
 mod story_claim;
+mod story_runs;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use adjutant_store::{
 use crate::clock::{Wall, wall_now};
 
 pub use story_claim::story_key;
+pub use story_runs::StoryOutcome;
 
 /// The name of the log.
 const NAME: &str = "registry";

@@ -1,0 +1,85 @@
+//! Runs on the stories of a PRD that versions without a registry began: found in their journals, once for each PRD.
+
+use std::path::Path;
+
+use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
+use adjutant_engine::prd::resolved;
+use adjutant_engine::{Archive, RunFiles, story_key};
+use adjutant_view::{Entry, RunView};
+
+use super::ended::{commit_of, last_child_of, story_end};
+use crate::exit::Failure;
+use crate::output::say;
+use crate::records::numbers;
+
+/// How many of the latest runs of a tree are looked at.
+const LOOKED_AT: usize = 500;
+
+/// Returns the runs in a tree on the stories of a PRD, the oldest first.
+pub(super) fn runs_of_earlier_versions(
+    archive: &Archive,
+    workdir: &Path,
+    prd: &Path,
+) -> Result<Vec<StoryRun>, Failure> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    for files in archive.runs().map_err(crate::records::failed)? {
+        match files.workdir() {
+            Some(found) if found == workdir => {}
+            // Of one that cannot be read the tree is not known.
+            Some(_) | None => continue,
+        }
+        if looked_at == LOOKED_AT {
+            say(&format!(
+                "adjutant: only the latest {LOOKED_AT} runs of this folder were looked at for what was done before; \
+                 `adjutant prune` clears old ones"
+            ));
+            break;
+        }
+        looked_at += 1;
+        found.extend(run_on_story(&files, prd));
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Returns what a run did for a story of the PRD; nothing where it has nothing to do with it.
+fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
+    let view = numbers(files).map(|(view, _)| view);
+    // What a run works on is recorded together with its beginning.
+    let (view, is_read) = view.map_or_else(|_| (beginning(files), false), |view| (view, true));
+    // A run of another day may have been given another spelling of the same path.
+    let is_of_prd = |path: &String| resolved(Path::new(path)) == resolved(prd);
+    let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_of_prd))?;
+    // Of one that cannot be read nobody knows the end: whoever needs it reads the journal, and says why not.
+    let end = if is_read { story_end(&view) } else { StoryEnd::Resumable };
+    Some(StoryRun {
+        story: story_key(prd, &story.id),
+        run: files.id(),
+        asked: story.asked.clone(),
+        state: StoryRunState::Ended(end),
+        commit: commit_of(&view),
+        last_child: last_child_of(&view),
+    })
+}
+
+/// Reads a run as far as it can be read.
+fn beginning(files: &RunFiles) -> RunView {
+    let mut view = RunView::default();
+    for record in files.records().into_iter().flatten().map_while(Result::ok) {
+        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+    }
+    view
+}
+
+/// Says that a run cannot be read at all; which tree it is of is not known then.
+pub(super) fn tell_unread(files: &RunFiles) {
+    let first = files.records().map(|mut records| records.next().transpose());
+    if let Err(error) = first.and_then(|first| first) {
+        say(&format!(
+            "adjutant: {} cannot be read, so what it did for a story is not known: {}",
+            files.id(),
+            crate::records::failed(error)
+        ));
+    }
+}

@@ -1,0 +1,54 @@
+//! What a run on a story came to, as the registry keeps it for the runs after it.
+
+use adjutant_core::Outcome;
+use adjutant_core::budget::Amount;
+use adjutant_core::registry::StoryEnd;
+use adjutant_engine::{Archive, StoryOutcome};
+use adjutant_formats::prd::child_number;
+use adjutant_view::RunView;
+use adjutant_view::story::StoryReport;
+
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+
+/// Records what a run came to that was begun on a story; what is in the way is said, and the journal has it all the
+/// same.
+pub(super) fn record_end(archive: &Archive, view: &RunView) {
+    let Some(run) = view.run() else { return };
+    let spent = view.total();
+    let outcome = StoryOutcome {
+        end: story_end(view),
+        spent: Amount { tokens: spent.usage.total(), usd: spent.usd },
+        commit: commit_of(view),
+        last_child: last_child_of(view),
+    };
+    if let Err(error) = archive.registry().end_story(run, outcome) {
+        let failure = Failure::caused(Exit::Failed, &error);
+        say(&format!("adjutant: the registry does not know how {run} ended: {failure}"));
+    }
+}
+
+/// Returns how a run ended that nobody works on any more.
+pub(super) fn story_end(view: &RunView) -> StoryEnd {
+    let is = |what: fn(&StoryReport) -> bool| StoryReport::of(view).is_some_and(|it| what(&it));
+    match view.outcome() {
+        Some(Outcome::Completed) if is(|report| report.passes) => StoryEnd::Passed,
+        Some(Outcome::Partial) if is(|report| report.again.is_some()) => StoryEnd::LimitsUsedUp,
+        None | Some(Outcome::Partial | Outcome::Cancelled | Outcome::Blocked) => {
+            StoryEnd::Resumable
+        }
+        Some(Outcome::Completed | Outcome::Failed | Outcome::Refused) => StoryEnd::Over,
+    }
+}
+
+/// Returns the commit of the work of a run's own agent; nothing where it changed nothing.
+pub(super) fn commit_of(view: &RunView) -> Option<String> {
+    view.root()?.kept.as_ref()?.0.commit.clone()
+}
+
+/// Returns the highest number that a child of the story had, whether it was admitted or not.
+pub(super) fn last_child_of(view: &RunView) -> u64 {
+    let Some(story) = view.story() else { return 0 };
+    let ids = view.delegations().filter_map(|child| child.story.as_deref());
+    ids.filter_map(|id| child_number(&story.id, id)).max().unwrap_or(0).into()
+}
