@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use adjutant_core::ids::SUFFIX_LEN;
 use adjutant_core::{Brief, RunId, SessionId, Task};
 
-use crate::clock::{Wall, wall_now};
+use crate::runner::clock::{Wall, wall_now};
 
 /// Where the random part of ids comes from.
 pub type Chance = fn() -> Result<[u8; SUFFIX_LEN], getrandom::Error>;

@@ -8,9 +8,9 @@ use adjutant_core::{Outcome, SessionId};
 use adjutant_store::{FileError, KillError, RunDir, RunWriter};
 
 use super::wire::{Answer, Complaint, MAX_LINE, Request};
+use crate::archive::recover::{self, Recovered};
 use crate::archive::{ArchiveError, Life, RunFiles};
 use crate::engine::EngineError;
-use crate::recover::{self, Recovered};
 
 /// How long a run may take to say that it cancelled something before its process is killed.
 const ACKNOWLEDGED: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@
 
 mod client;
 mod door;
+pub(crate) mod inbox;
 mod server;
 mod wire;
 

@@ -12,8 +12,8 @@ use adjutant_core::{
 };
 
 use super::{Engine, EngineError, Goal};
-use crate::prompt::{Hold, system_prompt};
-use crate::role::Role;
+use crate::briefs::prompt::{Hold, system_prompt};
+use crate::briefs::role::Role;
 
 /// How a run begins.
 pub(crate) struct Opening {

@@ -5,8 +5,11 @@
 
 mod commands;
 mod error;
+pub(crate) mod opening;
+pub(crate) mod resume;
 mod root_work;
 mod setup;
+pub(crate) mod terms;
 
 use std::any::Any;
 use std::io;
@@ -24,18 +27,18 @@ use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
 use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
 
-use crate::clock::{Clock, Wall, wall_now};
+use crate::briefs::desk::{Asker, Desk, Models};
+use crate::briefs::prompt::agent_name;
+use crate::briefs::role::Role;
 use crate::control::Door;
-use crate::desk::{Asker, Desk, Models};
+use crate::engine::opening::{ID_ATTEMPTS, Note, Opened};
 use crate::ids::{Chance, IdSource, system};
-use crate::opening::{ID_ATTEMPTS, Note, Opened};
-use crate::prompt::agent_name;
-use crate::role::Role;
 use crate::roster::Definition;
+use crate::runner::clock::{Clock, Wall, wall_now};
+use crate::runner::effects::writing::settle_folder;
 use crate::runner::{Runner, Shop};
 use crate::slash::Handbook;
 use crate::spaces::{SpaceSetup, Spaces};
-use crate::writing::settle_folder;
 
 use root_work::RootWork;
 

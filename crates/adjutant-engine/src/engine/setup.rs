@@ -11,9 +11,9 @@ use adjutant_model::Model;
 use adjutant_tools::{Tool, Web};
 use tokio::sync::mpsc;
 
-use crate::desk::ModelOpener;
-use crate::execute::{Answer, Approver};
-use crate::opening::Storage;
+use crate::briefs::desk::ModelOpener;
+use crate::engine::opening::Storage;
+use crate::runner::effects::{Answer, Approver};
 use crate::runner::{Control, Narrator, Reporter};
 
 /// What a run is made of.

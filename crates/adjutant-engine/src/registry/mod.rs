@@ -21,7 +21,7 @@ use adjutant_store::{
     Durability, FileError, HolderLock, LockedLog, Record, SharedLog, SharedLogError,
 };
 
-use crate::clock::{Wall, wall_now};
+use crate::runner::clock::{Wall, wall_now};
 
 pub use story_claim::story_key;
 pub use story_runs::StoryOutcome;

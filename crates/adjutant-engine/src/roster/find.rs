@@ -11,7 +11,7 @@ use super::read::definition;
 use super::{
     FILE_BYTES, MAX_FILES, Problem, Product, Roster, SCOPE_BYTES, Scope, project_folders, shown,
 };
-use crate::crash::guard;
+use crate::runner::crash::guard;
 
 /// What a search comes upon.
 pub(crate) enum Find {

@@ -1,7 +1,10 @@
 //! The loop: one input at a time, decide, record, evolve, react; effects and reports once durable.
 
-mod perform;
+pub(crate) mod clock;
+pub(crate) mod crash;
+pub(crate) mod effects;
 mod record;
+pub(crate) mod room;
 mod story;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,15 +23,15 @@ use adjutant_workspace::sandbox::Cancel;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-use crate::clock::Clock;
+use crate::briefs::desk::Desk;
 use crate::control::{Door, Order};
-use crate::desk::Desk;
+use crate::engine::opening::Durable;
 use crate::engine::{EngineError, Opening, RunGuard};
-use crate::execute::{Approver, Briefs, EffectResult, Heard, NextEffect, Sign};
 use crate::ids::IdSource;
-use crate::opening::Durable;
-use crate::questions::Questions;
-use crate::room::Room;
+use crate::runner::clock::Clock;
+use crate::runner::effects::questions::Questions;
+use crate::runner::effects::{Approver, Briefs, EffectResult, Heard, NextEffect, Sign};
+use crate::runner::room::Room;
 use crate::spaces::Spaces;
 
 /// Hears of every event, in order, once it is on disk.
@@ -71,7 +74,7 @@ const BATCH: usize = 256;
 /// Signs of life that may wait; more are told together with the next.
 pub(crate) const HEARD_QUEUE: usize = 256;
 
-pub(crate) use perform::{changed_by, message};
+pub(crate) use effects::perform::{changed_by, message};
 
 /// What the effects need.
 pub(crate) struct Shop {

@@ -10,8 +10,8 @@ use adjutant_store::{Durability, JournalError};
 
 use super::{Held, Preamble, Runner};
 use crate::engine::EngineError;
-use crate::opening::Durable;
-use crate::room::{Room, closed_call};
+use crate::engine::opening::Durable;
+use crate::runner::room::{Room, closed_call};
 
 impl Runner {
     /// Decides a command and everything that follows from it.

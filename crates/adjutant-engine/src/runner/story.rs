@@ -8,10 +8,10 @@ use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
 use serde_json::json;
 
 use super::Runner;
-use crate::crash::guard;
-use crate::desk::{Asker, Desk};
+use crate::briefs::desk::{Asker, Desk};
 use crate::engine::EngineError;
-use crate::execute::CommandPurpose;
+use crate::runner::crash::guard;
+use crate::runner::effects::CommandPurpose;
 
 impl Runner {
     /// Hands down what the markers of an answer ask for.

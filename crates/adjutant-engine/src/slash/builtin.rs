@@ -160,7 +160,7 @@ mod tests {
     use adjutant_core::Preset;
 
     use super::*;
-    use crate::role::Role;
+    use crate::briefs::role::Role;
 
     #[test]
     fn every_built_in_is_read_and_nothing_of_it_is_ignored() {

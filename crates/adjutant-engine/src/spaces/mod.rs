@@ -21,7 +21,7 @@ use adjutant_workspace::space::{SandboxWish, Workspace, Workspaces};
 use adjutant_workspace::{Binary, Conflict, ObjectId, Patch};
 
 use crate::chain::chain;
-use crate::clock::Wall;
+use crate::runner::clock::Wall;
 
 pub(crate) use bench::Bench;
 use recorded::{as_kept, as_record, as_space};

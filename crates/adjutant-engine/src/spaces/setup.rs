@@ -13,8 +13,8 @@ use adjutant_workspace::{GitError, why_no_repository, why_not_kept, with_link_ta
 
 use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
-use crate::clock::wall_now;
 use crate::engine::EngineError;
+use crate::runner::clock::wall_now;
 
 /// What a person says about workspaces.
 #[derive(Clone, Debug)]

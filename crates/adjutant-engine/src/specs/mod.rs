@@ -28,7 +28,7 @@ pub use errors::Absent;
 pub(crate) use folder::{PATIENCE, locked};
 pub use lookout::Lookout;
 
-use crate::clock::{Wall, wall_now};
+use crate::runner::clock::{Wall, wall_now};
 use folder::Folder;
 use pair::Written;
 

@@ -10,6 +10,7 @@
 mod branches;
 mod machine;
 mod quota;
+pub(crate) mod undo;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

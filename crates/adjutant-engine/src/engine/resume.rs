@@ -13,13 +13,13 @@ use adjutant_core::{
 use adjutant_store::{Record, RunLock};
 
 use crate::archive::ReadJournal;
-use crate::clock::Clock;
 use crate::control::Door;
+use crate::engine::opening::Opened;
 use crate::engine::{Engine, EngineError, Finished, Staff};
-use crate::opening::Opened;
+use crate::runner::clock::Clock;
+use crate::runner::effects::writing::look;
 use crate::runner::{Runner, Shop};
 use crate::spaces::Spaces;
-use crate::writing::look;
 
 /// How a person wants a run to go on.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,8 @@ use adjutant_store::RunDir;
 use adjutant_tools::Prepared;
 use adjutant_workspace::{RelPath, Root};
 
-use crate::crash::guard;
-use crate::execute::{EffectResult, TOOL_TIME, as_output, output_command};
+use crate::runner::crash::guard;
+use crate::runner::effects::{EffectResult, TOOL_TIME, as_output, output_command};
 use crate::spaces::Bench;
 
 /// Where opencode keeps the specs of a project; used where it is there.

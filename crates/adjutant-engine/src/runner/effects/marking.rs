@@ -6,7 +6,7 @@ use adjutant_core::Mark;
 use adjutant_formats::task::{TaskNumber, Update};
 
 use crate::chain::chain;
-use crate::clock::Wall;
+use crate::runner::clock::Wall;
 use crate::specs::Specs;
 
 /// Makes a mark and returns what of it was made: nothing where the project has no list. Blocks.

@@ -8,10 +8,10 @@ use adjutant_core::space::Space;
 use adjutant_core::{Command, Effect, Event, Outcome, SessionId, Timestamp, Tree};
 use adjutant_store::{Durability, Journal, Record, RunDir};
 
-use crate::clock::wall_now;
 use crate::engine::EngineError;
-use crate::marking;
 use crate::runner::changed_by;
+use crate::runner::clock::wall_now;
+use crate::runner::effects::marking;
 use crate::spaces::{SpaceSetup, Spaces};
 
 /// What became of it.

@@ -14,7 +14,7 @@ use adjutant_tools::{
 };
 use adjutant_workspace::Root;
 
-use crate::role::Role;
+use crate::briefs::role::Role;
 use crate::slash::Handbook;
 
 /// Opens a model by the name a task asks for, or says why it cannot be had.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::execute::{Asked, Question};
+use crate::runner::effects::{Asked, Question};
 
 /// Questions that wait, and whether one is out.
 #[derive(Default)]

@@ -1,5 +1,10 @@
 //! Performing effects: the one place where data turns into model calls, tool runs and questions.
 
+pub(crate) mod marking;
+pub(crate) mod perform;
+pub(crate) mod questions;
+pub(crate) mod writing;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,8 +24,8 @@ use adjutant_workspace::sandbox::Cancel;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
-use crate::crash::{Crash, Guarded, guard};
-use crate::desk::{Asker, Desk};
+use crate::briefs::desk::{Asker, Desk};
+use crate::runner::crash::{Crash, Guarded, guard};
 use crate::spaces::Bench;
 
 /// How long one tool call may run.

@@ -13,7 +13,7 @@ use adjutant_core::RunId;
 use adjutant_store::open_private;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::wall_now;
+use crate::runner::clock::wall_now;
 
 const FOLDER: &str = "approvals";
 

@@ -15,19 +15,19 @@ use adjutant_core::{
 use adjutant_tools::Approved;
 use adjutant_workspace::sandbox::Cancel;
 
-use super::{Preamble, Runner};
-use crate::crash::{Crash, guard};
 use crate::engine::EngineError;
-use crate::execute::{
+use crate::runner::crash::{Crash, guard};
+use crate::runner::effects::marking;
+use crate::runner::effects::writing::{commit, prepare};
+use crate::runner::effects::{
     Asked, CommandPurpose, EffectResult, NextEffect, Question, Thought, output_command, put,
     read_call, run_command, think, use_tool, verify,
 };
-use crate::marking;
+use crate::runner::{Preamble, Runner};
 use crate::spaces::Bench;
-use crate::writing::{commit, prepare};
 
 impl Runner {
-    pub(super) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
+    pub(in crate::runner) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
         if self.full.is_some() && !is_done_on_full_disk(&effect) {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl Runner {
     }
 
     /// Begins a command in the workspace of a delegation; the tree is told what came of it as `told` says.
-    pub(super) fn begin_command(
+    pub(in crate::runner) fn begin_command(
         &mut self,
         session: SessionId,
         (purpose, call): (CommandPurpose, ToolCall),
@@ -223,7 +223,7 @@ impl Runner {
     }
 
     /// Clears away a workspace whose delegation ended while it was made.
-    pub(super) fn drop_unused_space(&mut self, session: SessionId) {
+    pub(in crate::runner) fn drop_unused_space(&mut self, session: SessionId) {
         let is_used = self.tree.node(session).is_some_and(|node| node.space.is_some());
         if let Some(spaces) = self.shop.spaces.clone().filter(|_| !is_used) {
             // The run does not wait for it, and nothing follows from it.
@@ -246,7 +246,7 @@ impl Runner {
     }
 
     /// Returns what the commit of a delegation's work says.
-    pub(super) fn message(&self, session: SessionId) -> String {
+    pub(in crate::runner) fn message(&self, session: SessionId) -> String {
         let label = self.tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
         message(&label, session)
     }
@@ -267,7 +267,7 @@ impl Runner {
     }
 
     /// Puts the next question to the person, unless one is out.
-    pub(super) fn put_next(&mut self) {
+    pub(in crate::runner) fn put_next(&mut self) {
         let tree = &self.tree;
         let is_open = |asked: &Asked| match asked {
             Asked::Call(hash) => tree.awaits_approval(hash),
@@ -281,7 +281,7 @@ impl Runner {
 
     /// Reads the first call that waits. The calls of one agent are read one after the other, so that
     /// they are admitted in the order they were made.
-    pub(super) fn read_next(&mut self, session: SessionId) {
+    pub(in crate::runner) fn read_next(&mut self, session: SessionId) {
         let Some((turn, index, call)) =
             self.unread.get(&session).and_then(|waiting| waiting.front().cloned())
         else {

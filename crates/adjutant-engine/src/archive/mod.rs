@@ -1,5 +1,8 @@
 //! Reading what ran: by any process, at any time, from the files alone.
 
+pub(crate) mod follow;
+pub(crate) mod recover;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,11 +16,11 @@ use adjutant_store::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::archive::follow::Follow;
 use crate::chain::chain;
-use crate::clock::wall_now;
-use crate::follow::Follow;
-use crate::opening::Storage;
+use crate::engine::opening::Storage;
 use crate::registry::RegistryHandle;
+use crate::runner::clock::wall_now;
 
 /// Says why something that ran cannot be read.
 #[derive(Debug, thiserror::Error)]
