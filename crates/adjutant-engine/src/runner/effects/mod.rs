@@ -1,4 +1,6 @@
 //! Performing effects: the one place where data turns into model calls, tool runs and questions.
+//!
+//! `perform` starts the task of an effect; the functions here, `writing`, `marking` and `questions` do the work.
 
 pub(crate) mod marking;
 pub(crate) mod perform;

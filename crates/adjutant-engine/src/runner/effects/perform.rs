@@ -1,4 +1,4 @@
-//! Performing effects: each becomes a task whose result is the next input.
+//! Starting effects: each becomes a task of the runner whose result is the next input.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
