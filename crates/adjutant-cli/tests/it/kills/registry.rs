@@ -2,11 +2,13 @@
 //! spent, and what a killed process held is free.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use adjutant_core::RegistryCommand;
-use adjutant_engine::{RegistryHandle, wall_now};
-use serde_json::Value;
+use adjutant_core::registry::CallKey;
+use adjutant_engine::{RegistryHandle, new_run_id, wall_now};
+use serde_json::{Value, json};
 
 use super::cast::{Inject, under};
 use super::sweep::{CALLS, SHORT, has_strace};
@@ -32,12 +34,21 @@ const ARGS: [&str; 11] = [
     "--model",
 ];
 
-fn start(rig: &Rig, inject: Option<Inject>) -> bool {
+/// Begins a call as the server does, and runs the process of its run to the end; says whether it succeeded.
+fn start(rig: &Rig, registry: &RegistryHandle, call: &str, inject: Option<Inject>) -> bool {
+    let (call, run) = (CallKey::new(call), new_run_id().unwrap());
+    let holder = registry.holder().unwrap();
+    let begin = RegistryCommand::BeginCall { holder, call: call.clone(), run, instead_of: None };
+    registry.submit(begin).unwrap();
     let mut command: Command = under(inject, BINARY.as_ref());
     command.args(ARGS).arg(rig.model()).current_dir(rig.work()).envs(rig.environment());
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
     let log = fs::File::create(rig.path().join("stderr")).unwrap();
-    command.stderr(log).status().unwrap().success()
+    let mut process = command.stderr(log).spawn().unwrap();
+    let handover = json!({ "run": run, "call": call, "owner": null, "bytes": 0 });
+    // A process that is killed early does not read it.
+    let _ = writeln!(process.stdin.take().unwrap(), "{handover}");
+    process.wait().unwrap().success()
 }
 
 /// What all runs have cost by their journals, in dollars.
@@ -66,10 +77,10 @@ fn a_kill_at_any_write_of_the_registry_frees_what_was_held_and_forgets_no_spendi
                 let digest = format!("{number:02x}").repeat(32);
                 registry.submit(RegistryCommand::GiveConsent { digest }).unwrap();
             }
-            let is_through = start(&rig, Some(Inject { call, nth }));
+            let is_through = start(&rig, &registry, "killed", Some(Inject { call, nth }));
             kills += u64::from(!is_through);
             let before = registry.look().unwrap().spent_unasked(wall_now());
-            assert!(start(&rig, None), "{call} {nth}: {}", said(&rig));
+            assert!(start(&rig, &registry, "another", None), "{call} {nth}: {}", said(&rig));
             let known = registry.look().unwrap();
             assert_eq!(known.live_runs().count(), 0, "{call} {nth}");
             let spent = known.spent_unasked(wall_now());
