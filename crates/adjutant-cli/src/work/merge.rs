@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use adjutant_engine::Archive;
+use adjutant_core::registry::TreeKey;
+use adjutant_core::{RegistryCommand, RegistryRefusal};
 use adjutant_engine::work::{
     ApplyError, Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
 };
+use adjutant_engine::{Archive, RegistryError};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -26,6 +28,8 @@ pub(super) enum Fate {
     MergedBefore,
     /// Whether it was merged before cannot be read, so it is not merged.
     UnreadRecords(WorkError),
+    /// The registry of runs cannot be used, so it is not merged.
+    Unregistered(RegistryError),
     /// It is on a branch of this name.
     Branched { name: String, uncommitted: bool },
     /// No branch could be made.
@@ -40,7 +44,7 @@ pub(crate) fn run_merge(
 ) -> Result<Exit, Failure> {
     let chosen = Chosen::find(archive, args.run.as_deref(), Parts::Without)?;
     if args.undo {
-        return take_back(&chosen, as_json);
+        return take_back(archive, &chosen, as_json);
     }
     if !as_json {
         chosen.say_gone()?;
@@ -58,7 +62,7 @@ pub(crate) fn run_merge(
     }
     let fates = match (args.how, args.dry_run) {
         (_, true) => previews.into_iter().map(Fate::Judged).collect(),
-        (how, false) => carry_out(&chosen, how),
+        (how, false) => carry_out(archive, &chosen, how),
     };
     if as_json {
         print_json(&as_object(&chosen, args, &fates, &shared))?;
@@ -95,19 +99,43 @@ pub(super) fn preview(chosen: &Chosen) -> Result<Vec<Verdict>, Failure> {
 }
 
 /// Merges the results one after the other; what is wrong with one does not stop the others.
-pub(super) fn carry_out(chosen: &Chosen, how: MergeAs) -> Vec<Fate> {
-    chosen.picked.iter().map(|picked| merge_one(chosen, picked, how)).collect()
+fn carry_out(archive: &Archive, chosen: &Chosen, how: MergeAs) -> Vec<Fate> {
+    chosen.picked.iter().map(|picked| merge_one(archive, chosen, picked, how)).collect()
 }
 
 /// Merges one result.
-pub(super) fn merge_one(chosen: &Chosen, picked: &Picked, how: MergeAs) -> Fate {
+pub(super) fn merge_one(archive: &Archive, chosen: &Chosen, picked: &Picked, how: MergeAs) -> Fate {
     match how {
-        MergeAs::Apply => Fate::Judged(chosen.work.apply(&picked.kept)),
+        MergeAs::Apply => apply(archive, chosen, picked),
         MergeAs::Branch => match chosen.work.branch(&picked.kept) {
             Ok(name) => branched(chosen, picked, name),
             Err(error) => Fate::Unbranched(error),
         },
     }
+}
+
+/// Merges one result into the files and records that in the registry of runs, which must be usable for it.
+fn apply(archive: &Archive, chosen: &Chosen, picked: &Picked) -> Fate {
+    let registry = archive.registry();
+    if let Err(error) = registry.look() {
+        return Fate::Unregistered(error.into());
+    }
+    let verdict = chosen.work.apply(&picked.kept);
+    if matches!(verdict, Verdict::Merges { .. }) {
+        let (tree, commit) = (tree_key(chosen), picked.kept.commit.clone());
+        let merge = RegistryCommand::RecordMerge { tree, run: chosen.run, commit };
+        // The record of the merge in the state directory, by which it is taken back, does not depend on it.
+        if let Err(error) = registry.submit(merge) {
+            let failure = Failure::caused(Exit::Failed, &error);
+            say(&format!("adjutant: the merge of {} is not registered: {failure}", picked.title()));
+        }
+    }
+    Fate::Judged(verdict)
+}
+
+/// Returns the tree that results are merged into, as the registry knows it.
+pub(super) fn tree_key(chosen: &Chosen) -> TreeKey {
+    TreeKey::new(chosen.work.tree().to_string_lossy())
 }
 
 /// Returns the fate of a result that is on the branch `name`.
@@ -167,6 +195,10 @@ pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
                 "failed  {title}: not merged: cannot read whether it was merged before: {}\n",
                 sanitize::line(&failure)
             )
+        }
+        Fate::Unregistered(error) => {
+            let failure = Failure::caused(Exit::Failed, error).to_string();
+            format!("failed  {title}: not merged: {}\n", sanitize::line(&failure))
         }
         Fate::Judged(Verdict::Conflicts(conflicts)) => {
             let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
@@ -327,6 +359,9 @@ fn fate_json(picked: &Picked, fate: &Fate, dry_run: bool) -> Value {
         Fate::Unbranched(error) | Fate::UnreadRecords(error) => {
             ("failed", "reason", json!(explained(error).to_string()))
         }
+        Fate::Unregistered(error) => {
+            ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
+        }
     };
     object["fate"] = json!(word);
     object[name] = value;
@@ -341,8 +376,20 @@ fn conflicts(all: &[Conflict]) -> Value {
     all.iter().map(conflict_json).collect()
 }
 
+/// Records that a merge was taken back. Merges of earlier versions are in no registry.
+fn register_undo(archive: &Archive, chosen: &Chosen, commit: &str) {
+    let undo = RegistryCommand::UndoMerge { tree: tree_key(chosen), commit: commit.to_owned() };
+    match archive.registry().submit(undo) {
+        Ok(_) | Err(RegistryError::Refused(RegistryRefusal::NotMerged { .. })) => {}
+        Err(error) => {
+            let failure = Failure::caused(Exit::Failed, &error);
+            say(&format!("adjutant: that {commit} was taken back is not registered: {failure}"));
+        }
+    }
+}
+
 /// Takes back what was merged into the files; also of results that were discarded since.
-fn take_back(chosen: &Chosen, as_json: bool) -> Result<Exit, Failure> {
+fn take_back(archive: &Archive, chosen: &Chosen, as_json: bool) -> Result<Exit, Failure> {
     recover(chosen)?;
     let there = chosen.picked.iter().map(|it| (it.json(), it.title(), it.kept.commit.clone()));
     let gone = chosen.gone.iter().zip(chosen.gone_json());
@@ -350,6 +397,9 @@ fn take_back(chosen: &Chosen, as_json: bool) -> Result<Exit, Failure> {
     let all: Vec<(Value, String, String)> = there.chain(gone).collect();
     let commits: Vec<String> = all.iter().map(|(_, _, commit)| commit.clone()).collect();
     let taken = chosen.work.take_back(&commits).map_err(|error| explained(&error))?;
+    for (commit, _) in commits.iter().zip(&taken).filter(|(_, it)| matches!(it, TakenBack::Done)) {
+        register_undo(archive, chosen, commit);
+    }
     let done = taken.iter().filter(|it| matches!(it, TakenBack::Done)).count();
     let nothing = taken.iter().filter(|it| matches!(it, TakenBack::Nothing)).count();
     if as_json {

@@ -8,7 +8,7 @@ use adjutant_engine::Archive;
 use adjutant_engine::work::{Verdict, shared_files};
 use adjutant_view::{Liveness, RunView};
 
-use super::merge::{Fate, branched, exit, line, merge_one, outlook, preview, say_next};
+use super::merge::{Fate, branched, exit, line, merge_one, outlook, preview, say_next, tree_key};
 use super::{Chosen, Parts, Picked, explained, open_work};
 use crate::args::{MergeAfter, MergeAs};
 use crate::exit::{Exit, Failure};
@@ -144,15 +144,16 @@ fn merge_and_record(
         MergeRequest::Branch if is_recorded && is_pending => {
             branched(chosen, picked, picked.kept.branch.clone())
         }
-        MergeRequest::Branch => merge_one(chosen, picked, MergeAs::Branch),
+        MergeRequest::Branch => merge_one(archive, chosen, picked, MergeAs::Branch),
         MergeRequest::Apply if is_recorded && is_pending => Fate::MergedBefore,
         // A merge that was killed after its last file has a record of its own.
         MergeRequest::Apply if is_pending => match chosen.work.is_applied(&commit) {
             Ok(true) => Fate::MergedBefore,
-            Ok(false) => merge_one(chosen, picked, MergeAs::Apply),
+            Ok(false) if is_registered(archive, chosen, &commit) => Fate::MergedBefore,
+            Ok(false) => merge_one(archive, chosen, picked, MergeAs::Apply),
             Err(error) => Fate::UnreadRecords(error),
         },
-        MergeRequest::Apply => merge_one(chosen, picked, MergeAs::Apply),
+        MergeRequest::Apply => merge_one(archive, chosen, picked, MergeAs::Apply),
     };
     let is_merged = exit(std::slice::from_ref(&fate), 0) == Exit::Completed;
     if let Some(session) = picked.kept.session.filter(|_| is_merged && !is_recorded) {
@@ -164,6 +165,11 @@ fn merge_and_record(
         }
     }
     fate
+}
+
+/// Says whether the registry knows of the merge; where it cannot be read, merging is refused later.
+fn is_registered(archive: &Archive, chosen: &Chosen, commit: &str) -> bool {
+    archive.registry().look().is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
 }
 
 fn report(chosen: &Chosen) -> Result<(), Failure> {

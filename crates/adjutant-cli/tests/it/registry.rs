@@ -2,11 +2,13 @@
 
 use std::fs;
 
+use adjutant_engine::RegistryHandle;
 use serde_json::json;
 
 use crate::mcp_rig::{Client, SCRIPT, task};
 use crate::rig::{Output, Rig};
 use crate::story_rig::{Project, done, one_story, writes};
+use crate::work_rig::{Repo, lines};
 
 /// Changes a byte in the first line of the registry; others follow, so it is not taken for one that was torn.
 fn damage(rig: &Rig) {
@@ -70,4 +72,32 @@ fn a_damaged_registry_stops_a_story_and_not_one_that_goes_on() {
     let out = project.call(["resume", &run, "--yes"]).run();
     assert!(names_the_line(&out.stderr), "{out}");
     assert_eq!(project.entry("US-001")["passes"], true, "{out}");
+}
+
+#[test]
+fn a_merge_is_registered_and_a_damaged_registry_refuses_one_and_lets_one_be_taken_back() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one", "two"]);
+    let first = repo.keep_lines(&ran, 0, &[(3, "by one")]);
+    let second = repo.keep_lines(&ran, 1, &[(18, "by two")]);
+    let merged = || -> Vec<String> {
+        let known = RegistryHandle::at(&repo.rig.state()).look().unwrap();
+        known.merges().map(|it| it.commit.clone()).collect()
+    };
+    let [one, two] = [&ran.sessions[0], &ran.sessions[1]];
+    is_fine(repo.rig.run(["merge", one]));
+    is_fine(repo.rig.run(["merge", two]));
+    assert_eq!(merged(), [first.clone(), second]);
+    is_fine(repo.rig.run(["merge", "--undo", two]));
+    assert_eq!(merged(), [first]);
+
+    damage(&repo.rig);
+    let before = repo.read("long");
+    let out = repo.rig.run(["merge", two]);
+    assert_eq!(out.code, 1, "{out}");
+    assert!(names_the_line(&out.stdout), "{out}");
+    assert_eq!(repo.read("long"), before);
+    let out = repo.rig.run(["merge", "--undo", one]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(repo.read("long"), lines(&[]));
 }

@@ -78,10 +78,13 @@ impl Registry {
                 Ok(vec![Event::QuestionClosed { id }])
             }
             Command::RecordMerge { tree, run, commit } => {
+                if self.has_merged(&tree, &commit) {
+                    return Ok(Vec::new());
+                }
                 Ok(vec![Event::WorkMerged { tree, run, commit }])
             }
             Command::UndoMerge { tree, commit } => {
-                if !self.merges.iter().any(|it| it.tree == tree && it.commit == commit) {
+                if !self.has_merged(&tree, &commit) {
                     return Err(RegistryRefusal::NotMerged { commit });
                 }
                 Ok(vec![Event::MergeUndone { tree, commit }])

@@ -269,6 +269,12 @@ impl Registry {
         self.questions.iter().map(|(id, question)| (id.as_str(), question))
     }
 
+    /// Says whether a commit was merged into the files of a tree and not taken back.
+    #[must_use]
+    pub fn has_merged(&self, tree: &TreeKey, commit: &str) -> bool {
+        self.merges.iter().any(|it| it.tree == *tree && it.commit == commit)
+    }
+
     /// Returns what was merged and not taken back, the oldest first.
     pub fn merges(&self) -> impl Iterator<Item = &MergeRecord> {
         self.merges.iter()
