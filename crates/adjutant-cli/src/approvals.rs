@@ -5,7 +5,7 @@ use std::path::Path;
 
 use adjutant_core::Event;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_engine::{Archive, ControlError, Inbox, Life, RunFiles, Waiting, wall_now};
+use adjutant_engine::{Archive, ControlError, Life, RunFiles, WaitingQuestion, wall_now};
 use adjutant_view::approval::{Question, is_asked_about};
 use adjutant_view::{Entry, RunView, sanitize};
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::records;
 
 /// A question as it stands.
 struct Open {
-    waiting: Waiting,
+    waiting: WaitingQuestion,
     files: RunFiles,
     question: Question,
     left_ms: u64,
@@ -205,7 +205,7 @@ pub(crate) fn run_approve(
     let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };
     let decided = open.files.decide(&open.waiting.hash, verdict, None);
     decided.map_err(|error| failed(&error))?;
-    Inbox::at(archive.path()).drop_one(&open.waiting.id);
+    archive.registry().close_question(&open.waiting.id);
     let (id, run) = (&open.waiting.id, open.waiting.run);
     if as_json {
         print_json(&json!({ "v": 1, "id": id, "run": run, "approved": !args.deny }))?;
@@ -236,9 +236,10 @@ fn failed(error: &ControlError) -> Failure {
 
 /// Returns what waits, and forgets what does not any more.
 fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
-    let inbox = Inbox::at(archive.path());
-    let kept = inbox.all().map_err(|error| {
-        Failure::new(Exit::Failed, format!("the inbox cannot be read: {error}"))
+    let registry = archive.registry();
+    let kept = registry.open_questions();
+    let kept = kept.map_err(|error| {
+        Failure::caused(Exit::Failed, &adjutant_engine::RegistryError::Unavailable(error))
     })?;
     let mut all = Vec::new();
     for waiting in kept {
@@ -248,7 +249,7 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
             }
             // The run itself says that it has expired, and one that cannot be read now may be later.
             Some(Some(_)) | None => {}
-            Some(None) => inbox.drop_one(&waiting.id),
+            Some(None) => registry.close_question(&waiting.id),
         }
     }
     Ok(all)
@@ -256,7 +257,7 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
 
 /// Reads a question from the journal of its run: inside, nothing where it is known not to be open any
 /// more; nothing at all where that is not known.
-fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Question, u64)>> {
+fn look(archive: &Archive, waiting: &WaitingQuestion) -> Option<Option<(RunFiles, Question, u64)>> {
     let files = match archive.find(&waiting.run.to_string()) {
         Ok((files, _)) => files,
         Err(_) if is_gone(archive, waiting) => return Some(None),
@@ -281,6 +282,6 @@ fn look(archive: &Archive, waiting: &Waiting) -> Option<Option<(RunFiles, Questi
 }
 
 /// Says whether all runs can be listed and this one is not among them.
-fn is_gone(archive: &Archive, waiting: &Waiting) -> bool {
+fn is_gone(archive: &Archive, waiting: &WaitingQuestion) -> bool {
     archive.runs().is_ok_and(|runs| runs.iter().all(|files| files.id() != waiting.run))
 }

@@ -11,7 +11,7 @@ use adjutant_core::policy::{Approval as Asks, Key, Source};
 use adjutant_core::registry::TreeKey;
 use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
 use adjutant_engine::{
-    Answer, Approver, Archive, Engine, Inbox, Question as Put, RegistryError, RegistryHandle,
+    Answer, Approver, Archive, Engine, Question as Put, RegistryError, RegistryHandle,
     ReleaseOnDrop, wall_now,
 };
 use adjutant_mcp::{Approval, LaunchHandover};
@@ -97,7 +97,6 @@ pub(crate) fn judge_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<
 
 /// What a run on behalf of a client goes by.
 pub(crate) struct Terms {
-    home: PathBuf,
     registry: RegistryHandle,
     /// The run, and the call that it is for.
     handover: LaunchHandover,
@@ -183,7 +182,7 @@ impl Terms {
     ) -> Result<Self, Failure> {
         let registry = archive.registry().clone();
         let place = place(&registry, &handover, root, flags.max_runs.unwrap_or(u32::MAX))?;
-        let (home, client) = (archive.path().to_owned(), flags.client.clone().unwrap_or_default());
+        let client = flags.client.clone().unwrap_or_default();
         let approval = flags.approval.unwrap_or_default();
         let policy = settings.policy.policy();
         let unasked = match approval {
@@ -197,7 +196,7 @@ impl Terms {
             Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,
         };
         let (reserved, settles, place) = (None, false, Some(place));
-        Ok(Self { home, registry, handover, client, approval, unasked, reserved, settles, place })
+        Ok(Self { registry, handover, client, approval, unasked, reserved, settles, place })
     }
 
     /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
@@ -299,18 +298,20 @@ impl Terms {
 
     /// Leaves every question where a person finds it.
     fn asks_later(&self) -> Approver {
-        let (inbox, client, approval) = (Inbox::at(&self.home), self.client.clone(), self.approval);
+        let (client, approval) = (self.client.clone(), self.approval);
+        let registry = self.registry.clone();
         Arc::new(move |question| match question {
             Put::Call { .. } if approval == Approval::Deny => Answer::No(DENIED.into()),
             Put::Call { run, events, .. } => {
                 let asked = events.iter().find_map(|event| {
                     if let Event::ApprovalAsked { hash, .. } = event { Some(hash) } else { None }
                 });
-                let kept = asked.map(|hash| inbox.put(*run, hash, &client));
+                let kept = asked.map(|hash| registry.open_question(*run, hash, &client));
                 match kept {
-                    Some(Ok(_)) => Answer::Later,
+                    Some(Ok(())) => Answer::Later,
                     Some(Err(error)) => {
-                        Answer::No(format!("the question could not be kept: {error}"))
+                        let failure = Failure::caused(Exit::Failed, &error);
+                        Answer::No(format!("the question could not be kept: {failure}"))
                     }
                     None => Answer::No("nothing was asked".into()),
                 }
@@ -322,7 +323,7 @@ impl Terms {
         })
     }
 
-    /// Gives back what was not spent, and takes questions away that nobody waits for.
+    /// Gives back what was not spent.
     pub(crate) fn end(self, view: &RunView, is_over: bool) {
         if self.settles && is_over {
             let (run, spent) = (self.handover.run(), view.total().usd);
@@ -335,10 +336,6 @@ impl Terms {
                 ));
             }
         }
-        let inbox = Inbox::at(&self.home);
-        let ours = inbox.all().unwrap_or_default();
-        let ours = ours.iter().filter(|waiting| view.run() == Some(waiting.run));
-        ours.for_each(|waiting| inbox.drop_one(&waiting.id));
     }
 }
 

@@ -34,14 +34,14 @@ pub use archive::{Archive, ArchiveError, Expiry, Life, ReadJournal, Records, Run
 pub use briefs::desk::ModelOpener;
 pub use briefs::prompt::lead_prompt;
 pub use briefs::role::{Role, model_of_file};
-pub use control::inbox::{Inbox, Waiting};
 pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
 pub use engine::opening::{Opened, Storage};
 pub use engine::resume::{Past, Resume};
 pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
 pub use ids::{Chance, new_run_id};
 pub use registry::{
-    RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome, story_key,
+    RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome,
+    WaitingQuestion, question_id, story_key,
 };
 pub use runner::clock::{Wall, wall_now};
 pub use runner::effects::{Answer, Approver, Question, artifact_facts};

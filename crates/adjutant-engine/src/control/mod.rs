@@ -6,7 +6,6 @@
 
 mod client;
 mod door;
-pub(crate) mod inbox;
 mod server;
 mod wire;
 

@@ -9,6 +9,7 @@
 
 mod consents;
 mod import;
+mod questions;
 mod story_claim;
 mod story_runs;
 
@@ -23,6 +24,7 @@ use adjutant_store::{
 
 use crate::runner::clock::{Wall, wall_now};
 
+pub use questions::{WaitingQuestion, question_id};
 pub use story_claim::story_key;
 pub use story_runs::StoryOutcome;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Event, Timestamp};
-use adjutant_engine::{Inbox, RegistryHandle};
+use adjutant_engine::{RegistryHandle, question_id};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 
@@ -54,7 +54,7 @@ impl Asking {
             let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {
                 hash: open.hash.clone(),
-                id: Inbox::name(&open.hash),
+                id: question_id(&open.hash),
                 is_whole,
                 question: question.with_unallowed(lacking.unwrap_or_default()),
                 open_ms: policy.approval_s.saturating_mul(1000).saturating_sub(left_ms),

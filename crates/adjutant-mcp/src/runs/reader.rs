@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
-use adjutant_engine::{
-    Archive, Cancelled, ControlError, Expiry, Follow, Inbox, Life, RunFiles, wall_now,
-};
+use adjutant_engine::{Archive, Cancelled, ControlError, Expiry, Follow, Life, RunFiles, wall_now};
 use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
@@ -231,10 +229,10 @@ impl Runs {
     /// Waits until people are shown a question where they answer it; the run asks a moment before
     /// that. One that cannot be kept there is refused by its run.
     pub(crate) async fn is_shown(&self, id: &str) {
-        let inbox = Inbox::at(self.archive.path());
-        let mut changes = self.changes.of(inbox.path());
+        let registry = self.archive.registry();
+        let mut changes = self.changes.of(self.archive.path());
         let shown = async {
-            while !inbox.has(id) {
+            while !registry.has_question(id) {
                 changes.changed().await;
             }
         };
