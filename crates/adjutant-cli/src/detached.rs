@@ -201,9 +201,8 @@ impl Terms {
 
     /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
     fn reserve_all(&mut self, settings: &mut Settings) -> Result<(), Failure> {
-        let own = settings.policy.policy().budget_usd;
         while let Some(unasked) = self.unasked.filter(|it| it.left > Usd::ZERO) {
-            let amount = own.map_or(unasked.left, |own| own.min(unasked.left));
+            let amount = settings.policy.policy().unasked_budget(unasked.left);
             if self.reserve(amount)? {
                 let nothing =
                     RegistryCommand::SettleAllowance { run: self.handover.run(), spent: Usd::ZERO };
@@ -280,12 +279,10 @@ impl Terms {
         if let Some(unasked) = self.unasked
             && question.is_automatic()
         {
-            // Those below may start unasked within the same amount, and nobody asks again for them.
-            let goes_deeper = policy.max_depth > 1;
             let worst = events.iter().find_map(|event| {
                 if let Event::AutoApproved { amount, .. } = event { Some(*amount) } else { None }
             });
-            let amount = worst.filter(|_| !goes_deeper).unwrap_or(unasked.left);
+            let amount = policy.unasked_reservation(worst, unasked.left);
             self.settles = self.reserve(amount)?;
             if let Some(unasked) = self.unasked.filter(|_| !self.settles) {
                 return Ok(Verdict::Again(unasked.left));

@@ -302,4 +302,17 @@ impl Policy {
         let left = amount.saturating_sub(spent);
         self.approve_below_usd.map_or(left, |own| own.min(left))
     }
+
+    /// Returns what a run of agents that starts unasked may cost: all that is `left`, or its own budget.
+    #[must_use]
+    pub fn unasked_budget(&self, left: Usd) -> Usd {
+        self.budget_usd.map_or(left, |own| own.min(left))
+    }
+
+    /// Returns what tasks that start unasked reserve of what is `left`: their worst case, or all of it where agents
+    /// below them may start unasked within the same amount.
+    #[must_use]
+    pub fn unasked_reservation(&self, worst: Option<Usd>, left: Usd) -> Usd {
+        worst.filter(|_| self.max_depth <= 1).unwrap_or(left)
+    }
 }

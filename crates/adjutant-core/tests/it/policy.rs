@@ -17,6 +17,25 @@ fn no_more_starts_unasked_than_the_policy_and_the_shared_amount_both_leave() {
     assert_eq!(unasked(Some(0.5), 3.0), Usd::ZERO);
 }
 
+#[test]
+fn a_run_reserves_its_worst_case_or_all_that_its_agents_may_start_unasked() {
+    let usd = |dollars| Usd::from_dollars(dollars).unwrap();
+    let policy = |max_depth, budget_usd| Policy { max_depth, budget_usd, ..Preset::Scout.policy() };
+    let cases = [
+        (1, Some(usd(0.2)), usd(0.2)),
+        (1, None, usd(0.75)),
+        (2, Some(usd(0.2)), usd(0.75)),
+        (2, None, usd(0.75)),
+    ];
+    for (depth, worst, reserved) in cases {
+        let policy = policy(depth, None);
+        assert_eq!(policy.unasked_reservation(worst, usd(0.75)), reserved, "{depth} {worst:?}");
+    }
+    assert_eq!(policy(2, None).unasked_budget(usd(0.75)), usd(0.75));
+    assert_eq!(policy(2, Some(usd(0.5))).unasked_budget(usd(0.75)), usd(0.5));
+    assert_eq!(policy(2, Some(usd(5.0))).unasked_budget(usd(0.75)), usd(0.75));
+}
+
 fn flag() -> Source {
     Source::Flag("--set".into())
 }
