@@ -50,7 +50,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Row, Failure> {
 }
 
 fn admit(holder: HolderId, run: RunId, call: Option<CallKey>) -> RegistryCommand {
-    let tree = TreeKey::new("/home/ada/work");
+    let tree = TreeKey::new("/project");
     RegistryCommand::AdmitRun { holder, run, tree, max_runs: 4, call }
 }
 
@@ -60,8 +60,8 @@ fn long_history() -> Result<Registry, Failure> {
     for number in 0..RUNS {
         let (holder, run) = (HolderId::new(format!("{number:016x}")), run_id(number));
         let call = CallKey::new(format!("{number:064x}"));
-        let story = StoryKey { prd: "/home/ada/work/prd.json".into(), id: format!("S-{number}") };
-        let (tree, commit) = (TreeKey::new("/home/ada/work"), "ab".repeat(20));
+        let story = StoryKey { prd: "/project/prd.json".into(), id: format!("S-{number}") };
+        let (tree, commit) = (TreeKey::new("/project"), "ab".repeat(20));
         let by = || holder.clone();
         let (end, spent, kept) = (StoryEnd::Passed, Amount::default(), Some(commit.clone()));
         let (asked, budget) = ("ab".repeat(32), Cap::default());

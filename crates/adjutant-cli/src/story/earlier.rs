@@ -168,8 +168,8 @@ impl<'a> History<'a> {
         self.problems.get(&run).map_or("", String::as_str)
     }
 
-    /// Returns what the latest run came to of which the same was asked; whoever works on the story comes
-    /// first, whatever it was asked.
+    /// Returns the outcome of the latest run with the same request. A process that works on the story now comes
+    /// first, whatever its request is.
     pub(super) fn find(&self, asked: &str) -> Option<Earlier> {
         let same = || self.runs.iter().find(|past| past.asked == asked).map(|past| past.came_to);
         self.at_work().map(Earlier::Running).or_else(same)

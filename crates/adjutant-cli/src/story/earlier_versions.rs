@@ -51,7 +51,7 @@ fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
     // A run of another day may have been given another spelling of the same path.
     let is_of_prd = |path: &String| resolved(Path::new(path)) == resolved(prd);
     let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_of_prd))?;
-    // Of one that cannot be read nobody knows the end: whoever needs it reads the journal, and says why not.
+    // The end of an unreadable run is unknown. Resuming it reads the journal again and reports the error.
     let end = if is_read { story_end(&view) } else { StoryEnd::Resumable };
     Some(StoryRun {
         story: story_key(prd, &story.id),

@@ -28,7 +28,7 @@ pub(super) fn record_end(archive: &Archive, view: &RunView) {
     }
 }
 
-/// Returns how a run ended that nobody works on any more.
+/// Returns how a run ended that has no process any more.
 pub(super) fn story_end(view: &RunView) -> StoryEnd {
     let is = |what: fn(&StoryReport) -> bool| StoryReport::of(view).is_some_and(|it| what(&it));
     match view.outcome() {

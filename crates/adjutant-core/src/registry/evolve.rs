@@ -7,7 +7,7 @@ use crate::money::Usd;
 
 use super::event::RegistryEvent as Event;
 use super::state::{
-    CallKey, CallRecord, HolderId, HolderRecord, LiveRun, MergeRecord, OpenQuestion, Registry,
+    CallKey, CallRecord, HolderId, HolderRecord, LiveRun, MergeRecord, QuestionPointer, Registry,
     StoryEnd, StoryKey, StoryRun, StoryRunState,
 };
 
@@ -99,7 +99,7 @@ impl Registry {
             Event::ConsentGiven { digest } => _ = self.consents.insert(digest.clone()),
             Event::QuestionOpened { id, run, hash, code, client } => {
                 let (hash, code, client) = (hash.clone(), code.clone(), client.clone());
-                let question = OpenQuestion { run: *run, hash, code, client, asked_ms: wall_ms };
+                let question = QuestionPointer { run: *run, hash, code, client, asked_ms: wall_ms };
                 self.questions.insert(id.clone(), question);
             }
             Event::QuestionClosed { id } => _ = self.questions.remove(id),

@@ -22,6 +22,6 @@ pub use command::RegistryCommand;
 pub use event::{ImportedCall, ImportedDay, RegistryEvent};
 pub use refusal::RegistryRefusal;
 pub use state::{
-    CallKey, CallRecord, HolderId, HolderRecord, LiveRun, MergeRecord, OpenQuestion, Registry,
+    CallKey, CallRecord, HolderId, HolderRecord, LiveRun, MergeRecord, QuestionPointer, Registry,
     StoryEnd, StoryKey, StoryRun, StoryRunState, TreeKey,
 };

@@ -144,7 +144,7 @@ pub struct StoryRun {
 
 /// Where a question waits for a person. The question itself is in the journal of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenQuestion {
+pub struct QuestionPointer {
     /// The run that asks.
     pub run: RunId,
     /// What the answer is bound to.
@@ -206,7 +206,7 @@ pub struct Registry {
     /// The PRDs whose runs of earlier versions are among them, the latest last.
     pub(super) imported_prds: Vec<String>,
     pub(super) consents: BTreeSet<String>,
-    pub(super) questions: BTreeMap<String, OpenQuestion>,
+    pub(super) questions: BTreeMap<String, QuestionPointer>,
     pub(super) merges: Vec<MergeRecord>,
 }
 
@@ -265,7 +265,7 @@ impl Registry {
     }
 
     /// Returns the questions that wait for a person, by their ids.
-    pub fn questions(&self) -> impl Iterator<Item = (&str, &OpenQuestion)> {
+    pub fn questions(&self) -> impl Iterator<Item = (&str, &QuestionPointer)> {
         self.questions.iter().map(|(id, question)| (id.as_str(), question))
     }
 

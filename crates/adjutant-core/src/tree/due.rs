@@ -21,7 +21,7 @@ use crate::write::{is_in_turn, is_look};
 
 /// A part of the state for which something can be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Subject {
+pub(super) enum DueSubject {
     /// The node at this place.
     Node(usize),
     /// What people are asked.
@@ -43,18 +43,18 @@ impl Tree {
         due
     }
 
-    pub(super) fn subjects(&self) -> impl Iterator<Item = Subject> + use<> {
-        let nodes = (0..self.nodes.len()).map(Subject::Node);
-        nodes.chain([Subject::Questions, Subject::Run])
+    pub(super) fn subjects(&self) -> impl Iterator<Item = DueSubject> + use<> {
+        let nodes = (0..self.nodes.len()).map(DueSubject::Node);
+        nodes.chain([DueSubject::Questions, DueSubject::Run])
     }
 
     /// Returns what must happen now for one part of the state.
-    pub(super) fn due(&self, subject: Subject) -> Reaction {
+    pub(super) fn due(&self, subject: DueSubject) -> Reaction {
         let mut due = Reaction::default();
         match subject {
-            Subject::Node(index) => self.add_due_of(&self.nodes[index], &mut due),
-            Subject::Questions => due.effects.extend(self.open_questions_put()),
-            Subject::Run => due.commands.extend(self.ended.is_none().then_some(Command::EndRun)),
+            DueSubject::Node(index) => self.add_due_of(&self.nodes[index], &mut due),
+            DueSubject::Questions => due.effects.extend(self.open_questions_put()),
+            DueSubject::Run => due.commands.extend(self.ended.is_none().then_some(Command::EndRun)),
         }
         due
     }
@@ -64,7 +64,7 @@ impl Tree {
         due.effects.extend(self.due_mark(node));
         due.effects.extend(Self::due_keep(node));
         match node.phase() {
-            // The root has nobody above it who gives it a place.
+            // The root has no parent that would start it.
             Phase::Queued if node.parent.is_none() => {
                 due.commands.push(Command::StartQueued { parent: session });
             }
@@ -178,26 +178,27 @@ impl Tree {
     }
 
     /// Returns the parts of the state for which `event` may have made something due, or no longer due.
-    pub(super) fn touched(&self, event: &Event) -> Vec<Subject> {
-        let node = |session: &SessionId| self.by_session.get(session).map(|it| Subject::Node(*it));
+    pub(super) fn touched(&self, event: &Event) -> Vec<DueSubject> {
+        let node =
+            |session: &SessionId| self.by_session.get(session).map(|it| DueSubject::Node(*it));
         let above = |session: &SessionId| {
-            self.node(*session).and_then(|node| node.parent).map(Subject::Node)
+            self.node(*session).and_then(|node| node.parent).map(DueSubject::Node)
         };
         match event {
             Event::Granted(grant) => node(&grant.parent).into_iter().collect(),
             Event::Refused { parent, .. } => {
-                node(parent).into_iter().chain([Subject::Run]).collect()
+                node(parent).into_iter().chain([DueSubject::Run]).collect()
             }
             Event::Approved { parent, .. } => {
-                node(parent).into_iter().chain([Subject::Questions]).collect()
+                node(parent).into_iter().chain([DueSubject::Questions]).collect()
             }
             Event::ApprovalAsked { .. }
             | Event::Denied { .. }
             | Event::DomainAllowed { .. }
-            | Event::DomainDenied { .. } => vec![Subject::Questions],
-            Event::Assigned(_) | Event::StoryTaken { .. } => vec![Subject::Node(ROOT)],
+            | Event::DomainDenied { .. } => vec![DueSubject::Questions],
+            Event::Assigned(_) | Event::StoryTaken { .. } => vec![DueSubject::Node(ROOT)],
             Event::DomainAsked { session, .. } | Event::ToolRefused { session, .. } => {
-                node(session).into_iter().chain([Subject::Questions]).collect()
+                node(session).into_iter().chain([DueSubject::Questions]).collect()
             }
             Event::Delegated { session, .. }
             | Event::Started { session, .. }
@@ -217,10 +218,10 @@ impl Tree {
             Event::Marked { session, .. }
             | Event::SpaceKept { session, .. }
             | Event::Merged { session, .. } => {
-                node(session).into_iter().chain(above(session)).chain([Subject::Run]).collect()
+                node(session).into_iter().chain(above(session)).chain([DueSubject::Run]).collect()
             }
             Event::Ended { session, .. } => {
-                let others = [Subject::Questions, Subject::Run];
+                let others = [DueSubject::Questions, DueSubject::Run];
                 node(session).into_iter().chain(above(session)).chain(others).collect()
             }
             Event::Resumed { .. } => self.subjects().collect(),

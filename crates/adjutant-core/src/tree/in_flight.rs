@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Tree;
-use super::due::{Subject, stopped_by};
+use super::due::{DueSubject, stopped_by};
 use crate::assignment::Work;
 use crate::command::{Command, Effect, Reaction};
 use crate::event::Event;
@@ -14,7 +14,7 @@ use crate::ids::SessionId;
 
 /// The effects that are under way.
 #[derive(Clone, Debug, Default)]
-pub struct InFlight(BTreeMap<Subject, BTreeSet<EffectKey>>);
+pub struct InFlight(BTreeMap<DueSubject, BTreeSet<EffectKey>>);
 
 /// What tells one effect from another: everything but what may be said differently the next time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ impl Tree {
 
 impl InFlight {
     /// Takes what is due for a subject now, and returns what of it was not due before.
-    fn start(&mut self, subject: Subject, due: Vec<Effect>) -> Vec<Effect> {
+    fn start(&mut self, subject: DueSubject, due: Vec<Effect>) -> Vec<Effect> {
         let before = self.0.remove(&subject).unwrap_or_default();
         let mut now = BTreeSet::new();
         let is_new = |effect: &Effect| {

@@ -63,11 +63,11 @@ pub enum RegistryError {
 /// The registry of one state directory, for one process.
 #[derive(Clone, Debug)]
 pub struct RegistryHandle {
-    shared: Arc<Shared>,
+    shared: Arc<RegistryFile>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RegistryFile {
     home: PathBuf,
     log: SharedLog,
     wall: Wall,
@@ -87,7 +87,7 @@ impl RegistryHandle {
     pub fn with_clock(home: &Path, wall: Wall) -> Self {
         let log = SharedLog::new(home, NAME);
         let (home, holder) = (home.to_owned(), Mutex::default());
-        Self { shared: Arc::new(Shared { home, log, wall, holder }) }
+        Self { shared: Arc::new(RegistryFile { home, log, wall, holder }) }
     }
 
     /// Returns the name under which this process holds things; takes its lock the first time.
@@ -118,7 +118,7 @@ impl RegistryHandle {
     ///
     /// Why it cannot be read.
     pub fn look(&self) -> Result<Registry, RegistryUnavailable> {
-        let mut fold = Fold::default();
+        let mut fold = RegistryFold::default();
         self.shared.log.read(|record| fold.apply(&record))?;
         let command = fold.is_empty.then(|| import::command(&self.shared.home));
         let mut registry = fold.registry;
@@ -147,7 +147,7 @@ impl RegistryHandle {
     ///
     /// The refusal, or why the registry cannot be used. Nothing has changed then.
     pub fn submit(&self, command: RegistryCommand) -> Result<Vec<RegistryEvent>, RegistryError> {
-        let mut turn = Turn::begin(&self.shared)?;
+        let mut turn = LockedRegistry::begin(&self.shared)?;
         if let Some((holder, _)) = &*self.own() {
             turn.join(holder)?;
         }
@@ -197,18 +197,18 @@ impl Drop for ReleaseOnDrop {
 }
 
 /// The fold of the records of a log.
-struct Fold {
+struct RegistryFold {
     registry: Registry,
     is_empty: bool,
 }
 
-impl Default for Fold {
+impl Default for RegistryFold {
     fn default() -> Self {
         Self { registry: Registry::default(), is_empty: true }
     }
 }
 
-impl Fold {
+impl RegistryFold {
     fn apply(&mut self, record: &Record<RegistryEvent>) {
         self.registry.evolve(record.wall_ms, &record.event);
         self.is_empty = false;
@@ -216,8 +216,8 @@ impl Fold {
 }
 
 /// The log while this process has it locked.
-struct Turn<'a> {
-    shared: &'a Shared,
+struct LockedRegistry<'a> {
+    shared: &'a RegistryFile,
     registry: Registry,
     log: LockedLog,
     wall_ms: u64,
@@ -225,12 +225,12 @@ struct Turn<'a> {
     events: Vec<RegistryEvent>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> LockedRegistry<'a> {
     /// Locks and folds the log, takes over what an earlier version kept, and frees what dead processes held.
-    fn begin(shared: &'a Shared) -> Result<Self, RegistryUnavailable> {
-        let mut fold = Fold::default();
+    fn begin(shared: &'a RegistryFile) -> Result<Self, RegistryUnavailable> {
+        let mut fold = RegistryFold::default();
         let log = shared.log.lock(|record| fold.apply(&record))?;
-        let Fold { registry, is_empty } = fold;
+        let RegistryFold { registry, is_empty } = fold;
         let mut turn = Self { shared, registry, log, wall_ms: (shared.wall)(), events: Vec::new() };
         if is_empty {
             // Refused only where there is something already, and there is nothing.

@@ -15,7 +15,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Says why a configuration was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum JsoncEditError {
     /// The text is not JSON, even without its comments.
     #[error("it is not JSON: {0}")]
     NotJson(#[from] SyntaxError),
@@ -25,7 +25,7 @@ pub enum Unfit {
 }
 
 /// Reads a configuration; one without any content is an empty object.
-pub fn read(text: &str) -> Result<Value, Unfit> {
+pub fn read(text: &str) -> Result<Value, JsoncEditError> {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let root = parse_jsonc(text)?;
     Ok(root.map_or_else(|| Value::Object(Map::new()), |root| root.read(text)))
@@ -35,7 +35,11 @@ pub fn read(text: &str) -> Result<Value, Unfit> {
 ///
 /// Members that are there with another value are changed where they stand, and those that have the
 /// value already are left alone, down to their layout.
-pub fn merge(text: &str, path: &[&str], members: &[(&str, Value)]) -> Result<String, Unfit> {
+pub fn merge(
+    text: &str,
+    path: &[&str],
+    members: &[(&str, Value)],
+) -> Result<String, JsoncEditError> {
     edit(text, |text, root| {
         let nest = |keys: &[&str]| {
             let inner = members.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
@@ -55,7 +59,7 @@ pub fn merge(text: &str, path: &[&str], members: &[(&str, Value)]) -> Result<Str
         for (depth, key) in path.iter().enumerate() {
             match node.member(text, key) {
                 Some(next) if next.is_object() => node = next,
-                Some(_) => return Err(Unfit::NotAnObject(path[..=depth].join("."))),
+                Some(_) => return Err(JsoncEditError::NotAnObject(path[..=depth].join("."))),
                 None => return Ok(node.set(text, key, &nest(&path[depth + 1..]))),
             }
         }
@@ -68,7 +72,7 @@ pub fn merge(text: &str, path: &[&str], members: &[(&str, Value)]) -> Result<Str
 }
 
 /// Removes the last member of `path` from the objects before it; nothing changes where it is not.
-pub fn remove(text: &str, path: &[&str]) -> Result<String, Unfit> {
+pub fn remove(text: &str, path: &[&str]) -> Result<String, JsoncEditError> {
     edit(text, |text, root| {
         let Some((last, before)) = path.split_last() else { return Ok(Vec::new()) };
         let node = before.iter().try_fold(root, |node, key| Some(node?.member(text, key)));
@@ -79,12 +83,12 @@ pub fn remove(text: &str, path: &[&str]) -> Result<String, Unfit> {
 /// Applies what `change` makes of a text and its outermost object, which an empty text does not have.
 fn edit(
     text: &str,
-    change: impl FnOnce(&str, Option<&Node>) -> Result<Vec<Splice>, Unfit>,
-) -> Result<String, Unfit> {
+    change: impl FnOnce(&str, Option<&Node>) -> Result<Vec<Splice>, JsoncEditError>,
+) -> Result<String, JsoncEditError> {
     let (mark, text) = text.split_at(text.len() - text.trim_start_matches(BYTE_ORDER_MARK).len());
     let root = parse_jsonc(text)?;
     if root.as_ref().is_some_and(|root| !root.is_object()) {
-        return Err(Unfit::NotAnObject("the file".into()));
+        return Err(JsoncEditError::NotAnObject("the file".into()));
     }
     let splices = change(text, root.as_ref())?;
     // Splices of one call want bytes of their own; were that not so, nothing would change.

@@ -14,7 +14,7 @@ use super::splice::{Splice, apply};
 
 /// Says why a configuration was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum TomlEditError {
     /// The text is not TOML.
     #[error("it is not TOML: {0}")]
     NotToml(String),
@@ -24,19 +24,23 @@ pub enum Unfit {
 }
 
 /// Reads a configuration.
-pub fn read(text: &str) -> Result<Value, Unfit> {
-    serde_json::to_value(table(text)?).map_err(|error| Unfit::NotToml(error.to_string()))
+pub fn read(text: &str) -> Result<Value, TomlEditError> {
+    serde_json::to_value(table(text)?).map_err(|error| TomlEditError::NotToml(error.to_string()))
 }
 
 /// Sets members of the table at `path`; where it is missing it is made behind everything else.
-pub fn merge(text: &str, path: &[&str], members: &[(&str, Value)]) -> Result<String, Unfit> {
+pub fn merge(
+    text: &str,
+    path: &[&str],
+    members: &[(&str, Value)],
+) -> Result<String, TomlEditError> {
     let eol = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let values: Table = (members.iter())
         .map(|(key, value)| Ok(((*key).to_owned(), toml::Value::try_from(value)?)))
         .collect::<Result<_, toml::ser::Error>>()
-        .map_err(|_| Unfit::ByHand)?;
+        .map_err(|_| TomlEditError::ByHand)?;
     let mut wanted = table(text)?;
-    let there = at(&mut wanted, path).ok_or(Unfit::ByHand)?;
+    let there = at(&mut wanted, path).ok_or(TomlEditError::ByHand)?;
     let document = parse(text)?;
     let item = path.iter().try_fold(document.as_item(), |item, key| item.get(key));
     let (mut splices, mut missing) = (Vec::new(), String::new());
@@ -68,10 +72,10 @@ pub fn merge(text: &str, path: &[&str], members: &[(&str, Value)]) -> Result<Str
 }
 
 /// Removes the table at `path` and those below it, each from its header to its last value.
-pub fn remove(text: &str, path: &[&str]) -> Result<String, Unfit> {
+pub fn remove(text: &str, path: &[&str]) -> Result<String, TomlEditError> {
     let mut wanted = table(text)?;
     let Some((last, before)) = path.split_last() else { return Ok(text.to_owned()) };
-    at(&mut wanted, before).ok_or(Unfit::ByHand)?.remove(*last);
+    at(&mut wanted, before).ok_or(TomlEditError::ByHand)?.remove(*last);
     let mut without_parent = wanted.clone();
     if let Some((parent, above)) = before.split_last()
         && at(&mut wanted, before).is_some_and(|parent| parent.is_empty())
@@ -95,13 +99,13 @@ pub fn remove(text: &str, path: &[&str]) -> Result<String, Unfit> {
     spliced(text, splices, |new| *new == wanted || *new == without_parent)
 }
 
-fn table(text: &str) -> Result<Table, Unfit> {
+fn table(text: &str) -> Result<Table, TomlEditError> {
     toml::from_str(text)
-        .map_err(|error| Unfit::NotToml(error.to_string().trim_end().replace('\n', " ")))
+        .map_err(|error| TomlEditError::NotToml(error.to_string().trim_end().replace('\n', " ")))
 }
 
-fn parse(text: &str) -> Result<Document<&str>, Unfit> {
-    Document::parse(text).map_err(|error| Unfit::NotToml(error.message().to_owned()))
+fn parse(text: &str) -> Result<Document<&str>, TomlEditError> {
+    Document::parse(text).map_err(|error| TomlEditError::NotToml(error.message().to_owned()))
 }
 
 /// Returns the table at `path`; tables that are missing on the way are made.
@@ -154,9 +158,9 @@ fn spliced(
     text: &str,
     splices: Vec<Splice>,
     is_wanted: impl FnOnce(&Table) -> bool,
-) -> Result<String, Unfit> {
-    let new = apply(text, splices).ok_or(Unfit::ByHand)?;
-    if table(&new).is_ok_and(|new| is_wanted(&new)) { Ok(new) } else { Err(Unfit::ByHand) }
+) -> Result<String, TomlEditError> {
+    let new = apply(text, splices).ok_or(TomlEditError::ByHand)?;
+    if table(&new).is_ok_and(|new| is_wanted(&new)) { Ok(new) } else { Err(TomlEditError::ByHand) }
 }
 
 #[cfg(test)]
@@ -167,7 +171,7 @@ mod tests {
 
     const PATH: [&str; 2] = ["mcp_servers", "us"];
 
-    fn merged(text: &str) -> Result<String, Unfit> {
+    fn merged(text: &str) -> Result<String, TomlEditError> {
         merge(text, &PATH, &[("command", json!("run")), ("args", json!(["a", "b"]))])
     }
 
@@ -209,12 +213,12 @@ mod tests {
             "mcp_servers = { other = { command = 'x' } }\n",
             "[mcp_servers]\nus.args = []\n",
         ] {
-            assert_eq!(merged(text), Err(Unfit::ByHand), "{text}");
+            assert_eq!(merged(text), Err(TomlEditError::ByHand), "{text}");
         }
         for text in ["mcp_servers = { us = { args = [] } }\n", "[mcp_servers]\nus.args = []\n"] {
-            assert_eq!(remove(text, &PATH), Err(Unfit::ByHand), "{text}");
+            assert_eq!(remove(text, &PATH), Err(TomlEditError::ByHand), "{text}");
         }
-        assert!(matches!(merged("a = ["), Err(Unfit::NotToml(_))));
-        assert!(matches!(merged(&"a = [".repeat(100_000)), Err(Unfit::NotToml(_))));
+        assert!(matches!(merged("a = ["), Err(TomlEditError::NotToml(_))));
+        assert!(matches!(merged(&"a = [".repeat(100_000)), Err(TomlEditError::NotToml(_))));
     }
 }
