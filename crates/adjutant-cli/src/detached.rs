@@ -14,7 +14,7 @@ use adjutant_engine::{
     Answer, Approver, Archive, Engine, Question as Put, RegistryError, RegistryHandle,
     ReleaseOnDrop, wall_now,
 };
-use adjutant_mcp::{Approval, LaunchHandover};
+use adjutant_mcp::{ApprovalMode, LaunchHandover};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
@@ -101,7 +101,7 @@ pub(crate) struct Terms {
     /// The run, and the call that it is for.
     handover: LaunchHandover,
     client: String,
-    approval: Approval,
+    approval: ApprovalMode,
     /// What may start unasked; absent where no amount was set, or a person is asked about nothing.
     unasked: Option<Unasked>,
     /// What is set aside for a run of agents, given back unless the run begins.
@@ -150,7 +150,7 @@ impl Terms {
             settings.set(Key::Approval, "batch", "--approval")?;
         }
         let asks = settings.policy.policy().approval == Asks::Batch;
-        if asks && flags.approval.unwrap_or_default() == Approval::Deny {
+        if asks && flags.approval.unwrap_or_default() == ApprovalMode::Deny {
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
@@ -186,14 +186,14 @@ impl Terms {
         let approval = flags.approval.unwrap_or_default();
         let policy = settings.policy.policy();
         let unasked = match approval {
-            Approval::AutoBelow(limit) if policy.approval == Asks::Batch => {
+            ApprovalMode::AutoBelow(limit) if policy.approval == Asks::Batch => {
                 let known = registry.look().map_err(|error| {
                     Failure::caused(Exit::Failed, &RegistryError::Unavailable(error))
                 })?;
                 let left = policy.unasked(limit, known.spent_unasked(wall_now()));
                 Some(Unasked { limit, left })
             }
-            Approval::AutoBelow(_) | Approval::Deny | Approval::Inbox => None,
+            ApprovalMode::AutoBelow(_) | ApprovalMode::Deny | ApprovalMode::Inbox => None,
         };
         let (reserved, settles, place) = (None, false, Some(place));
         Ok(Self { registry, handover, client, approval, unasked, reserved, settles, place })
@@ -287,7 +287,7 @@ impl Terms {
             if let Some(unasked) = self.unasked.filter(|_| !self.settles) {
                 return Ok(Verdict::Again(unasked.left));
             }
-        } else if question.is_asked() && self.approval == Approval::Deny {
+        } else if question.is_asked() && self.approval == ApprovalMode::Deny {
             return Err(denied(&question));
         }
         Ok(Verdict::Answered(self.asks_later()))
@@ -298,7 +298,7 @@ impl Terms {
         let (client, approval) = (self.client.clone(), self.approval);
         let registry = self.registry.clone();
         Arc::new(move |question| match question {
-            Put::Call { .. } if approval == Approval::Deny => Answer::No(DENIED.into()),
+            Put::Call { .. } if approval == ApprovalMode::Deny => Answer::No(DENIED.into()),
             Put::Call { run, events, .. } => {
                 let asked = events.iter().find_map(|event| {
                     if let Event::ApprovalAsked { hash, .. } = event { Some(hash) } else { None }

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use adjutant_core::policy::Key;
 use adjutant_core::schema::CallLimits;
-use adjutant_mcp::{Approval, Http, HttpServer, ServeError, Setup, TOKEN_VARIABLE, Token, serve};
+use adjutant_mcp::{
+    ApprovalMode, BearerToken, HttpOptions, HttpServer, ServeError, ServerSetup, TOKEN_VARIABLE,
+    serve,
+};
 
 use crate::args::{McpArgs, McpCommand, OnDisconnect};
 use crate::clients::{self, Order};
@@ -47,7 +50,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
     // What is in the environment the process of a run finds there itself.
     let is_typed = env::var_os("ADJUTANT_HOME").map(PathBuf::from) != given_home;
     let state = given_home.clone().filter(|_| is_typed);
-    let setup = Setup {
+    let setup = ServerSetup {
         archive: open_archive(given_home)?,
         program: program_path,
         arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
@@ -113,14 +116,18 @@ fn misplaced(args: &McpArgs) -> Option<&'static str> {
 }
 
 /// Serves over HTTP; says where, and what clients must show unless the person chose it.
-fn serve_http(setup: Setup, address: SocketAddr, origins: Vec<String>) -> Result<(), Failure> {
+fn serve_http(
+    setup: ServerSetup,
+    address: SocketAddr,
+    origins: Vec<String>,
+) -> Result<(), Failure> {
     let chosen = env::var_os(TOKEN_VARIABLE);
     let token = match &chosen {
-        Some(text) => Token::parse(&text.to_string_lossy())
+        Some(text) => BearerToken::parse(&text.to_string_lossy())
             .map_err(|error| Failure::new(Exit::Usage, format!("{TOKEN_VARIABLE}: {error}")))?,
-        None => Token::generate().map_err(|error| Failure::caused(Exit::Failed, &error))?,
+        None => BearerToken::generate().map_err(|error| Failure::caused(Exit::Failed, &error))?,
     };
-    let server = HttpServer::bind(setup, Http { address, token: token.clone(), origins })
+    let server = HttpServer::bind(setup, HttpOptions { address, token: token.clone(), origins })
         .map_err(|error| Failure::caused(refusal_exit(&error), &error))?;
     if chosen.is_none() {
         say(&format!(
@@ -144,12 +151,12 @@ fn refusal_exit(error: &ServeError) -> Exit {
 const MAX_RUNS: u32 = 16;
 
 /// Returns what becomes of a call that needs approval: what was typed, else the person's own file.
-fn approval(args: &McpArgs, config: &McpConfig) -> Result<Approval, Failure> {
+fn approval(args: &McpArgs, config: &McpConfig) -> Result<ApprovalMode, Failure> {
     let typed = args.approve_below.map(|usd| ("--approve-below", format!("auto-below {usd}")));
     let configured = config.approval.clone().map(|text| ("user config: [mcp] approval", text));
     match (args.approval, typed.or(configured)) {
         (Some(approval), _) => Ok(approval),
-        (None, None) => Ok(Approval::default()),
+        (None, None) => Ok(ApprovalMode::default()),
         (None, Some((origin, text))) => {
             text.parse().map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
         }

@@ -11,34 +11,34 @@ use rmcp::service::RequestContext;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::approval::rounds::Round;
-use crate::runs::wait::{SETTLES, Telling, Waited};
+use crate::approval::rounds::CallRound;
+use crate::runs::wait::{ProgressReporter, SEND_TIMEOUT, WaitOutcome};
 
 /// One call.
 pub(crate) struct ClientCall<'a> {
     pub(crate) context: &'a RequestContext<RoleServer>,
-    pub(crate) round: Round,
+    pub(crate) round: CallRound,
     /// When it is answered at the latest.
     pub(crate) until: Instant,
     /// One for the whole call: what it tells only ever grows.
-    pub(crate) telling: Telling,
+    pub(crate) progress: ProgressReporter,
     /// The hashes of the questions that were dealt with.
-    pub(crate) dealt: Vec<String>,
+    pub(crate) handled_questions: Vec<String>,
     cancellable: CancellableCall,
 }
 
 impl<'a> ClientCall<'a> {
-    /// Takes a call that may keep its client waiting for `patience`. From now on the client can cancel it.
+    /// Takes a call that may keep its client waiting for `answer_timeout`. From now on the client can cancel it.
     pub(crate) fn new(
         context: &'a RequestContext<RoleServer>,
-        round: Round,
-        patience: Duration,
+        round: CallRound,
+        answer_timeout: Duration,
         calls: &CancellableCalls,
     ) -> Self {
-        let telling = Telling::new(&context.peer, context.meta.get_progress_token());
-        let until = Instant::now() + patience;
+        let progress = ProgressReporter::new(&context.peer, context.meta.get_progress_token());
+        let until = Instant::now() + answer_timeout;
         let cancellable = calls.enter(context.id.clone());
-        Self { context, round, until, telling, dealt: Vec::new(), cancellable }
+        Self { context, round, until, progress, handled_questions: Vec::new(), cancellable }
     }
 
     /// Says whether a run is this call's own: it began it, or answers what it asked then.
@@ -53,17 +53,17 @@ impl<'a> ClientCall<'a> {
     }
 
     /// Waits until the client cancels the call, or will not hear the answer.
-    pub(crate) fn abandoned(&self) -> impl Future<Output = Waited> + use<> {
+    pub(crate) fn abandoned(&self) -> impl Future<Output = WaitOutcome> + use<> {
         let mut cancelled = self.cancellable.cancelled.clone();
-        let gone = self.context.ct.clone().cancelled_owned();
+        let disconnected = self.context.ct.clone().cancelled_owned();
         async move {
             tokio::select! {
-                cancellation = cancellation(&mut cancelled) => return Waited::Cancelled(cancellation),
-                () = gone => {}
+                cancellation = cancellation(&mut cancelled) => return WaitOutcome::Cancelled(cancellation),
+                () = disconnected => {}
             }
             // The library ends a cancelled call before it hands on the notification that cancels it.
-            let notified = timeout(SETTLES, cancellation(&mut cancelled)).await;
-            notified.map_or(Waited::Detached, Waited::Cancelled)
+            let notified = timeout(SEND_TIMEOUT, cancellation(&mut cancelled)).await;
+            notified.map_or(WaitOutcome::Detached, WaitOutcome::Cancelled)
         }
     }
 }

@@ -12,7 +12,7 @@ pub const SERVER: &str = "adjutant";
 
 /// A program that speaks to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
+pub enum KnownClient {
     /// Claude Code.
     Claude,
     /// Codex.
@@ -28,37 +28,37 @@ pub enum Client {
 }
 
 /// How long clients which can be told are told to wait for an answer; ours comes sooner.
-const PATIENCE: Duration = Duration::from_secs(600);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What begins a line of a client's patience: how its name begins, and how long a call may take
 /// when progress is not asked for, and when it is.
-type Row = (&'static str, Duration, Duration);
+type ClientPatience = (&'static str, Duration, Duration);
 
-const SHORT: Duration = Duration::from_secs(25);
-const USUAL: Duration = Duration::from_secs(45);
-const LONG: Duration = Duration::from_secs(240);
-const LONGEST: Duration = Duration::from_secs(540);
+const SHORT_WAIT: Duration = Duration::from_secs(25);
+const USUAL_WAIT: Duration = Duration::from_secs(45);
+const LONG_WAIT: Duration = Duration::from_secs(240);
+const LONGEST_WAIT: Duration = Duration::from_secs(540);
 
 /// How long a call keeps a client waiting at most, well within what the client itself allows. Where
 /// versions differ, the most impatient one in use counts.
-const WAITS: [Row; 7] = [
+const CLIENT_WAITS: [ClientPatience; 7] = [
     // MCP_TOOL_TIMEOUT is about 28 hours by default, progress or not (code.claude.com/docs/en/mcp,
     // and the description of `timeout` in 2.1.325). Longer than this nobody likes to look at it.
-    ("claude-code", LONGEST, LONGEST),
+    ("claude-code", LONGEST_WAIT, LONGEST_WAIT),
     // The desktop app gives up after a minute (anthropics/claude-code#58687).
-    ("claude-ai", USUAL, USUAL),
+    ("claude-ai", USUAL_WAIT, USUAL_WAIT),
     // tool_timeout_sec was 60 by default, later 120 and 300 (openai/codex, codex-mcp/src/rmcp_client.rs).
     // The entry that is installed says 600, and --detach-after to match.
-    ("codex", USUAL, USUAL),
+    ("codex", USUAL_WAIT, USUAL_WAIT),
     // 60 seconds, the default of the SDK, from one progress message to the next; versions that do not
     // ask for progress wait that long in all (anomalyco/opencode#24964, 1.18 asks).
-    ("opencode", USUAL, LONGEST),
+    ("opencode", USUAL_WAIT, LONGEST_WAIT),
     // 10 minutes by default (google-gemini/gemini-cli, docs/tools/mcp-server.md).
-    ("gemini-cli", LONGEST, LONGEST),
+    ("gemini-cli", LONGEST_WAIT, LONGEST_WAIT),
     // No limit of its own, but calls were cancelled after 5 minutes (microsoft/vscode#261734).
-    ("Visual Studio Code", LONG, LONG),
+    ("Visual Studio Code", LONG_WAIT, LONG_WAIT),
     // Nothing is documented; the SDK it is built on gives up after 60 seconds.
-    ("cursor", USUAL, USUAL),
+    ("cursor", USUAL_WAIT, USUAL_WAIT),
 ];
 
 /// Returns how long a call keeps a client waiting before it is answered with a handle.
@@ -68,11 +68,11 @@ const WAITS: [Row; 7] = [
 #[must_use]
 pub fn detach_after(client: &str, hears_progress: bool) -> Duration {
     let client = client.to_lowercase();
-    let known = WAITS.iter().find(|(name, ..)| client.starts_with(&name.to_lowercase()));
-    known.map_or(SHORT, |(_, silent, told)| if hears_progress { *told } else { *silent })
+    let known = CLIENT_WAITS.iter().find(|(name, ..)| client.starts_with(&name.to_lowercase()));
+    known.map_or(SHORT_WAIT, |(_, silent, told)| if hears_progress { *told } else { *silent })
 }
 
-impl Client {
+impl KnownClient {
     /// Every client.
     pub const ALL: [Self; 6] =
         [Self::Claude, Self::Codex, Self::Opencode, Self::Gemini, Self::Vscode, Self::Cursor];
@@ -105,7 +105,7 @@ impl Client {
 
     /// Returns where its configuration names servers.
     #[must_use]
-    pub const fn section(self) -> &'static str {
+    pub const fn config_section(self) -> &'static str {
         match self {
             Self::Claude | Self::Gemini | Self::Cursor => "mcpServers",
             Self::Codex => "mcp_servers",
@@ -116,7 +116,7 @@ impl Client {
 
     /// Returns when the client gives up on a call by what its entry says.
     #[must_use]
-    pub fn gives_up(self, entry: &Value) -> Option<Duration> {
+    pub fn timeout(self, entry: &Value) -> Option<Duration> {
         let (key, per_second) = match self {
             Self::Codex => ("tool_timeout_sec", 1.0),
             Self::Gemini | Self::Opencode => ("timeout", 1000.0),
@@ -133,12 +133,15 @@ impl Client {
     /// wait less, must.
     #[must_use]
     pub fn arguments(self, given: &[String], gives_up: Option<Duration>) -> Vec<String> {
-        let waits = gives_up.unwrap_or(PATIENCE).mul_f64(0.75).min(LONGEST).as_secs().max(1);
+        let waits =
+            gives_up.unwrap_or(CLIENT_TIMEOUT).mul_f64(0.75).min(LONGEST_WAIT).as_secs().max(1);
         let detach = ("--detach-after", waits.to_string());
         let needed: &[(&str, String)] = match self {
             Self::Vscode | Self::Cursor => &[("--root", "${workspaceFolder}".into())],
             Self::Codex => &[detach],
-            Self::Opencode | Self::Gemini if gives_up.is_some_and(|it| it < PATIENCE) => &[detach],
+            Self::Opencode | Self::Gemini if gives_up.is_some_and(|it| it < CLIENT_TIMEOUT) => {
+                &[detach]
+            }
             Self::Claude | Self::Opencode | Self::Gemini => &[],
         };
         let is_given = |flag: &str| {
@@ -156,7 +159,7 @@ impl Client {
 
     /// Returns what an entry must hold for the client to start `command`.
     #[must_use]
-    pub fn members(self, command: &[String]) -> Vec<(&'static str, Value)> {
+    pub fn required_members(self, command: &[String]) -> Vec<(&'static str, Value)> {
         let (program, arguments) =
             command.split_first().map_or(("", &[][..]), |(one, rest)| (one.as_str(), rest));
         let plain = [("command", json!(program)), ("args", json!(arguments))];
@@ -171,8 +174,8 @@ impl Client {
 
     /// Returns what an entry holds as long as nobody says otherwise.
     #[must_use]
-    pub fn usual(self) -> Vec<(&'static str, Value)> {
-        let seconds = PATIENCE.as_secs();
+    pub fn default_members(self) -> Vec<(&'static str, Value)> {
+        let seconds = CLIENT_TIMEOUT.as_secs();
         match self {
             Self::Codex => vec![("tool_timeout_sec", json!(seconds))],
             Self::Gemini => vec![("timeout", json!(seconds * 1000))],
@@ -183,7 +186,7 @@ impl Client {
 
     /// Reads the command that an entry starts; none where it starts nothing.
     #[must_use]
-    pub fn command(self, entry: &Value) -> Option<Vec<String>> {
+    pub fn command_of(self, entry: &Value) -> Option<Vec<String>> {
         let texts = |value: &Value| -> Option<Vec<String>> {
             value.as_array()?.iter().map(|it| it.as_str().map(str::to_owned)).collect()
         };
@@ -199,7 +202,7 @@ impl Client {
 
     /// Says whether an entry is there and switched off.
     #[must_use]
-    pub fn is_off(self, entry: &Value) -> bool {
+    pub fn is_disabled(self, entry: &Value) -> bool {
         entry["enabled"] == false || entry["disabled"] == true
     }
 }
@@ -215,9 +218,9 @@ mod tests {
         for (name, hears, gives_up) in [
             ("claude-code", true, Duration::from_secs(100_000)),
             ("codex-mcp-client", true, minute),
-            ("opencode", true, PATIENCE),
+            ("opencode", true, CLIENT_TIMEOUT),
             ("opencode", false, minute),
-            ("gemini-cli-mcp-client-adjutant", false, PATIENCE),
+            ("gemini-cli-mcp-client-adjutant", false, CLIENT_TIMEOUT),
             ("Visual Studio Code", true, minute * 5),
             ("Visual Studio Code - Insiders", true, minute * 5),
             ("cursor-vscode", true, minute),
@@ -227,43 +230,43 @@ mod tests {
         ] {
             let waits = detach_after(name, hears);
             assert!(waits + Duration::from_secs(5) <= gives_up, "{name} {hears}: {waits:?}");
-            assert!(waits >= SHORT, "{name} {hears}: {waits:?}");
+            assert!(waits >= SHORT_WAIT, "{name} {hears}: {waits:?}");
         }
     }
 
     #[test]
     fn the_command_of_an_entry_is_the_one_it_was_made_of() {
-        for client in Client::ALL {
+        for client in KnownClient::ALL {
             let given = ["--model=x".to_owned()];
             let command = [vec!["/bin/us".to_owned()], client.arguments(&given, None)].concat();
             let entry: Value = client
-                .members(&command)
+                .required_members(&command)
                 .into_iter()
-                .chain(client.usual())
+                .chain(client.default_members())
                 .map(|(key, value)| (key.to_owned(), value))
                 .collect::<serde_json::Map<_, _>>()
                 .into();
-            assert_eq!(client.command(&entry), Some(command), "{client:?}");
-            assert!(!client.is_off(&entry), "{client:?}");
+            assert_eq!(client.command_of(&entry), Some(command), "{client:?}");
+            assert!(!client.is_disabled(&entry), "{client:?}");
             let again = ["--root=/x".to_owned(), "--detach-after".to_owned(), "9".to_owned()];
             assert_eq!(client.arguments(&again, None)[1..], again, "what is given counts");
         }
         for (client, entry, waits) in [
-            (Client::Codex, json!({ "tool_timeout_sec": 60 }), Some("45")),
-            (Client::Codex, json!({ "tool_timeout_sec": 0.5 }), Some("1")),
-            (Client::Codex, json!({ "tool_timeout_sec": 9000 }), Some("540")),
-            (Client::Codex, json!({}), Some("450")),
-            (Client::Gemini, json!({ "timeout": 60_000 }), Some("45")),
-            (Client::Gemini, json!({ "timeout": 600_000 }), None),
-            (Client::Gemini, json!({ "timeout": -1 }), None),
-            (Client::Opencode, json!({ "timeout": 30_000 }), Some("22")),
-            (Client::Claude, json!({ "timeout": 1 }), None),
+            (KnownClient::Codex, json!({ "tool_timeout_sec": 60 }), Some("45")),
+            (KnownClient::Codex, json!({ "tool_timeout_sec": 0.5 }), Some("1")),
+            (KnownClient::Codex, json!({ "tool_timeout_sec": 9000 }), Some("540")),
+            (KnownClient::Codex, json!({}), Some("450")),
+            (KnownClient::Gemini, json!({ "timeout": 60_000 }), Some("45")),
+            (KnownClient::Gemini, json!({ "timeout": 600_000 }), None),
+            (KnownClient::Gemini, json!({ "timeout": -1 }), None),
+            (KnownClient::Opencode, json!({ "timeout": 30_000 }), Some("22")),
+            (KnownClient::Claude, json!({ "timeout": 1 }), None),
         ] {
-            let found = client.arguments(&[], client.gives_up(&entry));
+            let found = client.arguments(&[], client.timeout(&entry));
             assert_eq!(found.get(2).map(String::as_str), waits, "{client:?} {entry}");
         }
         for entry in [json!({ "url": "http://x" }), json!(null), json!({ "command": [] })] {
-            assert_eq!(Client::Claude.command(&entry), None, "{entry}");
+            assert_eq!(KnownClient::Claude.command_of(&entry), None, "{entry}");
         }
     }
 }

@@ -14,7 +14,7 @@ mod approval;
 mod client_call;
 mod clients;
 #[cfg(test)]
-mod planted;
+mod planted_files;
 mod prompts;
 mod reports;
 mod resources;
@@ -34,16 +34,18 @@ use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
 use adjutant_engine::roster::UserFolders;
 
-pub use approval::Approval;
-pub use clients::{Client, SERVER, detach_after};
+pub use approval::ApprovalMode;
+pub use clients::{KnownClient, SERVER, detach_after};
 pub use server::{ServeError, serve};
 pub use start::detach::start_detached_if_asked;
 pub use start::handover::LaunchHandover;
-pub use transport::http::{Http, HttpServer, TOKEN_VARIABLE, Token, TokenError, serve_handler};
+pub use transport::http::{
+    BearerToken, HttpOptions, HttpServer, TOKEN_VARIABLE, TokenError, serve_handler,
+};
 
 /// What a person decided when they started the server.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct ServerSetup {
     /// The runs.
     pub archive: Archive,
     /// The tree all work is done in; runs of other trees are not seen.
@@ -61,7 +63,7 @@ pub struct Setup {
     /// The bounds of one call.
     pub limits: CallLimits,
     /// What becomes of a call that needs approval.
-    pub approval: Approval,
+    pub approval: ApprovalMode,
     /// Whether a client that can is made to ask.
     pub asks_client: bool,
     /// How long a call may keep its client waiting before it is answered with a handle; where that

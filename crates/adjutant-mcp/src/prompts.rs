@@ -10,25 +10,25 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use crate::Setup;
-use crate::start::jobs::COMMAND_BYTES;
+use crate::ServerSetup;
+use crate::start::requested_run::COMMAND_BYTES;
 
 /// The one argument: what stands behind the name of the command.
-const ARGUMENTS: &str = "arguments";
+const ARGUMENTS_KEY: &str = "arguments";
 
-fn book(setup: &Setup) -> Result<Handbook, String> {
+fn slash_commands(setup: &ServerSetup) -> Result<Handbook, String> {
     gather(&setup.root, &setup.command_folders).map_err(|error| error.to_string())
 }
 
 /// Returns every command that can be used.
-pub(crate) fn list(setup: &Setup) -> Result<Vec<Prompt>, String> {
-    Ok(book(setup)?.commands.iter().map(shown).collect())
+pub(crate) fn list(setup: &ServerSetup) -> Result<Vec<Prompt>, String> {
+    Ok(slash_commands(setup)?.commands.iter().map(to_prompt).collect())
 }
 
-fn shown(command: &SlashCommand) -> Prompt {
+fn to_prompt(command: &SlashCommand) -> Prompt {
     let hint = command.hint.as_deref().unwrap_or("what is wanted");
     let about = format!("{}; in quotes where it has several words", sanitize::line(hint));
-    let argument = PromptArgument::new(ARGUMENTS).with_description(about).with_required(false);
+    let argument = PromptArgument::new(ARGUMENTS_KEY).with_description(about).with_required(false);
     let about = sanitize::collapsed(&command.definition.description);
     Prompt::new(command.name(), Some(about), Some(vec![argument]))
         .with_title(sanitize::line(&command.usage()).into_owned())
@@ -36,24 +36,24 @@ fn shown(command: &SlashCommand) -> Prompt {
 
 /// Returns what a client's agent is told when a person chose a command.
 pub(crate) fn get(
-    setup: &Setup,
+    setup: &ServerSetup,
     request: &GetPromptRequestParams,
 ) -> Result<GetPromptResult, String> {
-    let book = book(setup)?;
+    let book = slash_commands(setup)?;
     let command = book.find(&request.name).map_err(|error| error.to_string())?;
     if let Some(problem) = book.broken(command.name()) {
         let file = sanitize::line(&problem.file);
         return Err(format!("/{}: {file} stands for it and cannot be used", command.name()));
     }
     let given = request.arguments.clone().unwrap_or_default();
-    if let Some(unknown) = given.keys().find(|key| *key != ARGUMENTS) {
-        return Err(format!("there is no argument `{unknown}`; the only one is `{ARGUMENTS}`"));
+    if let Some(unknown) = given.keys().find(|key| *key != ARGUMENTS_KEY) {
+        return Err(format!("there is no argument `{unknown}`; the only one is `{ARGUMENTS_KEY}`"));
     }
-    let typed = match given.get(ARGUMENTS) {
+    let typed = match given.get(ARGUMENTS_KEY) {
         None | Some(Value::Null) => "",
         Some(Value::String(text)) => text.as_str(),
         Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            return Err(format!("`{ARGUMENTS}` must be a string"));
+            return Err(format!("`{ARGUMENTS_KEY}` must be a string"));
         }
     };
     let typed = format!("/{} {typed}", command.name()).trim_end().to_owned();

@@ -8,34 +8,34 @@ use adjutant_formats::contract::{Contract, MetadataSource, Required, validate};
 use rmcp::model::CallToolResult;
 use serde_json::json;
 
-use crate::Setup;
-use crate::answer::{self, Form};
-use crate::approval::Approvals;
-use crate::runs::children::Children;
-use crate::runs::{Runs, chain};
-use crate::tools::{StatusArgs, ValidateArgs};
+use crate::ServerSetup;
+use crate::answer::{self, AnswerForm};
+use crate::approval::QuestionRelay;
+use crate::runs::run_processes::RunProcesses;
+use crate::runs::{VisibleRuns, error_chain};
+use crate::tools::{StatusToolArgs, ValidateToolArgs};
 
 /// Runs that have ended and are shown where no run is named.
 const STATUS_RUNS: usize = 10;
 
 /// Reports on runs, and ends them.
 #[derive(Clone)]
-pub(crate) struct Reports {
-    pub(crate) setup: Arc<Setup>,
-    pub(crate) runs: Runs,
-    pub(crate) approvals: Approvals,
-    pub(crate) children: Children,
+pub(crate) struct RunReports {
+    pub(crate) setup: Arc<ServerSetup>,
+    pub(crate) runs: VisibleRuns,
+    pub(crate) approvals: QuestionRelay,
+    pub(crate) processes: RunProcesses,
 }
 
-impl Reports {
+impl RunReports {
     /// Says where a run stands, or lists the runs.
     pub(crate) async fn status(
         &self,
-        args: StatusArgs,
+        args: StatusToolArgs,
         bytes: usize,
     ) -> Result<CallToolResult, String> {
         let setup = Arc::clone(&self.setup);
-        let status = move |runs: &Runs| match args.run {
+        let status = move |runs: &VisibleRuns| match args.run {
             Some(run) => Ok(answer::of_status(&runs.read(&run)?, &setup.program_name, bytes)),
             None => {
                 let listing = runs.list(STATUS_RUNS, None)?.ok_or("there is no beginning")?;
@@ -53,16 +53,16 @@ impl Reports {
         is_repeated: bool,
         bytes: usize,
     ) -> Result<CallToolResult, String> {
-        let form = Form { results, is_repeated, bytes };
+        let form = AnswerForm { results, is_repeated, bytes };
         let (setup, approvals) = (Arc::clone(&self.setup), self.approvals.clone());
         let run = run.to_owned();
-        let read = move |_: &Runs| {
+        let read = move |_: &VisibleRuns| {
             let seen = approvals.read_now(&run)?;
             let over = seen.is_over().then(|| seen.files.id());
             Ok((answer::of_run(&seen, form, &setup), over))
         };
         let (result, over) = self.runs.blocking(read).await?;
-        over.into_iter().for_each(|run| self.children.tell(run));
+        over.into_iter().for_each(|run| self.processes.mark_reported(run));
         Ok(result)
     }
 
@@ -75,7 +75,7 @@ impl Reports {
     /// Judges a return.
     pub(crate) async fn validate(
         &self,
-        args: ValidateArgs,
+        args: ValidateToolArgs,
         bytes: usize,
     ) -> Result<CallToolResult, String> {
         let setup = Arc::clone(&self.setup);
@@ -83,7 +83,11 @@ impl Reports {
     }
 }
 
-fn validated(setup: &Setup, args: &ValidateArgs, bytes: usize) -> Result<CallToolResult, String> {
+fn validated(
+    setup: &ServerSetup,
+    args: &ValidateToolArgs,
+    bytes: usize,
+) -> Result<CallToolResult, String> {
     let session = args.session_id.as_deref().map(str::parse).transpose();
     let contract = Contract {
         expected_session: session.map_err(|error| format!("session_id: {error}"))?,
@@ -91,7 +95,7 @@ fn validated(setup: &Setup, args: &ValidateArgs, bytes: usize) -> Result<CallToo
         kind: None,
         metadata: MetadataSource::Claimed,
     };
-    let facts = artifact_facts(&setup.root).map_err(|error| chain(&error))?;
+    let facts = artifact_facts(&setup.root).map_err(|error| error_chain(&error))?;
     let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);
-    Ok(answer::of_verdict(&json!(validate(text.as_str(), &contract, &facts)), bytes))
+    Ok(answer::of_validation(&json!(validate(text.as_str(), &contract, &facts)), bytes))
 }

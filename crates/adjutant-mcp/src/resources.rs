@@ -12,10 +12,10 @@ use adjutant_view::{sanitize, wire};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 
-use crate::answer::led::Led;
-use crate::answer::page::Page;
-use crate::runs::{Runs, Seen, chain};
-use crate::{Setup, answer};
+use crate::answer::page::ResourcePage;
+use crate::answer::root_summary::RootSummary;
+use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
+use crate::{ServerSetup, answer};
 
 /// What every address begins with.
 const SCHEME: &str = "adjutant://run/";
@@ -26,7 +26,7 @@ pub(crate) const PLAIN: &str = "text/plain";
 
 /// What of a run is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum ResourceKind {
     /// Where it stands.
     Run,
     /// All that came of it.
@@ -38,27 +38,27 @@ pub(crate) enum Of {
 }
 
 /// Returns the address of it.
-pub(crate) fn uri(run: RunId, of: Of) -> String {
+pub(crate) fn uri(run: RunId, of: ResourceKind) -> String {
     match of {
-        Of::Run => format!("{SCHEME}{run}"),
-        Of::Result => format!("{SCHEME}{run}/result"),
-        Of::Transcript => format!("{SCHEME}{run}/transcript"),
-        Of::Session(session) => format!("{SCHEME}{run}/{session}/transcript"),
+        ResourceKind::Run => format!("{SCHEME}{run}"),
+        ResourceKind::Result => format!("{SCHEME}{run}/result"),
+        ResourceKind::Transcript => format!("{SCHEME}{run}/transcript"),
+        ResourceKind::Session(session) => format!("{SCHEME}{run}/{session}/transcript"),
     }
 }
 
 /// Reads an address: which run, what of it, from which byte on.
-fn parse(uri: &str) -> Option<(RunId, Of, usize)> {
+fn parse_uri(uri: &str) -> Option<(RunId, ResourceKind, usize)> {
     let (path, query) =
         uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
     let offset = query.map_or(Some(0), |query| query.strip_prefix("offset=")?.parse().ok())?;
     let mut parts = path.strip_prefix(SCHEME)?.split('/');
     let run = parts.next()?.parse().ok()?;
     let of = match (parts.next(), parts.next(), parts.next()) {
-        (None, ..) => Of::Run,
-        (Some("result"), None, _) => Of::Result,
-        (Some("transcript"), None, _) => Of::Transcript,
-        (Some(session), Some("transcript"), None) => Of::Session(session.parse().ok()?),
+        (None, ..) => ResourceKind::Run,
+        (Some("result"), None, _) => ResourceKind::Result,
+        (Some("transcript"), None, _) => ResourceKind::Transcript,
+        (Some(session), Some("transcript"), None) => ResourceKind::Session(session.parse().ok()?),
         (Some(_), ..) => return None,
     };
     Some((run, of, offset))
@@ -90,29 +90,29 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 }
 
 /// Runs on a page of a list, beside those that go on.
-const LISTED: usize = 25;
+const PAGE_RUNS: usize = 25;
 
 /// Some resources, and where the next ones begin.
-type Listed = (Vec<Resource>, Option<String>);
+type ResourceListPage = (Vec<Resource>, Option<String>);
 
 /// Returns a page of the runs of the tree and where the next begins; nothing where there is no such page.
 pub(crate) fn list(
-    runs: &Runs,
-    setup: &Setup,
+    runs: &VisibleRuns,
+    setup: &ServerSetup,
     cursor: Option<&str>,
-) -> Result<Option<Listed>, String> {
+) -> Result<Option<ResourceListPage>, String> {
     let from = cursor.map(str::parse).transpose();
     let Ok(from) = from else { return Ok(None) };
-    let Some(listing) = runs.list(LISTED, from)? else { return Ok(None) };
-    let of_run = |seen: &Seen| {
+    let Some(listing) = runs.list(PAGE_RUNS, from)? else { return Ok(None) };
+    let of_run = |seen: &RunSnapshot| {
         let run = seen.files.id();
         let what = answer::title(seen);
         let about = format!("{what} ({})", answer::state(seen, &setup.program_name));
         [
-            Resource::new(uri(run, Of::Run), run.to_string())
+            Resource::new(uri(run, ResourceKind::Run), run.to_string())
                 .with_description(about.clone())
                 .with_mime_type(JSON),
-            Resource::new(uri(run, Of::Result), format!("{run}/result"))
+            Resource::new(uri(run, ResourceKind::Result), format!("{run}/result"))
                 .with_description(format!("What came of it: {about}"))
                 .with_mime_type(MARKDOWN),
         ]
@@ -123,37 +123,37 @@ pub(crate) fn list(
 
 /// Reads a resource, a page of at most so many bytes; nothing where there is no such one.
 pub(crate) fn read(
-    runs: &Runs,
-    setup: &Setup,
+    runs: &VisibleRuns,
+    setup: &ServerSetup,
     address: &str,
     page: usize,
 ) -> Result<Option<ReadResourceResult>, String> {
-    let Some((run, of, offset)) = parse(address) else { return Ok(None) };
+    let Some((run, of, offset)) = parse_uri(address) else { return Ok(None) };
     let Ok(seen) = runs.read(&run.to_string()) else { return Ok(None) };
-    let mut filled = Page::new(offset, page);
+    let mut filled = ResourcePage::new(offset, page);
     let mime = match of {
         // Data has no pages: what is cut somewhere is data no more.
-        Of::Run if offset > 0 => return Ok(None),
-        Of::Run => {
+        ResourceKind::Run if offset > 0 => return Ok(None),
+        ResourceKind::Run => {
             let fits = |data: &Value| json!(wire::pretty(data)).to_string().len() <= page;
-            let data = answer::standing(&seen, &setup.program_name, fits);
+            let data = answer::run_status_json(&seen, &setup.program_name, fits);
             let contents = ResourceContents::text(wire::pretty(&data), address);
             return Ok(Some(ReadResourceResult::new(vec![contents.with_mime_type(JSON)])));
         }
-        Of::Result => {
-            filled.add(&whole(&seen, setup));
+        ResourceKind::Result => {
+            filled.add(&full_result(&seen, setup));
             MARKDOWN
         }
-        Of::Transcript => {
+        ResourceKind::Transcript => {
             let sessions: Vec<_> = seen.view.preorder().iter().map(|it| it.session).collect();
-            transcripts(&seen, &sessions, &mut filled)?;
+            add_transcripts(&seen, &sessions, &mut filled)?;
             PLAIN
         }
-        Of::Session(session) if seen.view.delegation(session).is_some() => {
-            transcripts(&seen, &[session], &mut filled)?;
+        ResourceKind::Session(session) if seen.view.delegation(session).is_some() => {
+            add_transcripts(&seen, &[session], &mut filled)?;
             PLAIN
         }
-        Of::Session(_) => return Ok(None),
+        ResourceKind::Session(_) => return Ok(None),
     };
     let text = filled.finish(&uri(run, of));
     let contents = ResourceContents::text(text, address).with_mime_type(mime);
@@ -161,21 +161,25 @@ pub(crate) fn read(
 }
 
 /// Returns all that came of a run, uncut.
-fn whole(seen: &Seen, setup: &Setup) -> String {
+fn full_result(seen: &RunSnapshot, setup: &ServerSetup) -> String {
     let look = seen.look(&setup.program_name);
     let results = Results::of_run(&seen.view);
     let results = results.seen(seen.liveness, look.content, &setup.program_name);
-    Led::of(seen, setup).text + &results.markdown(&Options::default())
+    RootSummary::of(seen, setup).text + &results.markdown(&Options::default())
 }
 
 /// Adds what sessions were told and said, one after the other; those that said nothing are left out.
 ///
 /// The journal is read once for all of them.
-fn transcripts(seen: &Seen, sessions: &[SessionId], page: &mut Page) -> Result<(), String> {
+fn add_transcripts(
+    seen: &RunSnapshot,
+    sessions: &[SessionId],
+    page: &mut ResourcePage,
+) -> Result<(), String> {
     let mut talks: BTreeMap<SessionId, Conversation> =
         sessions.iter().map(|session| (*session, Conversation::default())).collect();
-    for record in seen.files.records().map_err(|error| chain(&error))? {
-        let event = record.map_err(|error| chain(&error))?.event;
+    for record in seen.files.records().map_err(|error| error_chain(&error))? {
+        let event = record.map_err(|error| error_chain(&error))?.event;
         if let Some(talk) = event.conversation().and_then(|session| talks.get_mut(&session)) {
             talk.apply(&event);
         }
@@ -199,9 +203,14 @@ mod tests {
     fn an_address_reads_back_and_nothing_else_is_one() {
         let run: RunId = "run_1735460684_a1b2c3".parse().unwrap();
         let session: SessionId = "sess_1735460684_d4e5f6".parse().unwrap();
-        for of in [Of::Run, Of::Result, Of::Transcript, Of::Session(session)] {
-            assert_eq!(parse(&uri(run, of)), Some((run, of, 0)));
-            assert_eq!(parse(&format!("{}?offset=7", uri(run, of))), Some((run, of, 7)));
+        for of in [
+            ResourceKind::Run,
+            ResourceKind::Result,
+            ResourceKind::Transcript,
+            ResourceKind::Session(session),
+        ] {
+            assert_eq!(parse_uri(&uri(run, of)), Some((run, of, 0)));
+            assert_eq!(parse_uri(&format!("{}?offset=7", uri(run, of))), Some((run, of, 7)));
         }
         for wrong in [
             "",
@@ -216,7 +225,7 @@ mod tests {
             "adjutant://run/run_1735460684_a1b2c3/x/transcript",
             "file:///etc/passwd",
         ] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse_uri(wrong), None, "{wrong}");
         }
     }
 }

@@ -18,22 +18,22 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::answer::{self, sizes};
-use crate::approval::Approvals;
-use crate::approval::rounds::Seals;
+use crate::approval::QuestionRelay;
+use crate::approval::rounds::QuestionSeals;
 use crate::client_call::{CancellableCalls, ClientCall};
-use crate::reports::Reports;
-use crate::runs::Runs;
-use crate::runs::children::Children;
-use crate::runs::owner::Owner;
+use crate::reports::RunReports;
+use crate::runs::VisibleRuns;
+use crate::runs::owner::RunOwner;
+use crate::runs::run_processes::RunProcesses;
 use crate::runs::wait::RunWaiter;
-use crate::start::canonical;
+use crate::start::call_hash::call_hash;
 use crate::start::starter::RunStarter;
-use crate::tasks::Tasks;
-use crate::tool_calls::{ToolCalls, patience};
-use crate::tools::Named;
+use crate::tasks::McpTasks;
+use crate::tool_calls::{ToolDispatcher, answer_timeout};
+use crate::tools::McpTool;
 use crate::transport::eras;
-use crate::transport::stdio::{self, Stdio};
-use crate::{Setup, prompts, resources};
+use crate::transport::stdio::{self, StdioTransport};
+use crate::{ServerSetup, prompts, resources};
 
 /// Threads for what may block: locks of other servers, runs that take their time to obey.
 pub(crate) const BLOCKING_THREADS: usize = 8;
@@ -66,21 +66,21 @@ pub enum ServeError {
 }
 
 /// Serves one client on standard input and output until it says nothing more.
-pub fn serve(setup: Setup) -> Result<(), ServeError> {
+pub fn serve(setup: ServerSetup) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()?;
-    let (stdio, ends) = Stdio::open()?;
-    let stdio::Ends { closing, writing } = ends;
+    let (stdio, ends) = StdioTransport::open()?;
+    let stdio::StdioShutdown { closing, writing } = ends;
     runtime.block_on(async {
-        let server = Server::new(setup, None, closing)?;
+        let server = McpServer::new(setup, None, closing)?;
         let starter = server.starter().clone();
         // A client that leaves before the handshake wanted nothing.
         if let Ok(running) = serve_server(server, stdio).await {
             let _ = running.waiting().await;
         }
-        starter.all_begun().await;
+        starter.wait_for_launches().await;
         Ok::<_, io::Error>(())
     })?;
     // A thread that waits for another server's lock is of no account any more.
@@ -93,43 +93,43 @@ pub fn serve(setup: Setup) -> Result<(), ServeError> {
 ///
 /// Reads requests and hands them on. Each field has its own part of the work, and none of them knows the server.
 #[derive(Clone)]
-pub(crate) struct Server {
-    setup: Arc<Setup>,
-    runs: Runs,
-    approvals: Approvals,
+pub(crate) struct McpServer {
+    setup: Arc<ServerSetup>,
+    runs: VisibleRuns,
+    approvals: QuestionRelay,
     starter: RunStarter,
-    tool_calls: ToolCalls,
-    tasks: Tasks,
+    tool_calls: ToolDispatcher,
+    tasks: McpTasks,
     /// This client's alone.
     cancellable: CancellableCalls,
 }
 
-impl Server {
+impl McpServer {
     /// Makes a server that sees the runs of an owner, or of everyone.
     pub(crate) fn new(
-        setup: Setup,
-        owner: Option<Owner>,
+        setup: ServerSetup,
+        owner: Option<RunOwner>,
         closing: watch::Receiver<bool>,
     ) -> io::Result<Self> {
-        let (setup, children) = (Arc::new(setup), Children::default());
-        let runs = Runs::new(setup.archive.clone(), &setup.root, owner);
-        let seals = Seals::open(setup.archive.path())?;
-        let waiter = RunWaiter::new(runs.clone(), children.clone(), closing);
-        let approvals = Approvals::new(Arc::clone(&setup), runs.clone(), waiter.clone(), seals);
+        let (setup, processes) = (Arc::new(setup), RunProcesses::default());
+        let runs = VisibleRuns::new(setup.archive.clone(), &setup.root, owner);
+        let seals = QuestionSeals::open(setup.archive.path())?;
+        let waiter = RunWaiter::new(runs.clone(), processes.clone(), closing);
+        let approvals = QuestionRelay::new(Arc::clone(&setup), runs.clone(), waiter.clone(), seals);
         let starter = RunStarter::new(
             Arc::clone(&setup),
             runs.clone(),
             waiter.clone(),
             approvals.clone(),
-            children.clone(),
+            processes.clone(),
         );
-        let reports = Reports {
+        let reports = RunReports {
             setup: Arc::clone(&setup),
             runs: runs.clone(),
             approvals: approvals.clone(),
-            children: children.clone(),
+            processes: processes.clone(),
         };
-        let tool_calls = ToolCalls {
+        let tool_calls = ToolDispatcher {
             setup: Arc::clone(&setup),
             runs: runs.clone(),
             starter: starter.clone(),
@@ -137,18 +137,18 @@ impl Server {
             approvals: approvals.clone(),
             reports,
         };
-        let tasks = Tasks {
+        let tasks = McpTasks {
             setup: Arc::clone(&setup),
             runs: runs.clone(),
             approvals: approvals.clone(),
-            children,
+            processes,
         };
         let cancellable = CancellableCalls::default();
         Ok(Self { setup, runs, approvals, starter, tool_calls, tasks, cancellable })
     }
 
     /// Returns a server for another client of this process.
-    pub(crate) fn another(&self) -> Self {
+    pub(crate) fn for_another_client(&self) -> Self {
         Self { cancellable: CancellableCalls::default(), ..self.clone() }
     }
 
@@ -158,7 +158,7 @@ impl Server {
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let about = Implementation::new("adjutant", self.setup.version.clone());
         ServerConfig::new(capabilities())
@@ -176,8 +176,8 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        whole(request)?;
-        let tools = Named::ALL.map(|tool| tool.shown(&self.setup.limits)).to_vec();
+        refuse_cursor(request)?;
+        let tools = McpTool::ALL.map(|tool| tool.to_listed_tool(&self.setup.limits)).to_vec();
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -186,22 +186,22 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = Named::parse(&request.name) else {
+        let Some(tool) = McpTool::parse(&request.name) else {
             let text = format!("there is no tool `{}`", sizes::quoted(&request.name));
             return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
-        let named = canonical::key(&arguments, tool.name(), &self.runs.caller(&client), None);
-        let answer = match self.approvals.round(named, &request) {
+        let named = call_hash(&arguments, tool.name(), &self.runs.caller(&client), None);
+        let answer = match self.approvals.open_round(named, &request) {
             Ok(round) => {
-                let patience = patience(&self.setup, &context);
-                let mut call = ClientCall::new(&context, round, patience, &self.cancellable);
+                let answer_timeout = answer_timeout(&self.setup, &context);
+                let mut call = ClientCall::new(&context, round, answer_timeout, &self.cancellable);
                 self.tool_calls.call(tool, arguments, &mut call).await
             }
             Err(problem) => Err(problem),
         };
-        let bytes = sizes::room(&self.setup, &context);
+        let bytes = sizes::result_limit(&self.setup, &context);
         Ok(answer.unwrap_or_else(|problem| answer::of_failure(&problem, bytes).into()))
     }
 
@@ -213,7 +213,7 @@ impl ServerHandler for Server {
         let (setup, cursor) = (Arc::clone(&self.setup), request.and_then(|it| it.cursor));
         let page =
             self.runs.blocking(move |runs| resources::list(runs, &setup, cursor.as_deref())).await;
-        let (all, next) = page.map_err(internal)?.ok_or_else(no_such_page)?;
+        let (all, next) = page.map_err(internal_error)?.ok_or_else(no_such_page)?;
         let mut result = ListResourcesResult::with_all_items(all);
         result.next_cursor = next;
         Ok(result)
@@ -224,7 +224,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        whole(request)?;
+        refuse_cursor(request)?;
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
     }
 
@@ -233,10 +233,13 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let (setup, uri, page) =
-            (Arc::clone(&self.setup), request.uri.clone(), sizes::room(&self.setup, &context));
+        let (setup, uri, page) = (
+            Arc::clone(&self.setup),
+            request.uri.clone(),
+            sizes::result_limit(&self.setup, &context),
+        );
         let read = self.runs.blocking(move |runs| resources::read(runs, &setup, &uri, page)).await;
-        let read = read.map_err(internal)?;
+        let read = read.map_err(internal_error)?;
         read.map(Into::into).ok_or_else(|| {
             let about = Some(json!({ "uri": sizes::quoted(&request.uri) }));
             ErrorData::resource_not_found("there is no such resource of this tree", about)
@@ -248,9 +251,10 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        whole(request)?;
+        refuse_cursor(request)?;
         let setup = Arc::clone(&self.setup);
-        let all = self.runs.blocking(move |_| prompts::list(&setup)).await.map_err(internal)?;
+        let all =
+            self.runs.blocking(move |_| prompts::list(&setup)).await.map_err(internal_error)?;
         Ok(ListPromptsResult::with_all_items(all))
     }
 
@@ -263,7 +267,7 @@ impl ServerHandler for Server {
         let prompt = self.runs.blocking(move |_| prompts::get(&setup, &request)).await;
         prompt
             .map(Into::into)
-            .map_err(|problem| ErrorData::invalid_params(sizes::brief(&problem), None))
+            .map_err(|problem| ErrorData::invalid_params(sizes::shorten_error(&problem), None))
     }
 
     async fn on_cancelled(
@@ -336,7 +340,7 @@ const METHODS: [&str; 13] = [
 ];
 
 /// Refuses a cursor for a list that has one page.
-fn whole(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+fn refuse_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     let cursor = request.and_then(|it| it.cursor);
     cursor.map_or(Ok(()), |_| Err(no_such_page()))
 }
@@ -356,7 +360,7 @@ fn no_such_page() -> ErrorData {
     ErrorData::invalid_params("cursor: no page begins there; ask again without it", None)
 }
 
-fn internal(problem: String) -> ErrorData {
+fn internal_error(problem: String) -> ErrorData {
     ErrorData::internal_error(problem, None)
 }
 

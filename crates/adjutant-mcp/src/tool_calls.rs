@@ -10,49 +10,51 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::answer::{forms, sizes};
-use crate::approval::{Approvals, AskOutcome};
+use crate::answer::{form_file, sizes};
+use crate::approval::{AskOutcome, QuestionRelay};
 use crate::client_call::ClientCall;
 use crate::clients::detach_after;
-use crate::reports::Reports;
-use crate::runs::wait::{RunWaiter, WaitFor, Waited};
-use crate::runs::{Runs, Seen};
-use crate::start::jobs::Job;
+use crate::reports::RunReports;
+use crate::runs::wait::{RunWaiter, WaitFor, WaitOutcome};
+use crate::runs::{RunSnapshot, VisibleRuns};
+use crate::start::requested_run::RequestedRun;
 use crate::start::starter::{RunStarter, StartedRun, release};
-use crate::tools::{CancelArgs, MAX_WAIT_S, Named, ResultArgs, WaitArgs};
-use crate::{Setup, answer, tasks};
+use crate::tools::{CancelToolArgs, MAX_WAIT_S, McpTool, ResultToolArgs, WaitToolArgs};
+use crate::{ServerSetup, answer, tasks};
 
 /// Answers calls of tools.
 #[derive(Clone)]
-pub(crate) struct ToolCalls {
-    pub(crate) setup: Arc<Setup>,
-    pub(crate) runs: Runs,
+pub(crate) struct ToolDispatcher {
+    pub(crate) setup: Arc<ServerSetup>,
+    pub(crate) runs: VisibleRuns,
     pub(crate) starter: RunStarter,
     pub(crate) waiter: RunWaiter,
-    pub(crate) approvals: Approvals,
-    pub(crate) reports: Reports,
+    pub(crate) approvals: QuestionRelay,
+    pub(crate) reports: RunReports,
 }
 
-impl ToolCalls {
+impl ToolDispatcher {
     pub(crate) async fn call(
         &self,
-        tool: Named,
+        tool: McpTool,
         arguments: Value,
         call: &mut ClientCall<'_>,
     ) -> Result<CallToolResponse, String> {
-        let bytes = sizes::room(&self.setup, call.context);
+        let bytes = sizes::result_limit(&self.setup, call.context);
         let answer = match tool {
-            Named::Delegate | Named::Start | Named::Command | Named::Story => {
+            McpTool::Delegate | McpTool::Start | McpTool::Command | McpTool::Story => {
                 return self.delegate(tool, &arguments, call).await;
             }
-            Named::Wait => return self.wait(parsed(arguments)?, call).await,
-            Named::Status => self.reports.status(parsed(arguments)?, bytes).await,
-            Named::Result => {
-                let args: ResultArgs = parsed(arguments)?;
+            McpTool::Wait => return self.wait(parse_arguments(arguments)?, call).await,
+            McpTool::Status => self.reports.status(parse_arguments(arguments)?, bytes).await,
+            McpTool::Result => {
+                let args: ResultToolArgs = parse_arguments(arguments)?;
                 self.reports.results(&args.run, args.form, false, bytes).await
             }
-            Named::Cancel => self.reports.cancel(parsed::<CancelArgs>(arguments)?.run).await,
-            Named::Validate => self.reports.validate(parsed(arguments)?, bytes).await,
+            McpTool::Cancel => {
+                self.reports.cancel(parse_arguments::<CancelToolArgs>(arguments)?.run).await
+            }
+            McpTool::Validate => self.reports.validate(parse_arguments(arguments)?, bytes).await,
         };
         answer.map(Into::into)
     }
@@ -61,19 +63,19 @@ impl ToolCalls {
     /// the client asked for a handle or knows tasks.
     async fn delegate(
         &self,
-        tool: Named,
+        tool: McpTool,
         arguments: &Value,
         call: &mut ClientCall<'_>,
     ) -> Result<CallToolResponse, String> {
-        let job = Job::of(tool, arguments, &self.setup.limits)?;
-        let form = job.form(&self.setup.limits);
+        let job = RequestedRun::parse(tool, arguments, &self.setup.limits)?;
+        let form = job.return_form(&self.setup.limits);
         let StartedRun { run: id, is_repeated, waiter } =
             self.starter.start(job, arguments, call).await?;
         // A call that is made again with the answer to its own question is still the first one.
         let is_repeated = !call.owns(id, is_repeated);
         let run = id.to_string();
-        let is_start = tool == Named::Start;
-        let waits = !is_start && !tasks::are_known(call.context);
+        let is_start = tool == McpTool::Start;
+        let waits = !is_start && !tasks::is_task_client(call.context);
         let outcome = match call.cancellation() {
             Some(cancellation) => AskOutcome::Cancelled(cancellation),
             None if waits => self.approvals.follow(&run, call).await?,
@@ -86,28 +88,28 @@ impl ToolCalls {
             }
             AskOutcome::AnswerWith(question) => return Ok((*question).into()),
             AskOutcome::Clear if !waits && !is_start => {
-                let keep = move |runs: &Runs| {
+                let keep = move |runs: &VisibleRuns| {
                     let seen = runs.read(&run)?;
                     // If the form cannot be kept, the task is answered for in the usual one.
-                    let _ = forms::keep(seen.files.path(), form);
+                    let _ = form_file::save(seen.files.path(), form);
                     Ok(seen)
                 };
-                return self.runs.blocking(keep).await.map(|seen| tasks::begun(&seen));
+                return self.runs.blocking(keep).await.map(|seen| tasks::task_answer(&seen));
             }
             AskOutcome::Clear | AskOutcome::Open | AskOutcome::Cancelled(_) => {}
         }
         if is_start {
-            let seen: Seen = self.approvals.read(&run).await?;
+            let seen: RunSnapshot = self.approvals.read(&run).await?;
             return Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into());
         }
-        let bytes = sizes::room(&self.setup, call.context);
+        let bytes = sizes::result_limit(&self.setup, call.context);
         self.reports.results(&run, form, is_repeated, bytes).await.map(Into::into)
     }
 
     /// Waits for a run as long as a call may.
     async fn wait(
         &self,
-        args: WaitArgs,
+        args: WaitToolArgs,
         call: &mut ClientCall<'_>,
     ) -> Result<CallToolResponse, String> {
         if let Some(asked) = args.timeout_s.filter(|asked| *asked > MAX_WAIT_S) {
@@ -127,22 +129,25 @@ impl ToolCalls {
         }
         if matches!(outcome, AskOutcome::Open) {
             let waited = self.waiter.wait_for(&args.run, WaitFor::End, call).await?;
-            if waited == Waited::Over {
+            if waited == WaitOutcome::Over {
                 self.waiter.wait_for_exit(&args.run, call.until).await;
             }
         }
-        let bytes = sizes::room(&self.setup, call.context);
+        let bytes = sizes::result_limit(&self.setup, call.context);
         self.reports.results(&args.run, args.form, false, bytes).await.map(Into::into)
     }
 }
 
 /// Returns how long a call may keep its client waiting.
-pub(crate) fn patience(setup: &Setup, context: &RequestContext<RoleServer>) -> Duration {
+pub(crate) fn answer_timeout(
+    setup: &ServerSetup,
+    context: &RequestContext<RoleServer>,
+) -> Duration {
     let client = context.client_info().map(|info| info.name).unwrap_or_default();
     let hears_progress = context.meta.get_progress_token().is_some();
     setup.detach_after.unwrap_or_else(|| detach_after(&client, hears_progress))
 }
 
-fn parsed<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+fn parse_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     serde_json::from_value(arguments).map_err(|error| format!("arguments: {error}"))
 }

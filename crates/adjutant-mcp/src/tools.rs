@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// A tool by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum McpTool {
     Delegate,
     Start,
     Command,
@@ -21,7 +21,7 @@ pub(crate) enum Named {
     Validate,
 }
 
-impl Named {
+impl McpTool {
     /// Every tool, in the order they are listed.
     pub(crate) const ALL: [Self; 9] = [
         Self::Delegate,
@@ -290,10 +290,10 @@ impl Named {
     }
 
     /// Returns the tool as clients are shown it.
-    pub(crate) fn shown(self, limits: &CallLimits) -> Tool {
-        let tool = Tool::new(self.name(), self.description(), object(self.input(limits)));
+    pub(crate) fn to_listed_tool(self, limits: &CallLimits) -> Tool {
+        let tool = Tool::new(self.name(), self.description(), json_object(self.input(limits)));
         tool.with_title(self.title())
-            .with_raw_output_schema(object(self.output()))
+            .with_raw_output_schema(json_object(self.output()))
             .with_annotations(self.annotations())
     }
 }
@@ -301,7 +301,7 @@ impl Named {
 /// The longest that a client may ask to wait.
 pub(crate) const MAX_WAIT_S: u64 = 3600;
 
-fn object(schema: Value) -> Arc<JsonObject> {
+fn json_object(schema: Value) -> Arc<JsonObject> {
     match schema {
         Value::Object(map) => Arc::new(map),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -313,7 +313,7 @@ fn object(schema: Value) -> Arc<JsonObject> {
 /// The arguments of `delegate_wait`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WaitArgs {
+pub(crate) struct WaitToolArgs {
     pub(crate) run: String,
     #[serde(default)]
     pub(crate) timeout_s: Option<u64>,
@@ -324,7 +324,7 @@ pub(crate) struct WaitArgs {
 /// The arguments of `delegate_status`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct StatusArgs {
+pub(crate) struct StatusToolArgs {
     #[serde(default)]
     pub(crate) run: Option<String>,
 }
@@ -332,7 +332,7 @@ pub(crate) struct StatusArgs {
 /// The arguments of `delegate_result`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ResultArgs {
+pub(crate) struct ResultToolArgs {
     pub(crate) run: String,
     #[serde(default, rename = "return")]
     pub(crate) form: ReturnForm,
@@ -341,14 +341,14 @@ pub(crate) struct ResultArgs {
 /// The arguments of `delegate_cancel`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CancelArgs {
+pub(crate) struct CancelToolArgs {
     pub(crate) run: String,
 }
 
 /// The arguments of `validate_return`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ValidateArgs {
+pub(crate) struct ValidateToolArgs {
     #[serde(rename = "return")]
     pub(crate) returned: Value,
     #[serde(default)]
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn the_call_is_that_of_the_design_and_nothing_more() {
         let limits = CallLimits::default();
-        for tool in [Named::Delegate, Named::Start] {
+        for tool in [McpTool::Delegate, McpTool::Start] {
             assert_eq!(tool.input(&limits), delegate_spec(&limits).schema);
         }
     }
@@ -372,16 +372,16 @@ mod tests {
     /// Whoever can add a key to a call can find one that nobody bounded.
     #[test]
     fn no_tool_takes_what_it_does_not_name() {
-        for tool in Named::ALL {
+        for tool in McpTool::ALL {
             let schema = tool.input(&CallLimits::default());
             assert_eq!(schema["additionalProperties"], false, "{}", tool.name());
-            assert_eq!(Named::parse(tool.name()), Some(tool));
+            assert_eq!(McpTool::parse(tool.name()), Some(tool));
         }
     }
 
     #[test]
     fn a_description_is_two_sentences() {
-        for tool in Named::ALL {
+        for tool in McpTool::ALL {
             let text = tool.description();
             let ends = text.matches(". ").count() + usize::from(text.ends_with('.'));
             assert_eq!(ends, 2, "{}: {text}", tool.name());

@@ -1,6 +1,6 @@
 //! `adjutant approve`, and how the MCP server starts the runs that may have to wait for it.
 
-use adjutant_mcp::Approval;
+use adjutant_mcp::ApprovalMode;
 use clap::Args;
 
 /// `adjutant approve`.
@@ -39,7 +39,7 @@ pub(crate) struct DetachedFlags {
 
     /// What becomes of the call where it needs approval.
     #[arg(long, hide = true, requires = "detached", value_name = "HOW")]
-    pub(crate) approval: Option<Approval>,
+    pub(crate) approval: Option<ApprovalMode>,
 
     /// On whose behalf it works.
     #[arg(long, hide = true, requires = "detached", value_name = "NAME")]

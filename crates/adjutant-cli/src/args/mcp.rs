@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use adjutant_mcp::Approval;
+use adjutant_mcp::ApprovalMode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{PolicyFlags, dollars};
@@ -28,7 +28,7 @@ pub(crate) struct McpArgs {
     /// `adjutant approve`), `deny` (it is refused), or `auto-below USD` (it starts while the worst cases of all
     /// clients' calls of today fit the amount, where ended runs count with what they cost; else as with inbox) [default: `approval` in `[mcp]` of your config.toml, else inbox].
     #[arg(long, value_name = "HOW")]
-    pub(crate) approval: Option<Approval>,
+    pub(crate) approval: Option<ApprovalMode>,
 
     /// The same as --approval "auto-below USD".
     #[arg(

@@ -1,12 +1,12 @@
 //! The server's entry in the text of a configuration, in JSON or in TOML.
 
 use adjutant_formats::document::{jsonc, toml};
-use adjutant_mcp::{Client, SERVER};
+use adjutant_mcp::{KnownClient, SERVER};
 use serde_json::Value;
 
 /// A configuration and what it says of the server.
 pub(crate) struct Text {
-    client: Client,
+    client: KnownClient,
     text: String,
     path: Vec<&'static str>,
     entry: Option<Value>,
@@ -14,16 +14,19 @@ pub(crate) struct Text {
 
 impl Text {
     /// Reads a configuration; the error says in words what is wrong with it.
-    pub(crate) fn read(client: Client, text: String) -> Result<Self, String> {
-        let whole = if client == Client::Codex {
+    pub(crate) fn read(client: KnownClient, text: String) -> Result<Self, String> {
+        let whole = if client == KnownClient::Codex {
             toml::read(&text).map_err(|error| error.to_string())?
         } else {
             jsonc::read(&text).map_err(|error| error.to_string())?
         };
-        let mut path = vec![client.section()];
+        let mut path = vec![client.config_section()];
         // The second version of opencode has a level more; an entry of the first may have that name.
         let inner = &whole["mcp"]["servers"];
-        if client == Client::Opencode && inner.is_object() && client.command(inner).is_none() {
+        if client == KnownClient::Opencode
+            && inner.is_object()
+            && client.command_of(inner).is_none()
+        {
             path.push("servers");
         }
         path.push(SERVER);
@@ -38,14 +41,16 @@ impl Text {
 
     /// Returns the text with an entry that starts `command`; what else the entry holds stays.
     pub(crate) fn with(&self, command: &[String]) -> Result<String, String> {
-        let mut members = self.client.members(command);
+        let mut members = self.client.required_members(command);
         // A plain level has the usual members; the second version of opencode knows none of them.
         if self.path.len() == 2 {
             let is_missing =
                 |key: &str| self.entry.as_ref().is_none_or(|entry| entry.get(key).is_none());
-            members.extend(self.client.usual().into_iter().filter(|(key, _)| is_missing(key)));
+            members.extend(
+                self.client.default_members().into_iter().filter(|(key, _)| is_missing(key)),
+            );
         }
-        if self.client == Client::Codex {
+        if self.client == KnownClient::Codex {
             return toml::merge(&self.text, &self.path, &members)
                 .map_err(|error| error.to_string());
         }
@@ -57,7 +62,7 @@ impl Text {
         if self.entry.is_none() {
             return Ok(self.text.clone());
         }
-        if self.client == Client::Codex {
+        if self.client == KnownClient::Codex {
             return toml::remove(&self.text, &self.path).map_err(|error| error.to_string());
         }
         jsonc::remove(&self.text, &self.path).map_err(|error| error.to_string())

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use adjutant_mcp::Client;
+use adjutant_mcp::KnownClient;
 use adjutant_view::sanitize;
 use serde_json::Value;
 
@@ -15,7 +15,8 @@ use crate::args::McpScope;
 /// Looks at the clients that are installed or configured: a name, whether it is as it should be, and
 /// the words, which say what to do.
 pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
-    let found: Vec<_> = Client::ALL.into_iter().filter_map(|client| look(client, root)).collect();
+    let found: Vec<_> =
+        KnownClient::ALL.into_iter().filter_map(|client| look(client, root)).collect();
     if found.is_empty() {
         let says = "none found here; `adjutant mcp install CLIENT` adds the server to one";
         return vec![("mcp clients".to_owned(), true, says.to_owned())];
@@ -23,7 +24,7 @@ pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
     found
 }
 
-fn look(client: Client, root: &Path) -> Option<(String, bool, String)> {
+fn look(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
     let name = format!("mcp {}", client.name());
     let mut seen = Vec::new();
     for scope in [McpScope::Project, McpScope::User] {
@@ -36,13 +37,13 @@ fn look(client: Client, root: &Path) -> Option<(String, bool, String)> {
     if let Some((_, says)) = seen.into_iter().next() {
         return Some((name, true, says));
     }
-    let program = if client == Client::Vscode { "code" } else { client.name() };
+    let program = if client == KnownClient::Vscode { "code" } else { client.name() };
     let says = format!("installed, not configured: adjutant mcp install {}", client.name());
     on_path(program).map(|_| (name, false, says))
 }
 
 /// Judges one configuration; none where it says nothing of the server.
-fn judge(client: Client, place: &Place) -> Option<(bool, String)> {
+fn judge(client: KnownClient, place: &Place) -> Option<(bool, String)> {
     let path = shown(&place.path);
     let fix = match place.scope {
         McpScope::Project => format!("adjutant mcp install {} --scope project", client.name()),
@@ -59,12 +60,12 @@ fn judge(client: Client, place: &Place) -> Option<(bool, String)> {
         }
     };
     let entry = text.entry()?;
-    let command = client.command(entry).unwrap_or_default();
+    let command = client.command_of(entry).unwrap_or_default();
     let Some((program, arguments)) = command.split_first() else {
         return Some((true, format!("{path} names a server that is not started here")));
     };
     let program_shown = shown(&PathBuf::from(program));
-    if client.is_off(entry) {
+    if client.is_disabled(entry) {
         return Some((false, format!("{path} has the server switched off")));
     }
     let Some(found) = resolved(program) else {
@@ -80,7 +81,7 @@ fn judge(client: Client, place: &Place) -> Option<(bool, String)> {
 
 /// Judges what this program is started with.
 fn judge_flags(
-    client: Client,
+    client: KnownClient,
     entry: &Value,
     arguments: &[String],
     path: &str,
@@ -89,7 +90,7 @@ fn judge_flags(
     let Some((_, flags)) = arguments.split_first().filter(|(first, _)| *first == "mcp") else {
         return (false, format!("{path} does not start the server: {fix}"));
     };
-    let gives_up = client.gives_up(entry);
+    let gives_up = client.timeout(entry);
     match flags::kept(flags, gives_up) {
         Err(problem) => (false, format!("{path}: {problem}: {fix} -- FLAGS")),
         Ok(kept) if client.arguments(&kept, gives_up) != arguments => {

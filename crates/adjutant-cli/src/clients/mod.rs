@@ -12,7 +12,7 @@ mod place;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use adjutant_mcp::{Client, SERVER};
+use adjutant_mcp::{KnownClient, SERVER};
 use adjutant_view::sanitize;
 use serde_json::Value;
 
@@ -37,19 +37,19 @@ pub(crate) struct Order<'a> {
 }
 
 impl Order<'_> {
-    fn client(&self) -> Client {
+    fn client(&self) -> KnownClient {
         known(self.client)
     }
 
     /// Returns the files of the client that are there, or the one that may come to be.
     fn places(&self) -> Result<Vec<Place>, Failure> {
         let client = self.client();
-        let usual = if client == Client::Codex { McpScope::User } else { McpScope::Project };
+        let usual = if client == KnownClient::Codex { McpScope::User } else { McpScope::Project };
         Place::find(client, self.scope.unwrap_or(usual), self.root)
     }
 
     /// Returns the file that names the server, else the usual one.
-    fn place(&self) -> Result<(Client, Place), Failure> {
+    fn place(&self) -> Result<(KnownClient, Place), Failure> {
         let client = self.client();
         let mut places = self.places()?;
         let names_it = |place: &Place| {
@@ -62,14 +62,14 @@ impl Order<'_> {
     }
 }
 
-const fn known(client: McpClient) -> Client {
+const fn known(client: McpClient) -> KnownClient {
     match client {
-        McpClient::Claude => Client::Claude,
-        McpClient::Codex => Client::Codex,
-        McpClient::Opencode => Client::Opencode,
-        McpClient::Gemini => Client::Gemini,
-        McpClient::Vscode => Client::Vscode,
-        McpClient::Cursor => Client::Cursor,
+        McpClient::Claude => KnownClient::Claude,
+        McpClient::Codex => KnownClient::Codex,
+        McpClient::Opencode => KnownClient::Opencode,
+        McpClient::Gemini => KnownClient::Gemini,
+        McpClient::Vscode => KnownClient::Vscode,
+        McpClient::Cursor => KnownClient::Cursor,
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn remove(order: &Order<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-fn remove_from(client: Client, place: &Place) -> Result<(), Failure> {
+fn remove_from(client: KnownClient, place: &Place) -> Result<(), Failure> {
     let file = file::File::open(place)?;
     let broken = |problem: String| {
         Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
@@ -166,7 +166,7 @@ struct Started {
 impl Started {
     /// Refuses to make an entry work whose terms may be somebody else's: a project's file comes with
     /// the project, and nothing in a project decides what may be spent or reached.
-    fn check_kept(&self, client: Client, place: &Place) -> Result<(), Failure> {
+    fn check_kept(&self, client: KnownClient, place: &Place) -> Result<(), Failure> {
         let is_harmless = self.variables.is_empty() && !flags::decide(&self.flags);
         if place.scope == McpScope::User || is_harmless {
             return Ok(());
@@ -205,7 +205,7 @@ impl Started {
 /// Returns what the client is to start: what it starts already where that is this program, and the
 /// flags it has unless others are given.
 fn started(
-    client: Client,
+    client: KnownClient,
     place: &Place,
     text: &Text,
     flags: &[String],
@@ -215,7 +215,7 @@ fn started(
     let is_of_another =
         |entry: &&Value| ["command", "url", "httpUrl"].iter().any(|key| !entry[key].is_null());
     let known = text.entry().filter(is_of_another).map(|entry| {
-        client.command(entry).ok_or_else(|| {
+        client.command_of(entry).ok_or_else(|| {
             let path = shown(&place.path);
             let what = format!("{path} has an entry `{SERVER}` that starts no program");
             Failure::usage(what)
@@ -238,7 +238,7 @@ fn started(
         None => named(&own, place.scope)?,
     };
     let entry = text.entry().unwrap_or(&Value::Null);
-    let gives_up = client.gives_up(entry);
+    let gives_up = client.timeout(entry);
     let plain = client.arguments(&flags::with_home(flags, home)?, gives_up);
     let keeps = flags.is_empty() && known.get(1).is_some_and(|first| first == "mcp");
     let arguments = if keeps {
@@ -310,24 +310,26 @@ fn shown(path: &Path) -> String {
 }
 
 /// Says what is left to do.
-const fn next(client: Client, scope: McpScope) -> &'static str {
+const fn next(client: KnownClient, scope: McpScope) -> &'static str {
     match (client, scope) {
-        (Client::Claude, McpScope::Project) => {
+        (KnownClient::Claude, McpScope::Project) => {
             "start `claude` in this folder and approve the server; /mcp shows it."
         }
-        (Client::Claude, McpScope::User) => "restart Claude Code; /mcp shows it.",
-        (Client::Codex, McpScope::Project) => {
+        (KnownClient::Claude, McpScope::User) => "restart Claude Code; /mcp shows it.",
+        (KnownClient::Codex, McpScope::Project) => {
             "start `codex` in this folder, which you must have trusted; /mcp shows the server."
         }
-        (Client::Codex, McpScope::User) => {
+        (KnownClient::Codex, McpScope::User) => {
             "restart Codex; /mcp shows the server. It gets no keys from your shell: `adjutant init` has a place for them."
         }
-        (Client::Opencode, _) => "restart opencode; `opencode mcp list` shows the server.",
-        (Client::Gemini, McpScope::Project) => {
+        (KnownClient::Opencode, _) => "restart opencode; `opencode mcp list` shows the server.",
+        (KnownClient::Gemini, McpScope::Project) => {
             "start `gemini` in this folder, which you must have trusted; /mcp shows the server."
         }
-        (Client::Gemini, McpScope::User) => "restart Gemini CLI; /mcp shows the server.",
-        (Client::Vscode, _) => "run `MCP: List Servers` in VS Code, start the server and trust it.",
-        (Client::Cursor, _) => "switch the server on in Cursor's settings, under MCP.",
+        (KnownClient::Gemini, McpScope::User) => "restart Gemini CLI; /mcp shows the server.",
+        (KnownClient::Vscode, _) => {
+            "run `MCP: List Servers` in VS Code, start the server and trust it."
+        }
+        (KnownClient::Cursor, _) => "switch the server on in Cursor's settings, under MCP.",
     }
 }

@@ -7,7 +7,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use adjutant_mcp::Client;
+use adjutant_mcp::KnownClient;
 
 use crate::args::McpScope;
 use crate::delegate::absolute;
@@ -26,7 +26,11 @@ pub(crate) struct Place {
 
 impl Place {
     /// Finds the files that the client reads, at least the one that may come to be.
-    pub(crate) fn find(client: Client, scope: McpScope, root: &Path) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn find(
+        client: KnownClient,
+        scope: McpScope,
+        root: &Path,
+    ) -> Result<Vec<Self>, Failure> {
         let (folder, within) = match scope {
             McpScope::Project => {
                 let root = absolute(root)?;
@@ -45,28 +49,28 @@ impl Place {
 }
 
 /// Returns the names of the file, the usual one first.
-const fn names(client: Client, scope: McpScope) -> &'static [&'static str] {
+const fn names(client: KnownClient, scope: McpScope) -> &'static [&'static str] {
     match (client, scope) {
-        (Client::Claude, McpScope::Project) => &[".mcp.json"],
-        (Client::Claude, McpScope::User) => &[".claude.json"],
-        (Client::Codex, _) => &["config.toml"],
-        (Client::Opencode, _) => &["opencode.json", "opencode.jsonc"],
-        (Client::Gemini, _) => &["settings.json"],
-        (Client::Vscode | Client::Cursor, _) => &["mcp.json"],
+        (KnownClient::Claude, McpScope::Project) => &[".mcp.json"],
+        (KnownClient::Claude, McpScope::User) => &[".claude.json"],
+        (KnownClient::Codex, _) => &["config.toml"],
+        (KnownClient::Opencode, _) => &["opencode.json", "opencode.jsonc"],
+        (KnownClient::Gemini, _) => &["settings.json"],
+        (KnownClient::Vscode | KnownClient::Cursor, _) => &["mcp.json"],
     }
 }
 
-fn project(client: Client, root: &Path) -> PathBuf {
+fn project(client: KnownClient, root: &Path) -> PathBuf {
     match client {
-        Client::Claude | Client::Opencode => root.to_owned(),
-        Client::Codex => root.join(".codex"),
-        Client::Gemini => root.join(".gemini"),
-        Client::Vscode => root.join(".vscode"),
-        Client::Cursor => root.join(".cursor"),
+        KnownClient::Claude | KnownClient::Opencode => root.to_owned(),
+        KnownClient::Codex => root.join(".codex"),
+        KnownClient::Gemini => root.join(".gemini"),
+        KnownClient::Vscode => root.join(".vscode"),
+        KnownClient::Cursor => root.join(".cursor"),
     }
 }
 
-fn user(client: Client) -> Result<PathBuf, Failure> {
+fn user(client: KnownClient) -> Result<PathBuf, Failure> {
     let home = || {
         absolute_variable("HOME").ok_or_else(|| {
             Failure::usage("where your configuration is cannot be told: HOME is not set")
@@ -78,12 +82,12 @@ fn user(client: Client) -> Result<PathBuf, Failure> {
     };
     let named = |variable: &str| absolute_variable(variable).map(Ok);
     match client {
-        Client::Claude => named("CLAUDE_CONFIG_DIR").unwrap_or_else(home),
-        Client::Codex => named("CODEX_HOME").unwrap_or_else(|| Ok(home()?.join(".codex"))),
-        Client::Opencode => Ok(config()?.join("opencode")),
-        Client::Gemini => Ok(home()?.join(".gemini")),
-        Client::Vscode => Ok(config()?.join("Code/User")),
-        Client::Cursor => Ok(home()?.join(".cursor")),
+        KnownClient::Claude => named("CLAUDE_CONFIG_DIR").unwrap_or_else(home),
+        KnownClient::Codex => named("CODEX_HOME").unwrap_or_else(|| Ok(home()?.join(".codex"))),
+        KnownClient::Opencode => Ok(config()?.join("opencode")),
+        KnownClient::Gemini => Ok(home()?.join(".gemini")),
+        KnownClient::Vscode => Ok(config()?.join("Code/User")),
+        KnownClient::Cursor => Ok(home()?.join(".cursor")),
     }
 }
 

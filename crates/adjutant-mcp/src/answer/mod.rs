@@ -1,12 +1,12 @@
 //! What a client is answered: the results of a run, in its form and no larger than the client takes.
 
-pub(crate) mod forms;
-pub(crate) mod led;
+pub(crate) mod form_file;
 pub(crate) mod page;
 mod render;
+pub(crate) mod root_summary;
 pub(crate) mod sizes;
 
 pub(crate) use render::{
-    Form, asks, of_cancel, of_failure, of_list, of_run, of_start, of_status, of_verdict, standing,
-    state, title,
+    AnswerForm, approval_instructions, of_cancel, of_failure, of_list, of_run, of_start, of_status,
+    of_validation, run_status_json, state, title,
 };

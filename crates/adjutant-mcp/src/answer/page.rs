@@ -3,10 +3,10 @@
 use std::mem;
 
 /// Bytes that are left for the line at the end of a page.
-const NOTE: usize = 256;
+const NOTE_BYTES: usize = 256;
 
 /// A page that is being filled.
-pub(crate) struct Page {
+pub(crate) struct ResourcePage {
     /// How many bytes of the text come before it.
     offset: usize,
     /// The bytes of the message that are left for it.
@@ -17,10 +17,10 @@ pub(crate) struct Page {
     is_full: bool,
 }
 
-impl Page {
+impl ResourcePage {
     /// Begins the page at an offset that takes at most so many bytes of the message it travels in.
     pub(crate) const fn new(offset: usize, bytes: usize) -> Self {
-        let room = bytes.saturating_sub(NOTE);
+        let room = bytes.saturating_sub(NOTE_BYTES);
         Self { offset, room, seen: 0, text: String::new(), is_full: false }
     }
 
@@ -32,7 +32,7 @@ impl Page {
         let passed = piece.floor_char_boundary(self.offset.saturating_sub(self.seen));
         self.seen += passed;
         for character in piece[passed..].chars() {
-            let size = escaped(character);
+            let size = escaped_len(character);
             // Whatever its size, a page has one character: whoever follows them comes to the end.
             self.is_full = size > self.room && !self.text.is_empty();
             if self.is_full {
@@ -61,7 +61,7 @@ impl Page {
 }
 
 /// Returns how many bytes a character takes in a string of JSON.
-fn escaped(character: char) -> usize {
+fn escaped_len(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         '\0'..='\u{1f}' => 6,
@@ -79,15 +79,15 @@ mod tests {
     #[test]
     fn pages_together_are_the_whole() {
         let pieces: Vec<_> = (0..500).map(|n| format!("Zeile {n} \"äöü\" \u{1}\n")).collect();
-        for bytes in [0, NOTE + 1, NOTE + 2, NOTE + 101, NOTE + 4000] {
+        for bytes in [0, NOTE_BYTES + 1, NOTE_BYTES + 2, NOTE_BYTES + 101, NOTE_BYTES + 4000] {
             let (mut offset, mut all) = (0, String::new());
             loop {
-                let mut page = Page::new(offset, bytes);
+                let mut page = ResourcePage::new(offset, bytes);
                 // Nobody makes a piece behind the page.
                 let made = pieces.iter().take_while(|piece| page.add(piece)).count();
                 let text = page.finish("x");
                 let size = json!(text).to_string().len() - 2;
-                assert!(size <= bytes.max(NOTE + 6), "{size} of {bytes}");
+                assert!(size <= bytes.max(NOTE_BYTES + 6), "{size} of {bytes}");
                 let (body, note) = text.rsplit_once("\n[bytes ").unwrap();
                 all += body;
                 let Some((_, next)) = note.split_once("?offset=") else { break };
@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn what_fits_has_no_note_and_what_is_behind_the_end_is_empty() {
-        let mut page = Page::new(0, NOTE + 3);
+        let mut page = ResourcePage::new(0, NOTE_BYTES + 3);
         assert!(page.add("ab") && page.add("c"));
         assert_eq!(page.finish("x"), "abc");
-        let mut page = Page::new(usize::MAX, NOTE + 3);
+        let mut page = ResourcePage::new(usize::MAX, NOTE_BYTES + 3);
         assert!(page.add("abc"));
         assert_eq!(page.finish("x"), "\n[bytes 3 to 3; this is the end]\n");
     }

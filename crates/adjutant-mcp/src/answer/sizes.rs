@@ -11,18 +11,18 @@ use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 
-use crate::Setup;
-use crate::resources::{self, Of};
-use crate::runs::Seen;
+use crate::ServerSetup;
+use crate::resources::{self, ResourceKind};
+use crate::runs::RunSnapshot;
 
 /// Bytes of a result where nothing is known of the client.
-const USUAL: usize = 80_000;
+const DEFAULT_LIMIT: usize = 80_000;
 
 /// The least that a person may ask for: an answer says at least which run it is of, and what to do.
-const LEAST: usize = 4_000;
+const MIN_LIMIT: usize = 4_000;
 
 /// How the name of a client begins, and the bytes it takes.
-const TAKES: [(&str, usize); 3] = [
+const CLIENT_LIMITS: [(&str, usize); 3] = [
     // More than 50,000 characters go to a file, more than 25,000 tokens are an error
     // (code.claude.com/docs/en/mcp, MAX_MCP_OUTPUT_TOKENS).
     ("claude-code", 48_000),
@@ -33,20 +33,23 @@ const TAKES: [(&str, usize); 3] = [
 ];
 
 /// Returns the bytes of text and data that a result for this client has at most.
-pub(crate) fn result_bytes(client: &str) -> usize {
+pub(crate) fn client_limit(client: &str) -> usize {
     let client = client.to_lowercase();
-    TAKES.iter().find(|(name, _)| client.starts_with(name)).map_or(USUAL, |(_, bytes)| *bytes)
+    CLIENT_LIMITS
+        .iter()
+        .find(|(name, _)| client.starts_with(name))
+        .map_or(DEFAULT_LIMIT, |(_, bytes)| *bytes)
 }
 
 /// Returns how much of a result the client of a call takes, in bytes.
-pub(crate) fn room(setup: &Setup, context: &RequestContext<RoleServer>) -> usize {
+pub(crate) fn result_limit(setup: &ServerSetup, context: &RequestContext<RoleServer>) -> usize {
     let client = context.client_info().map(|info| info.name).unwrap_or_default();
-    let said = setup.result_bytes.map(|bytes| bytes.max(LEAST));
-    said.unwrap_or_else(|| result_bytes(&client))
+    let said = setup.result_bytes.map(|bytes| bytes.max(MIN_LIMIT));
+    said.unwrap_or_else(|| client_limit(&client))
 }
 
 /// Returns the bytes that a client reads of a result.
-pub(crate) fn of(result: &CallToolResult) -> usize {
+pub(crate) fn result_size(result: &CallToolResult) -> usize {
     let content = serde_json::to_vec(&result.content).map_or(0, |bytes| bytes.len());
     let data = serde_json::to_vec(&result.structured_content).map_or(0, |bytes| bytes.len());
     content + data
@@ -66,20 +69,20 @@ pub(crate) fn quoted(text: &str) -> String {
 const PROBLEM_BYTES: usize = 2_000;
 
 /// Returns what is wrong, in as many words as anybody reads.
-pub(crate) fn brief(problem: &str) -> String {
+pub(crate) fn shorten_error(problem: &str) -> String {
     ends(problem, PROBLEM_BYTES)
 }
 
 /// The longest string of data that has to be cut, at first.
-const LONGEST: usize = 16 << 10;
+const FIRST_STRING_LIMIT: usize = 16 << 10;
 
 /// The shortest that strings are cut to: what is missing is counted in as many bytes.
-const SHORTEST: usize = 64;
+const LAST_STRING_LIMIT: usize = 64;
 
 /// Shortens the strings and lists of data until it fits, and says so in it.
-pub(crate) fn shortened(data: &Value, fits: impl Fn(&Value) -> bool) -> Value {
-    let (mut cut, mut longest) = (data.clone(), LONGEST);
-    while !fits(&cut) && longest >= SHORTEST {
+pub(crate) fn shorten_to_fit(data: &Value, fits: impl Fn(&Value) -> bool) -> Value {
+    let (mut cut, mut longest) = (data.clone(), FIRST_STRING_LIMIT);
+    while !fits(&cut) && longest >= LAST_STRING_LIMIT {
         shorten(&mut cut, longest);
         cut["cut"] = Value::Bool(true);
         longest /= 2;
@@ -109,13 +112,16 @@ fn shorten(data: &mut Value, longest: usize) {
 }
 
 /// Names where the whole of what was cut is.
-pub(crate) fn links(seen: &Seen, cut: &[adjutant_core::SessionId]) -> Vec<ContentBlock> {
+pub(crate) fn resource_links(
+    seen: &RunSnapshot,
+    cut: &[adjutant_core::SessionId],
+) -> Vec<ContentBlock> {
     let run = seen.files.id();
-    let whole = Resource::new(resources::uri(run, Of::Result), format!("{run}/result"))
+    let whole = Resource::new(resources::uri(run, ResourceKind::Result), format!("{run}/result"))
         .with_title("The whole result")
         .with_mime_type(resources::MARKDOWN);
     let transcripts = cut.iter().map(|session| {
-        let uri = resources::uri(run, Of::Session(*session));
+        let uri = resources::uri(run, ResourceKind::Session(*session));
         Resource::new(uri, format!("{session}/transcript"))
             .with_title(format!("All that {session} was told and said"))
             .with_mime_type(resources::PLAIN)

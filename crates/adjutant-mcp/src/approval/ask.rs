@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Asking, LeftOpen};
+use super::{OpenQuestion, UnansweredReason};
 
 /// Columns of the question; clients show it as it is.
 const COLUMNS: usize = 80;
@@ -26,38 +26,38 @@ const START: &str = "start";
 const REFUSE: &str = "refuse";
 
 /// What a person said: yes, or no and in which way.
-pub(crate) type Verdict = Result<(), String>;
+pub(crate) type PersonAnswer = Result<(), String>;
 
 /// Questions that are out through this client; none is put twice at once.
 #[derive(Clone, Default)]
-pub(crate) struct Asker {
+pub(crate) struct QuestionTracker {
     // Std mutexes: held for a look at a set, never across an await.
-    out: Arc<Mutex<BTreeSet<String>>>,
+    being_asked: Arc<Mutex<BTreeSet<String>>>,
     /// The runs that calls of this process were given.
-    begun: Arc<Mutex<BTreeSet<RunId>>>,
+    runs: Arc<Mutex<BTreeSet<RunId>>>,
     /// What is known of open questions, by their runs and hashes.
-    open: Arc<Mutex<BTreeMap<RunId, BTreeMap<String, OpenQuestion>>>>,
+    open: Arc<Mutex<BTreeMap<RunId, BTreeMap<String, QuestionNotes>>>>,
 }
 
 /// What the server knows of an open question.
 #[derive(Default)]
-struct OpenQuestion {
+struct QuestionNotes {
     /// When the client was first shown it as part of a task.
     shown: Option<Instant>,
     /// Why it waits in the inbox although the client was asked.
-    left_open: Option<LeftOpen>,
+    left_open: Option<UnansweredReason>,
 }
 
-impl Asker {
+impl QuestionTracker {
     /// Notes that a call was given a run.
-    pub(crate) fn gave(&self, run: RunId) {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+    pub(crate) fn add_run(&self, run: RunId) {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
     }
 
     /// Says whether questions of a run may be put here: those of a run that another client or a person
     /// began are answered where they were asked.
     pub(crate) fn may_ask_for(&self, run: RunId) -> bool {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
     }
 
     /// Notes that the client is shown a question now, unless it was before.
@@ -71,12 +71,12 @@ impl Asker {
     }
 
     /// Leaves a question to the inbox: this client is not asked again.
-    pub(crate) fn leave_open(&self, run: RunId, hash: &str, why: LeftOpen) {
+    pub(crate) fn leave_open(&self, run: RunId, hash: &str, why: UnansweredReason) {
         self.note(run, hash, |question| question.left_open = Some(why));
     }
 
     /// Marks the open questions of a run that were left to the inbox, and forgets those that are not open any more.
-    pub(crate) fn mark(&self, run: RunId, asks: &mut [Asking]) {
+    pub(crate) fn mark(&self, run: RunId, asks: &mut [OpenQuestion]) {
         let mut open = self.open();
         let Some(known) = open.get_mut(&run) else { return };
         known.retain(|hash, _| asks.iter().any(|asking| asking.hash == *hash));
@@ -90,37 +90,38 @@ impl Asker {
 
     /// Forgets the questions of a run once its process is gone, whether or not a client asks for the run again.
     pub(crate) fn forget_after(&self, run: RunId, mut gone: watch::Receiver<bool>) {
-        let asker = self.clone();
+        let tracker = self.clone();
         tokio::spawn(async move {
             let _ = gone.wait_for(|is_gone| *is_gone).await;
-            asker.open().remove(&run);
+            tracker.open().remove(&run);
         });
     }
 
-    fn note(&self, run: RunId, hash: &str, change: impl FnOnce(&mut OpenQuestion)) {
+    fn note(&self, run: RunId, hash: &str, change: impl FnOnce(&mut QuestionNotes)) {
         change(self.open().entry(run).or_default().entry(hash.to_owned()).or_default());
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<RunId, BTreeMap<String, OpenQuestion>>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<RunId, BTreeMap<String, QuestionNotes>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes it upon us to put a question; nothing where that is being done.
-    pub(crate) fn claim(&self, hash: &str) -> Option<Turn> {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        out.insert(hash.to_owned()).then(|| Turn { asker: self.clone(), hash: hash.to_owned() })
+    pub(crate) fn claim(&self, hash: &str) -> Option<AskClaim> {
+        let mut out = self.being_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        out.insert(hash.to_owned())
+            .then(|| AskClaim { tracker: self.clone(), hash: hash.to_owned() })
     }
 }
 
 /// A question that is ours to put, until this is dropped.
-pub(crate) struct Turn {
-    asker: Asker,
+pub(crate) struct AskClaim {
+    tracker: QuestionTracker,
     hash: String,
 }
 
-impl Drop for Turn {
+impl Drop for AskClaim {
     fn drop(&mut self) {
-        self.asker.out.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.hash);
+        self.tracker.being_asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.hash);
     }
 }
 
@@ -133,8 +134,8 @@ pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
 }
 
 /// Returns what is put to the person.
-pub(crate) fn form(asking: &Asking, root: &str) -> ElicitRequestParams {
-    let (what, title) = match asking.is_whole {
+pub(crate) fn question_form(asking: &OpenQuestion, root: &str) -> ElicitRequestParams {
+    let (what, title) = match asking.is_about_whole_run {
         true => ("begin a run", "Begin this run?"),
         false => ("start subagents", "Start these subagents?"),
     };
@@ -155,7 +156,7 @@ pub(crate) fn form(asking: &Asking, root: &str) -> ElicitRequestParams {
 }
 
 /// Reads what came back: nothing where the question was dismissed, else a plain yes or a no.
-pub(crate) fn verdict(result: &ElicitResult) -> Option<Verdict> {
+pub(crate) fn person_answer(result: &ElicitResult) -> Option<PersonAnswer> {
     if result.action == ElicitationAction::Cancel {
         return None;
     }
@@ -168,15 +169,15 @@ pub(crate) fn verdict(result: &ElicitResult) -> Option<Verdict> {
 }
 
 /// A question that is out.
-pub(crate) struct Out {
+pub(crate) struct SentQuestion {
     handle: RequestHandle<RoleServer>,
     peer: Peer<RoleServer>,
     id: RequestId,
 }
 
-impl Out {
+impl SentQuestion {
     /// Puts a question to the person.
-    pub(crate) async fn put(
+    pub(crate) async fn send(
         peer: &Peer<RoleServer>,
         form: ElicitRequestParams,
     ) -> Result<Self, ServiceError> {
@@ -189,7 +190,7 @@ impl Out {
     /// Splits it into the answer that is waited for and what takes the question back.
     pub(crate) fn split(
         self,
-    ) -> (impl Future<Output = Result<ElicitResult, ServiceError>>, TakeBack) {
+    ) -> (impl Future<Output = Result<ElicitResult, ServiceError>>, QuestionWithdrawal) {
         let handle = self.handle;
         let answer = async move {
             let ClientResult::ElicitResult(result) = handle.await_response().await? else {
@@ -197,19 +198,19 @@ impl Out {
             };
             Ok(result)
         };
-        (answer, TakeBack { peer: self.peer, id: self.id })
+        (answer, QuestionWithdrawal { peer: self.peer, id: self.id })
     }
 }
 
 /// Takes a question back.
-pub(crate) struct TakeBack {
+pub(crate) struct QuestionWithdrawal {
     peer: Peer<RoleServer>,
     id: RequestId,
 }
 
-impl TakeBack {
+impl QuestionWithdrawal {
     /// Tells the client that nobody needs the answer any more.
-    pub(crate) async fn tell(self, reason: &str) {
+    pub(crate) async fn send(self, reason: &str) {
         let param = CancelledNotificationParam::new(Some(self.id), Some(reason.to_owned()));
         // A client that is gone is noticed where it is read from.
         let _ = self.peer.notify_cancelled(param).await;
@@ -227,13 +228,13 @@ mod tests {
         format!("run_1735460684_aaaaa{last}").parse().unwrap()
     }
 
-    fn asking(hash: &str) -> Asking {
+    fn asking(hash: &str) -> OpenQuestion {
         let root = run('1').root_session();
-        Asking {
+        OpenQuestion {
             hash: hash.into(),
             id: hash.into(),
             question: Question::of_call(&Preset::Scout.policy(), &[], root, 0),
-            is_whole: false,
+            is_about_whole_run: false,
             open_ms: 0,
             left_ms: 0,
             left_open: None,
@@ -242,26 +243,30 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_known_of_a_question_goes_when_it_is_not_open_any_more_or_its_run_is_over() {
-        let asker = Asker::default();
+        let tracker = QuestionTracker::default();
         let mut open = [asking("dismissed"), asking("shown")];
         for run in [run('1'), run('2')] {
-            asker.show(run, "shown");
-            asker.leave_open(run, "dismissed", LeftOpen::NotAPerson);
-            asker.leave_open(run, "answered", LeftOpen::NotTaken("it does not answer".into()));
-            asker.mark(run, &mut open);
-            assert_eq!(open[0].left_open, Some(LeftOpen::NotAPerson));
+            tracker.show(run, "shown");
+            tracker.leave_open(run, "dismissed", UnansweredReason::NotAPerson);
+            tracker.leave_open(
+                run,
+                "answered",
+                UnansweredReason::NotTaken("it does not answer".into()),
+            );
+            tracker.mark(run, &mut open);
+            assert_eq!(open[0].left_open, Some(UnansweredReason::NotAPerson));
             assert_eq!(open[1].left_open, None);
-            assert!(asker.shown_at(run, "shown").is_some());
-            assert_eq!(asker.open()[&run].len(), 2, "one of them was answered");
+            assert!(tracker.shown_at(run, "shown").is_some());
+            assert_eq!(tracker.open()[&run].len(), 2, "one of them was answered");
         }
 
-        asker.mark(run('1'), &mut []);
+        tracker.mark(run('1'), &mut []);
         let (gone, is_gone) = watch::channel(false);
-        asker.forget_after(run('2'), is_gone);
+        tracker.forget_after(run('2'), is_gone);
         tokio::task::yield_now().await;
-        assert!(asker.open().keys().eq([&run('2')]), "its process lives");
+        assert!(tracker.open().keys().eq([&run('2')]), "its process lives");
         gone.send(true).unwrap();
         tokio::task::yield_now().await;
-        assert!(asker.open().is_empty());
+        assert!(tracker.open().is_empty());
     }
 }

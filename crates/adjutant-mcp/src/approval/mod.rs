@@ -4,15 +4,15 @@
 //! the exact call, counts once, and expires. This module only carries question and answer between the
 //! run and a client that can put them to a person. Where none can, the question waits in the inbox.
 //!
-//! Start at `Approvals::follow`. Invariant: no tool leads here with an answer; it comes from the client's own
+//! Start at `QuestionRelay::follow`. Invariant: no tool leads here with an answer; it comes from the client's own
 //! reply to a question of ours, or from a terminal.
 
-mod approvals;
 mod ask;
-mod open;
-mod policy;
+mod mode;
+mod open_question;
+mod relay;
 pub(crate) mod rounds;
 
-pub(crate) use approvals::{Approvals, AskOutcome};
-pub(crate) use open::{Asking, LeftOpen};
-pub use policy::Approval;
+pub use mode::ApprovalMode;
+pub(crate) use open_question::{OpenQuestion, UnansweredReason};
+pub(crate) use relay::{AskOutcome, QuestionRelay};

@@ -1,10 +1,10 @@
 //! The runs of one tree: their files, lists of them, and waiting for what happens in one.
 
-mod changes;
-pub(crate) mod children;
+mod directory_watcher;
 pub(crate) mod listing;
 pub(crate) mod owner;
 mod reader;
+pub(crate) mod run_processes;
 pub(crate) mod wait;
 
-pub(crate) use reader::{Runs, Seen, Watch, chain};
+pub(crate) use reader::{RunSnapshot, RunWatch, VisibleRuns, error_chain};

@@ -21,9 +21,9 @@ const MAX_BYTES: u64 = 256;
 
 /// Who has begun a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Owner(String);
+pub(crate) struct RunOwner(String);
 
-impl Owner {
+impl RunOwner {
     /// Returns the owner that has a token.
     pub(crate) fn of(token: &str) -> Self {
         // Not the bare hash: the file must not help to recognise the token elsewhere.
@@ -50,7 +50,7 @@ impl Owner {
     }
 }
 
-impl Display for Owner {
+impl Display for RunOwner {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

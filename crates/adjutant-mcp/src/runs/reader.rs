@@ -11,32 +11,32 @@ use adjutant_view::status::{Content, Look};
 use adjutant_view::{Entry, Liveness, RunView};
 
 use crate::answer::sizes::quoted;
-use crate::approval::{Asking, LeftOpen};
-use crate::runs::changes::{Changes, Subscription};
-use crate::runs::listing::Known;
-use crate::runs::owner::Owner;
+use crate::approval::{OpenQuestion, UnansweredReason};
+use crate::runs::directory_watcher::{DirectorySubscription, DirectoryWatcher};
+use crate::runs::listing::TreeMembership;
+use crate::runs::owner::RunOwner;
 
 /// How long after its end a run still answers an equal call, in milliseconds.
-const REPEATS_MS: u64 = 10 * 60 * 1000;
+const REPEAT_WINDOW_MS: u64 = 10 * 60 * 1000;
 
 /// How long a run may take until its first records are whole.
-const BEGINS: Duration = Duration::from_secs(60);
+const READABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a question may take to be shown where people answer it. A hundredth of it is the rule.
-const SHOWN: Duration = Duration::from_secs(2);
+const LISTED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The runs of one tree.
 #[derive(Clone)]
-pub(crate) struct Runs {
+pub(crate) struct VisibleRuns {
     archive: Archive,
     root: PathBuf,
-    owner: Option<Owner>,
-    known: Known,
-    changes: Changes,
+    owner: Option<RunOwner>,
+    membership: TreeMembership,
+    watcher: DirectoryWatcher,
 }
 
 /// A run as it stands.
-pub(crate) struct Seen {
+pub(crate) struct RunSnapshot {
     /// Its files.
     pub(crate) files: RunFiles,
     /// What happened so far.
@@ -46,10 +46,10 @@ pub(crate) struct Seen {
     /// The delegation that was asked about.
     pub(crate) session: Option<SessionId>,
     /// What waits for a person.
-    pub(crate) asks: Vec<Asking>,
+    pub(crate) asks: Vec<OpenQuestion>,
 }
 
-impl Seen {
+impl RunSnapshot {
     /// Looks at it now; recommended commands begin with `program`.
     pub(crate) fn look<'a>(&'a self, program: &'a str) -> Look<'a> {
         let content = match self.files.expiry() {
@@ -83,19 +83,19 @@ fn now(files: &RunFiles, view: &RunView) -> Timestamp {
     latest.at.plus_millis(files.since(latest.wall_ms))
 }
 
-impl Runs {
+impl VisibleRuns {
     /// Takes the runs of a tree: those of an owner, or all.
-    pub(crate) fn new(archive: Archive, root: &Path, owner: Option<Owner>) -> Self {
-        let (root, known) = (root.to_owned(), Known::default());
-        Self { archive, root, owner, known, changes: Changes::listen() }
+    pub(crate) fn new(archive: Archive, root: &Path, owner: Option<RunOwner>) -> Self {
+        let (root, membership) = (root.to_owned(), TreeMembership::default());
+        Self { archive, root, owner, membership, watcher: DirectoryWatcher::listen() }
     }
 
     pub(crate) const fn archive(&self) -> &Archive {
         &self.archive
     }
 
-    pub(crate) const fn known(&self) -> &Known {
-        &self.known
+    pub(crate) const fn membership(&self) -> &TreeMembership {
+        &self.membership
     }
 
     /// Names who calls: clients of the same name that have other owners are others.
@@ -104,7 +104,7 @@ impl Runs {
     }
 
     /// Returns whose runs these are, where that is not everyone.
-    pub(crate) const fn owner(&self) -> Option<&Owner> {
+    pub(crate) const fn owner(&self) -> Option<&RunOwner> {
         self.owner.as_ref()
     }
 
@@ -112,9 +112,9 @@ impl Runs {
     ///
     /// Its first records count only together with those that follow them, and where a workspace is made
     /// first that takes a while. Returns at once, and false, where there is no such run.
-    pub(crate) async fn ready(&self, run: RunId) -> bool {
+    pub(crate) async fn wait_until_readable(&self, run: RunId) -> bool {
         let Ok((files, _)) = self.archive.find(&run.to_string()) else { return false };
-        let mut changes = self.changes.of(files.path());
+        let mut changes = self.watcher.subscribe(files.path());
         let is_ready = async {
             loop {
                 let files = files.clone();
@@ -126,7 +126,7 @@ impl Runs {
             }
         };
         // After that, what is asked of it says what is wrong.
-        let _ = tokio::time::timeout(BEGINS, is_ready).await;
+        let _ = tokio::time::timeout(READABLE_TIMEOUT, is_ready).await;
         true
     }
 
@@ -137,12 +137,12 @@ impl Runs {
     ) -> Result<T, String> {
         let runs = self.clone();
         let done = tokio::task::spawn_blocking(move || work(&runs)).await;
-        done.map_err(|error| chain(&error))?
+        done.map_err(|error| error_chain(&error))?
     }
 
     /// Says whether a run is of this tree and of who asks.
-    pub(crate) fn is_ours(&self, files: &RunFiles) -> bool {
-        self.known.is_here(files, &self.root)
+    pub(crate) fn is_visible(&self, files: &RunFiles) -> bool {
+        self.membership.is_in_tree(files, &self.root)
             && self.owner.as_ref().is_none_or(|owner| owner.has(files.path()))
     }
 
@@ -153,10 +153,10 @@ impl Runs {
         };
         // Whatever goes wrong says the same: what is not ours must not be told from what is not.
         let found = if let Ok(run) = text.parse::<RunId>() {
-            self.archive.find(&run.to_string()).ok().filter(|(files, _)| self.is_ours(files))
+            self.archive.find(&run.to_string()).ok().filter(|(files, _)| self.is_visible(files))
         } else {
             let session = text.parse::<SessionId>().map_err(|_| unknown())?;
-            let holder = self.archive.holder_among(session, |files| self.is_ours(files));
+            let holder = self.archive.holder_among(session, |files| self.is_visible(files));
             holder.ok().map(|files| (files, Some(session)))
         };
         let (files, session) = found.ok_or_else(unknown)?;
@@ -165,33 +165,33 @@ impl Runs {
     }
 
     /// Reads a run with all that was said.
-    pub(crate) fn read(&self, text: &str) -> Result<Seen, String> {
+    pub(crate) fn read(&self, text: &str) -> Result<RunSnapshot, String> {
         let (files, session) = self.find(text)?;
         // Asked first: a run that ends while it is read must not look interrupted.
         let liveness = liveness(&files)?;
         let (mut view, mut admitted) = (RunView::default(), Vec::new());
-        for record in files.records().map_err(|error| chain(&error))? {
-            let record = record.map_err(|error| chain(&error))?;
+        for record in files.records().map_err(|error| error_chain(&error))? {
+            let record = record.map_err(|error| error_chain(&error))?;
             view.apply(Entry::new(record.at, record.wall_ms, &record.event));
             if is_asked_about(&record.event) {
                 admitted.push(record.event);
             }
         }
         let registry = self.archive.registry();
-        let mut asks = Asking::all(&view, &admitted, now(&files, &view), registry);
+        let mut asks = OpenQuestion::all(&view, &admitted, now(&files, &view), registry);
         if liveness == Liveness::Dead {
             view.close_open_calls();
             // Nobody would hear the answer.
             asks.clear();
         }
-        Ok(Seen { files, view, liveness, session, asks })
+        Ok(RunSnapshot { files, view, liveness, session, asks })
     }
 
     /// Says whether a run that an equal call began still answers it: it goes on, has an answer, or was
     /// interrupted, and to begin another would pay a second time for what a person can go on with.
     ///
     /// Whoever calls again after a no, a failure or an end by hand asks again.
-    pub(crate) fn answers(&self, run: RunId) -> bool {
+    pub(crate) fn answers_equal_call(&self, run: RunId) -> bool {
         let Ok(seen) = self.read(&run.to_string()) else { return false };
         if seen.view.run().is_none() {
             return false;
@@ -212,31 +212,31 @@ impl Runs {
             }
             None => true,
         };
-        has_answer && seen.age_ms() <= REPEATS_MS
+        has_answer && seen.age_ms() <= REPEAT_WINDOW_MS
     }
 
     /// Follows a run.
-    pub(crate) fn watch(&self, text: &str) -> Result<Watch, String> {
+    pub(crate) fn watch(&self, text: &str) -> Result<RunWatch, String> {
         let (files, session) = self.find(text)?;
         // Subscribed before the first look, so that nothing falls between the two.
-        let changes = self.changes.of(files.path());
+        let changes = self.watcher.subscribe(files.path());
         let liveness = liveness(&files)?;
         let (view, follow) = (RunView::light(), files.follow());
-        let followed = Followed { files, session, view, follow, liveness };
-        Ok(Watch { followed: Arc::new(Mutex::new(followed)), changes })
+        let followed = FollowedRun { files, session, view, follow, liveness };
+        Ok(RunWatch { followed: Arc::new(Mutex::new(followed)), changes })
     }
 
     /// Waits until people are shown a question where they answer it; the run asks a moment before
     /// that. One that cannot be kept there is refused by its run.
-    pub(crate) async fn is_shown(&self, id: &str) {
+    pub(crate) async fn wait_until_listed(&self, id: &str) {
         let registry = self.archive.registry();
-        let mut changes = self.changes.of(self.archive.path());
+        let mut changes = self.watcher.subscribe(self.archive.path());
         let shown = async {
             while !registry.has_question(id) {
                 changes.changed().await;
             }
         };
-        let _ = tokio::time::timeout(SHOWN, shown).await;
+        let _ = tokio::time::timeout(LISTED_TIMEOUT, shown).await;
     }
 
     /// Answers a question of a run that a client was asked so long before.
@@ -250,14 +250,18 @@ impl Runs {
         hash: &str,
         verdict: Result<(), String>,
         after: Duration,
-    ) -> Result<(), LeftOpen> {
-        let (files, _) = self.find(&run.to_string()).map_err(LeftOpen::NotTaken)?;
+    ) -> Result<(), UnansweredReason> {
+        let (files, _) = self.find(&run.to_string()).map_err(UnansweredReason::NotTaken)?;
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         files.decide(hash, verdict, Some(after_ms)).map_err(|error| {
             // The run refuses an answer to an open question with this code only where it came too fast.
             let is_too_fast =
                 matches!(&error, ControlError::Refused(it) if it.code == Code::ApprovalDenied);
-            if is_too_fast { LeftOpen::NotAPerson } else { LeftOpen::NotTaken(chain(&error)) }
+            if is_too_fast {
+                UnansweredReason::NotAPerson
+            } else {
+                UnansweredReason::NotTaken(error_chain(&error))
+            }
         })
     }
 
@@ -267,14 +271,14 @@ impl Runs {
         text: &str,
     ) -> Result<(RunFiles, Option<SessionId>, Cancelled), String> {
         let (files, session) = self.find(text)?;
-        let cancelled = files.cancel(session).map_err(|error| chain(&error))?;
+        let cancelled = files.cancel(session).map_err(|error| error_chain(&error))?;
         Ok((files, session, cancelled))
     }
 }
 
 /// What a look at a run came to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Looked {
+pub(crate) struct WatchTick {
     /// Whether something was recorded since the last.
     pub(crate) grew: bool,
     /// Whether nothing more will come.
@@ -282,22 +286,22 @@ pub(crate) struct Looked {
 }
 
 /// A run that is followed.
-pub(crate) struct Watch {
+pub(crate) struct RunWatch {
     // A std mutex: held while files are read, apart, and for a look at what is known; never across an await.
-    followed: Arc<Mutex<Followed>>,
-    changes: Subscription,
+    followed: Arc<Mutex<FollowedRun>>,
+    changes: DirectorySubscription,
 }
 
-impl Watch {
+impl RunWatch {
     /// Takes in what was recorded since, where nobody else is kept waiting by it.
-    pub(crate) async fn look(&mut self) -> Result<Looked, String> {
+    pub(crate) async fn look(&mut self) -> Result<WatchTick, String> {
         let followed = Arc::clone(&self.followed);
         let look = move || followed.lock().unwrap_or_else(PoisonError::into_inner).look();
-        tokio::task::spawn_blocking(look).await.map_err(|error| chain(&error))?
+        tokio::task::spawn_blocking(look).await.map_err(|error| error_chain(&error))?
     }
 
     /// Returns what is known of it.
-    pub(crate) fn known(&self) -> MutexGuard<'_, Followed> {
+    pub(crate) fn known(&self) -> MutexGuard<'_, FollowedRun> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -308,7 +312,7 @@ impl Watch {
 }
 
 /// What is known of a run that is followed.
-pub(crate) struct Followed {
+pub(crate) struct FollowedRun {
     files: RunFiles,
     session: Option<SessionId>,
     /// What happened so far, without texts.
@@ -317,15 +321,15 @@ pub(crate) struct Followed {
     liveness: Liveness,
 }
 
-impl Followed {
-    fn look(&mut self) -> Result<Looked, String> {
+impl FollowedRun {
+    fn look(&mut self) -> Result<WatchTick, String> {
         self.liveness = liveness(&self.files)?;
         let view = &mut self.view;
         let more = self.follow.more(|record| {
             view.apply(Entry::new(record.at, record.wall_ms, &record.event));
         });
-        let grew = more.map_err(|error| chain(&error))?;
-        Ok(Looked { grew, is_over: is_over(&self.view, self.liveness, self.session) })
+        let grew = more.map_err(|error| error_chain(&error))?;
+        Ok(WatchTick { grew, is_over: is_over(&self.view, self.liveness, self.session) })
     }
 
     /// Returns the run's own time.
@@ -339,14 +343,14 @@ fn is_dead(files: &RunFiles) -> bool {
 }
 
 fn liveness(files: &RunFiles) -> Result<Liveness, String> {
-    Ok(match files.life().map_err(|error| chain(&error))? {
+    Ok(match files.life().map_err(|error| error_chain(&error))? {
         Life::Live { .. } => Liveness::Alive,
         Life::Dead => Liveness::Dead,
     })
 }
 
 /// Returns an error with all its causes, each said once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

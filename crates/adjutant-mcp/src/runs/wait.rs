@@ -11,25 +11,25 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::children::Children;
-use super::{Runs, Watch};
+use super::run_processes::RunProcesses;
+use super::{RunWatch, VisibleRuns};
 use crate::client_call::{Cancellation, ClientCall};
 
 /// How long a client hears nothing at most; clients take ten seconds of silence for trouble.
-const SILENCE: Duration = Duration::from_secs(5);
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// How long it hears nothing at least, however much happens.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long an answer is held back for the progress message before it.
-pub(crate) const SETTLES: Duration = Duration::from_millis(100);
+pub(crate) const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Columns of what each subagent does.
 const COLUMNS: usize = 100;
 
 /// How waiting came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum WaitOutcome {
     /// Nothing more will come of what was waited for.
     Over,
     /// The time is up, or the client will hear nothing more; the run goes on.
@@ -50,7 +50,7 @@ pub(crate) enum WaitFor<'a> {
 }
 
 impl WaitFor<'_> {
-    fn is_answered(self, view: &RunView) -> bool {
+    fn is_met(self, view: &RunView) -> bool {
         match self {
             Self::End => false,
             Self::Next(known) => view.approvals().iter().any(|open| !known.contains(&open.hash)),
@@ -62,15 +62,19 @@ impl WaitFor<'_> {
 /// Waits for runs on behalf of calls.
 #[derive(Clone)]
 pub(crate) struct RunWaiter {
-    runs: Runs,
-    children: Children,
+    runs: VisibleRuns,
+    processes: RunProcesses,
     closing: watch::Receiver<bool>,
 }
 
 impl RunWaiter {
     /// Waits no longer than the server serves: `closing` becomes true when its clients leave.
-    pub(crate) fn new(runs: Runs, children: Children, closing: watch::Receiver<bool>) -> Self {
-        Self { runs, children, closing }
+    pub(crate) fn new(
+        runs: VisibleRuns,
+        processes: RunProcesses,
+        closing: watch::Receiver<bool>,
+    ) -> Self {
+        Self { runs, processes, closing }
     }
 
     /// Waits for something in a run, telling the client how the run stands.
@@ -79,41 +83,41 @@ impl RunWaiter {
         run: &str,
         what: WaitFor<'_>,
         call: &mut ClientCall<'_>,
-    ) -> Result<Waited, String> {
+    ) -> Result<WaitOutcome, String> {
         let run = run.to_owned();
         let mut watch = self.runs.blocking(move |runs| runs.watch(&run)).await?;
-        let waited = self.attend(&mut watch, what, call).await;
-        call.telling.settle().await;
+        let waited = self.wait_with_progress(&mut watch, what, call).await;
+        call.progress.finish_sending().await;
         waited
     }
 
-    async fn attend(
+    async fn wait_with_progress(
         &self,
-        run: &mut Watch,
+        run: &mut RunWatch,
         what: WaitFor<'_>,
         call: &mut ClientCall<'_>,
-    ) -> Result<Waited, String> {
+    ) -> Result<WaitOutcome, String> {
         let mut abandoned = std::pin::pin!(call.abandoned());
         let mut closing = self.closing.clone();
         let mut is_due = true;
         loop {
             let looked = run.look().await?;
-            let is_answered = what.is_answered(&run.known().view);
-            if looked.is_over || is_answered {
-                return Ok(Waited::Over);
+            let is_met = what.is_met(&run.known().view);
+            if looked.is_over || is_met {
+                return Ok(WaitOutcome::Over);
             }
-            call.telling.tell(looked.grew || is_due, || {
+            call.progress.report(looked.grew || is_due, || {
                 let known = run.known();
-                picture(&known.view, known.now())
+                draw_progress(&known.view, known.now())
             });
             is_due = false;
-            let due = call.telling.due();
+            let due = call.progress.due();
             tokio::select! {
                 () = run.changed() => {}
-                () = call.telling.sent() => {}
+                () = call.progress.sent() => {}
                 () = tokio::time::sleep_until(due) => is_due = true,
-                () = tokio::time::sleep_until(call.until) => return Ok(Waited::Detached),
-                _ = closing.wait_for(|is_closing| *is_closing) => return Ok(Waited::Detached),
+                () = tokio::time::sleep_until(call.until) => return Ok(WaitOutcome::Detached),
+                _ = closing.wait_for(|is_closing| *is_closing) => return Ok(WaitOutcome::Detached),
                 waited = &mut abandoned => return Ok(waited),
             }
         }
@@ -129,30 +133,30 @@ impl RunWaiter {
         work: &mut (impl Future<Output = T> + Unpin),
         message: &str,
         call: &mut ClientCall<'_>,
-    ) -> Result<T, Waited> {
+    ) -> Result<T, WaitOutcome> {
         let mut abandoned = std::pin::pin!(call.abandoned());
         let mut closing = self.closing.clone();
         let mut is_due = false;
         let done = loop {
-            call.telling.tell(is_due, || message.to_owned());
+            call.progress.report(is_due, || message.to_owned());
             is_due = false;
-            let due = call.telling.due();
+            let due = call.progress.due();
             tokio::select! {
                 done = &mut *work => break Ok(done),
-                () = call.telling.sent() => {}
+                () = call.progress.sent() => {}
                 () = tokio::time::sleep_until(due) => is_due = true,
-                () = tokio::time::sleep_until(call.until) => break Err(Waited::Detached),
-                _ = closing.wait_for(|is_closing| *is_closing) => break Err(Waited::Detached),
+                () = tokio::time::sleep_until(call.until) => break Err(WaitOutcome::Detached),
+                _ = closing.wait_for(|is_closing| *is_closing) => break Err(WaitOutcome::Detached),
                 waited = &mut abandoned => break Err(waited),
             }
         };
-        call.telling.settle().await;
+        call.progress.finish_sending().await;
         done
     }
 
     /// Waits until the process of a run is gone, if this server started it, but not beyond `until`.
     pub(crate) async fn wait_for_exit(&self, run: &str, until: Instant) {
-        self.children.gone(run, until).await;
+        self.processes.wait_for_exit(run, until).await;
     }
 }
 
@@ -160,38 +164,39 @@ impl RunWaiter {
 ///
 /// At most one is on its way: a client that does not read, or is leaving, must not keep the wait from
 /// its end.
-pub(crate) struct Telling {
+pub(crate) struct ProgressReporter {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
     count: u32,
-    told: Option<Instant>,
+    last_sent: Option<Instant>,
     /// Whether there is something that was not told.
     is_behind: bool,
     sending: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Telling {
+impl ProgressReporter {
     /// Tells `peer`, if it gave a token to tell with.
     pub(crate) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
         let to = token.map(|token| (peer.clone(), token));
-        Self { to, count: 0, told: None, is_behind: false, sending: None }
+        Self { to, count: 0, last_sent: None, is_behind: false, sending: None }
     }
 
     /// Returns when something must be told at the latest.
     pub(crate) fn due(&self) -> Instant {
-        let wait = if self.is_behind && self.to.is_some() { PAUSE } else { SILENCE };
-        let next = self.told.unwrap_or_else(Instant::now) + wait;
+        let wait = if self.is_behind && self.to.is_some() { MIN_INTERVAL } else { MAX_SILENCE };
+        let next = self.last_sent.unwrap_or_else(Instant::now) + wait;
         // One that is still on its way is due no sooner than it has arrived.
-        if self.sending.is_some() { next.max(Instant::now() + PAUSE) } else { next }
+        if self.sending.is_some() { next.max(Instant::now() + MIN_INTERVAL) } else { next }
     }
 
     /// Begins to tell how things stand if there is news, unless something was told a moment ago.
-    pub(crate) fn tell(&mut self, is_news: bool, how: impl FnOnce() -> String) {
+    pub(crate) fn report(&mut self, is_news: bool, how: impl FnOnce() -> String) {
         self.is_behind |= is_news;
-        let rests = self.told.is_some_and(|told| told.elapsed() < PAUSE);
-        if rests || self.sending.is_some() || !self.is_behind {
+        let is_too_soon =
+            self.last_sent.is_some_and(|last_sent| last_sent.elapsed() < MIN_INTERVAL);
+        if is_too_soon || self.sending.is_some() || !self.is_behind {
             return;
         }
-        (self.told, self.is_behind) = (Some(Instant::now()), false);
+        (self.last_sent, self.is_behind) = (Some(Instant::now()), false);
         let Some((peer, token)) = &self.to else { return };
         self.count += 1;
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
@@ -213,15 +218,15 @@ impl Telling {
 
     /// Lets what is on its way arrive: progress must not come after the answer. A client that does not
     /// read has to bear it.
-    pub(crate) async fn settle(&mut self) {
+    pub(crate) async fn finish_sending(&mut self) {
         if self.sending.is_some() {
-            let _ = tokio::time::timeout(SETTLES, self.sent()).await;
+            let _ = tokio::time::timeout(SEND_TIMEOUT, self.sent()).await;
         }
     }
 }
 
 /// Draws what each subagent does, a line each.
-pub(crate) fn picture(view: &RunView, now: Timestamp) -> String {
+pub(crate) fn draw_progress(view: &RunView, now: Timestamp) -> String {
     let frame = Frame { width: COLUMNS, height: None, now, palette: Palette::Plain };
     sanitize::block(frame.render(view).trim_end()).into_owned()
 }

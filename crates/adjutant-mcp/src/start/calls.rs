@@ -18,49 +18,49 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::runs::chain;
+use crate::runs::error_chain;
 
 /// How long a run that is being cancelled may take to end.
-const ENDS: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often the registry is asked again while another process holds what is wanted.
-pub(crate) const AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-type Turn = tokio::sync::Mutex<()>;
+type CallMutex = tokio::sync::Mutex<()>;
 
 /// The calls of all servers of one state directory.
 #[derive(Clone)]
-pub(crate) struct Calls {
+pub(crate) struct CallRegistry {
     registry: RegistryHandle,
     // A std mutex: held for a look at a map, never across an await.
     /// Those that this server begins, so that equal calls of its own clients need not ask again and again.
-    turns: Arc<Mutex<BTreeMap<CallKey, Weak<Turn>>>>,
+    locks: Arc<Mutex<BTreeMap<CallKey, Weak<CallMutex>>>>,
 }
 
-impl Calls {
+impl CallRegistry {
     pub(crate) fn new(registry: RegistryHandle) -> Self {
-        Self { registry, turns: Arc::default() }
+        Self { registry, locks: Arc::default() }
     }
 
     /// Waits until no other call of this server begins a run for `call`.
-    pub(crate) async fn turn(&self, call: &CallKey) -> OwnedMutexGuard<()> {
-        let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|_, turn| turn.strong_count() > 0);
-            let known = turns.get(call).and_then(Weak::upgrade);
+    pub(crate) async fn lock_call(&self, call: &CallKey) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.retain(|_, lock| lock.strong_count() > 0);
+            let known = locks.get(call).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
-                let turn = Arc::new(Turn::default());
-                turns.insert(call.clone(), Arc::downgrade(&turn));
-                turn
+                let lock = Arc::new(CallMutex::default());
+                locks.insert(call.clone(), Arc::downgrade(&lock));
+                lock
             })
         };
-        turn.lock_owned().await
+        lock.lock_owned().await
     }
 
     /// Returns the run that a call has.
     pub(crate) async fn run_of(&self, call: &CallKey) -> Result<Option<RunId>, String> {
         let (registry, call) = (self.registry.clone(), call.clone());
-        let known = apart(move || registry.look()).await?.map_err(unavailable)?;
+        let known = run_blocking(move || registry.look()).await?.map_err(unavailable)?;
         Ok(known.call(&call).map(|record| record.run))
     }
 
@@ -74,7 +74,7 @@ impl Calls {
     ) -> Result<Option<RunId>, String> {
         let (registry, call) = (self.registry.clone(), call.clone());
         let begin = move || {
-            let run = new_run_id().map_err(|error| chain(&error))?;
+            let run = new_run_id().map_err(|error| error_chain(&error))?;
             let holder = registry.holder().map_err(unavailable)?;
             match registry.submit(RegistryCommand::BeginCall { holder, call, run, instead_of }) {
                 Ok(_) => Ok(Some(run)),
@@ -83,10 +83,10 @@ impl Calls {
                     | RegistryRefusal::BeingCancelled { .. }
                     | RegistryRefusal::RunKnown { .. },
                 )) => Ok(None),
-                Err(error) => Err(chain(&error)),
+                Err(error) => Err(error_chain(&error)),
             }
         };
-        apart(begin).await?
+        run_blocking(begin).await?
     }
 
     /// Gives up the run of a call, which was not begun.
@@ -94,14 +94,14 @@ impl Calls {
         let registry = self.registry.clone();
         // Refused if the call has another run by now. A registry that cannot be written is told of by the next call.
         let abandon = move || registry.submit(RegistryCommand::AbandonCall { call, run }).is_ok();
-        let _ = apart(abandon).await;
+        let _ = run_blocking(abandon).await;
     }
 
     /// Counts a call among those that wait for a run, in whichever server. Waits while the run is being cancelled.
     ///
     /// `None` if the registry cannot be used: the call waits all the same, and is only not counted.
-    pub(crate) async fn wait_for(&self, run: RunId) -> Option<CallWaiter> {
-        let until = Instant::now() + ENDS;
+    pub(crate) async fn register_waiter(&self, run: RunId) -> Option<CallHold> {
+        let until = Instant::now() + CANCEL_TIMEOUT;
         loop {
             let registry = self.registry.clone();
             let wait = move || {
@@ -110,12 +110,12 @@ impl Calls {
                 registry.submit(wait)?;
                 Ok(registry.on_drop(RegistryCommand::StopWaiting { holder, run }))
             };
-            match apart(wait).await.ok()? {
-                Ok(guard) => return Some(CallWaiter { guard: Some(guard) }),
+            match run_blocking(wait).await.ok()? {
+                Ok(guard) => return Some(CallHold { guard: Some(guard) }),
                 Err(RegistryError::Refused(RegistryRefusal::BeingCancelled { .. }))
                     if Instant::now() < until =>
                 {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 Err(_) => return None,
             }
@@ -124,42 +124,44 @@ impl Calls {
 
     /// Returns the right to cancel a run that no call waits for. Until it is given back, no call can wait for the
     /// run or begin another in its place.
-    pub(crate) async fn cancel_alone(&self, run: RunId) -> Option<CallWaiter> {
+    pub(crate) async fn claim_cancellation(&self, run: RunId) -> Option<CallHold> {
         let registry = self.registry.clone();
         let start = move || {
             let holder = registry.holder()?;
             registry.submit(RegistryCommand::StartCancelling { holder, run })?;
             Ok::<_, RegistryError>(registry.on_drop(RegistryCommand::StopCancelling { run }))
         };
-        let guard = apart(start).await.ok()?.ok()?;
-        Some(CallWaiter { guard: Some(guard) })
+        let guard = run_blocking(start).await.ok()?.ok()?;
+        Some(CallHold { guard: Some(guard) })
     }
 }
 
 fn unavailable(why: RegistryUnavailable) -> String {
-    chain(&RegistryError::from(why))
+    error_chain(&RegistryError::from(why))
 }
 
 /// Runs something that may block on a thread for that.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    spawn_blocking(work).await.map_err(|error| chain(&error))
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    spawn_blocking(work).await.map_err(|error| error_chain(&error))
 }
 
 /// What a call holds of a run until this is dropped: that it waits for the run, or that it cancels it.
 #[derive(Debug)]
-pub(crate) struct CallWaiter {
+pub(crate) struct CallHold {
     guard: Option<ReleaseOnDrop>,
 }
 
-impl CallWaiter {
+impl CallHold {
     /// Gives it back; returns when that is recorded.
     pub(crate) async fn release(mut self) {
         let guard = self.guard.take();
-        let _ = apart(move || drop(guard)).await;
+        let _ = run_blocking(move || drop(guard)).await;
     }
 }
 
-impl Drop for CallWaiter {
+impl Drop for CallHold {
     fn drop(&mut self) {
         // The registry may be locked for a while, and this may be the thread that serves all clients.
         if let (Some(guard), Ok(runtime)) = (self.guard.take(), Handle::try_current()) {
@@ -181,15 +183,15 @@ mod tests {
     #[tokio::test]
     async fn nobody_joins_a_run_that_is_being_cancelled_and_nobody_cancels_one_that_was_joined() {
         let home = TempDir::new().unwrap();
-        let calls = || Calls::new(RegistryHandle::at(home.path()));
+        let calls = || CallRegistry::new(RegistryHandle::at(home.path()));
         let (one, other) = (calls(), calls());
         let [run, another] = [new_run_id().unwrap(), new_run_id().unwrap()];
-        let waiter = one.wait_for(run).await.unwrap();
-        assert!(other.cancel_alone(run).await.is_none(), "a call waits");
-        assert!(other.cancel_alone(another).await.is_some(), "for another run");
+        let waiter = one.register_waiter(run).await.unwrap();
+        assert!(other.claim_cancellation(run).await.is_none(), "a call waits");
+        assert!(other.claim_cancellation(another).await.is_some(), "for another run");
         waiter.release().await;
-        let cancelling = one.cancel_alone(run).await.unwrap();
-        let mut joins = std::pin::pin!(other.wait_for(run));
+        let cancelling = one.claim_cancellation(run).await.unwrap();
+        let mut joins = std::pin::pin!(other.register_waiter(run));
         assert!(now(joins.as_mut()).await.is_none(), "it is being cancelled");
         cancelling.release().await;
         assert!(joins.await.is_some());
@@ -198,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_has_one_run_until_that_is_given_up_or_its_server_is_gone() {
         let home = TempDir::new().unwrap();
-        let calls = || Calls::new(RegistryHandle::at(home.path()));
+        let calls = || CallRegistry::new(RegistryHandle::at(home.path()));
         let (one, other) = (calls(), calls());
         let call = CallKey::new("call");
         assert_eq!(one.run_of(&call).await, Ok(None));

@@ -11,7 +11,7 @@ use adjutant_core::RunId;
 use adjutant_core::registry::CallKey;
 use serde::{Deserialize, Serialize};
 
-use crate::runs::owner::Owner;
+use crate::runs::owner::RunOwner;
 
 /// The longest line taken; it holds an id, two hashes and a number.
 const LINE_BYTES: u64 = 1024;
@@ -21,7 +21,7 @@ const LINE_BYTES: u64 = 1024;
 pub struct LaunchHandover {
     pub(crate) run: RunId,
     pub(crate) call: CallKey,
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<RunOwner>,
     /// How many bytes follow.
     pub(crate) bytes: usize,
 }

@@ -19,14 +19,14 @@ use tokio::sync::watch;
 
 use super::detach;
 use super::handover::LaunchHandover;
-use super::jobs::Job;
-use crate::{Setup, TOKEN_VARIABLE};
+use super::requested_run::RequestedRun;
+use crate::{ServerSetup, TOKEN_VARIABLE};
 
 /// How long a process may take to begin a run. A hundredth of it is the rule.
-const BEGINS: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The most that is kept of what a process says that begins nothing.
-const SAID_BYTES: u64 = 64 << 10;
+const MAX_STDERR_BYTES: u64 = 64 << 10;
 
 /// Why a run was not begun.
 #[derive(Debug)]
@@ -45,56 +45,56 @@ impl LaunchFailure {
 
 /// Begins a run on these further terms. What is returned becomes true once its process is gone.
 pub(crate) async fn launch(
-    setup: &Setup,
+    setup: &ServerSetup,
     terms: Vec<OsString>,
-    job: &Job,
+    job: &RequestedRun,
     handover: &LaunchHandover,
 ) -> Result<watch::Receiver<bool>, LaunchFailure> {
     // What it prints may be as long as what it was asked; its folder says shortly that it is there.
     let has_folder = || setup.archive.find(&handover.run.to_string()).is_ok();
     let started = start(setup, terms, job, handover);
     let (mut child, mut socket, input) =
-        started.map_err(|error| LaunchFailure::new(cannot_start(error)))?;
-    let mut said = Vec::new();
-    let mut listening = Box::pin(listen(child.stderr.take(), &mut said));
+        started.map_err(|error| LaunchFailure::new(cannot_start_message(error)))?;
+    let mut stderr_bytes = Vec::new();
+    let mut collecting = Box::pin(collect_stderr(child.stderr.take(), &mut stderr_bytes));
     let has_begun = hand_over(&mut child, &mut socket, &input, setup.ends_with_server);
-    let mut has_begun = Box::pin(tokio::time::timeout(BEGINS, has_begun));
-    let mut is_silent = false;
+    let mut has_begun = Box::pin(tokio::time::timeout(START_TIMEOUT, has_begun));
+    let mut is_stderr_closed = false;
     let begun = tokio::select! {
         begun = &mut has_begun => begun,
-        () = &mut listening => {
-            is_silent = true;
+        () = &mut collecting => {
+            is_stderr_closed = true;
             (&mut has_begun).await
         }
     };
     drop(has_begun);
     if has_folder() && matches!(begun, Ok(true) | Err(_)) {
         // Output that the server does not read would fill the pipe and stop the run: the pipe is closed.
-        drop(listening);
+        drop(collecting);
         reap(child);
         return Ok(watch_exit(socket));
     }
-    if begun.is_ok() && !is_silent {
-        let _ = tokio::time::timeout(BEGINS, &mut listening).await;
+    if begun.is_ok() && !is_stderr_closed {
+        let _ = tokio::time::timeout(START_TIMEOUT, &mut collecting).await;
     }
-    drop(listening);
+    drop(collecting);
     if !has_folder() {
         // A detached process cannot be killed here.
         let _ = child.start_kill();
     }
     reap(child);
     match begun {
-        Ok(_) => Err(LaunchFailure::new(last_words(&said))),
+        Ok(_) => Err(LaunchFailure::new(stderr_message(&stderr_bytes))),
         Err(_) => Err(LaunchFailure {
-            problem: too_slow(setup.ends_with_server),
+            problem: too_slow_message(setup.ends_with_server),
             may_begin_until: Some(watch_exit(socket)),
         }),
     }
 }
 
 /// Says that a process has not begun its run in time. Only one that ends with the server was killed.
-fn too_slow(is_killed: bool) -> String {
-    let seconds = BEGINS.as_secs();
+fn too_slow_message(is_killed: bool) -> String {
+    let seconds = START_TIMEOUT.as_secs();
     if is_killed {
         return format!(
             "the process for the run did not begin it within {seconds} s and was killed; make the call again"
@@ -106,15 +106,15 @@ fn too_slow(is_killed: bool) -> String {
     )
 }
 
-fn cannot_start(error: io::Error) -> String {
+fn cannot_start_message(error: io::Error) -> String {
     format!("cannot start a process for the run: {error}")
 }
 
 /// Starts the process; beside it are our end of its standard input, and what is to be written there.
 fn start(
-    setup: &Setup,
+    setup: &ServerSetup,
     terms: Vec<OsString>,
-    job: &Job,
+    job: &RequestedRun,
     handover: &LaunchHandover,
 ) -> io::Result<(Child, UnixStream, Vec<u8>)> {
     let input = [handover.to_line()?, job.input()].concat();
@@ -176,21 +176,22 @@ async fn hand_over(
 }
 
 /// Takes in what a process says until it says nothing more.
-async fn listen(stderr: Option<ChildStderr>, said: &mut Vec<u8>) {
+async fn collect_stderr(stderr: Option<ChildStderr>, stderr_bytes: &mut Vec<u8>) {
     let Some(mut stderr) = stderr else { return };
-    let _ = (&mut stderr).take(SAID_BYTES).read_to_end(said).await;
+    let _ = (&mut stderr).take(MAX_STDERR_BYTES).read_to_end(stderr_bytes).await;
     // Whoever talks on is not kept from going on.
     let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
 }
 
 /// Returns what a process said that began no run.
-fn last_words(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let said = said.trim().strip_prefix("adjutant: ").unwrap_or(said.trim());
-    if said.is_empty() {
+fn stderr_message(stderr_bytes: &[u8]) -> String {
+    let stderr_bytes = String::from_utf8_lossy(stderr_bytes);
+    let stderr_bytes =
+        stderr_bytes.trim().strip_prefix("adjutant: ").unwrap_or(stderr_bytes.trim());
+    if stderr_bytes.is_empty() {
         "the process for the run ended without a word".into()
     } else {
-        said.into()
+        stderr_bytes.into()
     }
 }
 
@@ -205,11 +206,11 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::Approval;
-    use crate::tools::Named;
+    use crate::ApprovalMode;
+    use crate::tools::McpTool;
 
-    fn setup(home: &Path, program: &Path, ends_with_server: bool) -> Setup {
-        Setup {
+    fn setup(home: &Path, program: &Path, ends_with_server: bool) -> ServerSetup {
+        ServerSetup {
             archive: Archive::open(home).unwrap(),
             root: home.to_owned(),
             program: program.to_owned(),
@@ -218,7 +219,7 @@ mod tests {
             ends_with_server,
             search: OsString::new(),
             limits: CallLimits::default(),
-            approval: Approval::Inbox,
+            approval: ApprovalMode::Inbox,
             asks_client: false,
             detach_after: None,
             result_bytes: None,
@@ -241,17 +242,18 @@ mod tests {
         let made = shell.args(["-c", made]).current_dir(home.path()).status().unwrap();
         assert!(made.success());
         let arguments = json!({ "tasks": [{ "label": "a", "prompt": "Look around" }] });
-        let job = Job::of(Named::Delegate, &arguments, &CallLimits::default()).unwrap();
-        for (ends_with_server, said) in
+        let job =
+            RequestedRun::parse(McpTool::Delegate, &arguments, &CallLimits::default()).unwrap();
+        for (ends_with_server, stderr_bytes) in
             [(true, "was killed; make the call"), (false, "may still do so")]
         {
-            let (run, call) = (new_run_id().unwrap(), CallKey::new(said));
+            let (run, call) = (new_run_id().unwrap(), CallKey::new(stderr_bytes));
             let handover = LaunchHandover { run, call, owner: None, bytes: 0 };
             let setup = setup(home.path(), &program, ends_with_server);
             let LaunchFailure { problem, may_begin_until } =
                 launch(&setup, Vec::new(), &job, &handover).await.map(|_| ()).unwrap_err();
             assert!(may_begin_until.is_some());
-            assert!(problem.contains("within 20 s") && problem.contains(said), "{problem}");
+            assert!(problem.contains("within 20 s") && problem.contains(stderr_bytes), "{problem}");
         }
     }
 }

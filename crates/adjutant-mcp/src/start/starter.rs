@@ -16,33 +16,34 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::calls::{AGAIN, CallWaiter, Calls};
+use super::call_hash::call_hash;
+use super::calls::{CallHold, CallRegistry, POLL_INTERVAL};
+use super::context_files;
 use super::handover::LaunchHandover;
-use super::jobs::Job;
 use super::launch::{LaunchFailure, launch};
-use super::{canonical, contexts};
-use crate::Setup;
-use crate::approval::Approvals;
+use super::requested_run::RequestedRun;
+use crate::ServerSetup;
+use crate::approval::QuestionRelay;
 use crate::client_call::ClientCall;
-use crate::runs::children::Children;
-use crate::runs::wait::{RunWaiter, Waited};
-use crate::runs::{Runs, chain};
+use crate::runs::run_processes::RunProcesses;
+use crate::runs::wait::{RunWaiter, WaitOutcome};
+use crate::runs::{VisibleRuns, error_chain};
 
 /// How many processes are begun at once; more wait for their turn.
-const LAUNCHING: usize = 8;
+const MAX_LAUNCHES: usize = 8;
 
 /// How long a server whose clients have left waits for runs that are being begun.
-const BEGINNINGS: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long another process may take to begin an equal call.
-const HELD_FOR: Duration = Duration::from_secs(30);
+const EQUAL_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Characters of a client's name that are kept.
 const CLIENT_CHARS: usize = 100;
 
 /// What a call asks to begin.
 struct StartRequest {
-    job: Job,
+    job: RequestedRun,
     /// What an equal call is known by.
     call: CallKey,
     /// What the process of the run is told of the client.
@@ -55,91 +56,91 @@ pub(crate) struct StartedRun {
     /// Whether an equal call began it.
     pub(crate) is_repeated: bool,
     /// Counts the call among those that wait for it.
-    pub(crate) waiter: Option<CallWaiter>,
+    pub(crate) waiter: Option<CallHold>,
 }
 
 /// What a client is told while its run is begun.
-const BEGINNING: &str = "The run is being begun.";
+const STARTING: &str = "The run is being begun.";
 
 /// What it is told where that takes longer than it waits.
-const NOT_YET: &str = "The run is still being begun, and nothing is lost: make the same call again, and it is \
+const STILL_STARTING: &str = "The run is still being begun, and nothing is lost: make the same call again, and it is \
                        answered with that run; delegate_status lists what runs.";
 
 /// What it is told where another does not get on with it.
-const HELD: &str = "An equal call is being begun elsewhere and does not get on. Make the same call again in a \
+const EQUAL_CALL_STUCK: &str = "An equal call is being begun elsewhere and does not get on. Make the same call again in a \
                     moment, and it is answered with that run; delegate_status lists what runs.";
 
 /// Begins runs for calls.
 #[derive(Clone)]
 pub(crate) struct RunStarter {
-    setup: Arc<Setup>,
-    runs: Runs,
+    setup: Arc<ServerSetup>,
+    runs: VisibleRuns,
     waiter: RunWaiter,
-    approvals: Approvals,
-    children: Children,
-    calls: Calls,
+    approvals: QuestionRelay,
+    processes: RunProcesses,
+    calls: CallRegistry,
     launching: Arc<Semaphore>,
     /// Held by whatever begins a run, so that the process ends after that.
-    beginnings: Arc<RwLock<()>>,
+    launches_running: Arc<RwLock<()>>,
 }
 
 impl RunStarter {
     pub(crate) fn new(
-        setup: Arc<Setup>,
-        runs: Runs,
+        setup: Arc<ServerSetup>,
+        runs: VisibleRuns,
         waiter: RunWaiter,
-        approvals: Approvals,
-        children: Children,
+        approvals: QuestionRelay,
+        processes: RunProcesses,
     ) -> Self {
-        let calls = Calls::new(setup.archive.registry().clone());
-        let launching = Arc::new(Semaphore::new(LAUNCHING));
-        let beginnings = Arc::default();
-        Self { setup, runs, waiter, approvals, children, calls, launching, beginnings }
+        let calls = CallRegistry::new(setup.archive.registry().clone());
+        let launching = Arc::new(Semaphore::new(MAX_LAUNCHES));
+        let launches_running = Arc::default();
+        Self { setup, runs, waiter, approvals, processes, calls, launching, launches_running }
     }
 
     /// Finds the run of an equal call, or begins one, as long as the client waits for that.
     pub(crate) async fn start(
         &self,
-        job: Job,
+        job: RequestedRun,
         arguments: &Value,
         call: &mut ClientCall<'_>,
     ) -> Result<StartedRun, String> {
         let request = self.request(job, arguments, call.context).await?;
         let starter = self.clone();
-        let unfinished = Arc::clone(&self.beginnings).read_owned().await;
+        let unfinished = Arc::clone(&self.launches_running).read_owned().await;
         let mut beginning = tokio::spawn(async move {
             let _unfinished = unfinished;
             let started = starter.begin(request).await?;
             starter.approvals.add(started.run);
             Ok(started)
         });
-        let waited = match self.waiter.wait_for_work(&mut beginning, BEGINNING, call).await {
-            Ok(started) => return joined(started),
+        let waited = match self.waiter.wait_for_work(&mut beginning, STARTING, call).await {
+            Ok(started) => return flatten_join(started),
             Err(waited) => waited,
         };
-        if let Waited::Cancelled(cancellation) = waited
+        if let WaitOutcome::Cancelled(cancellation) = waited
             && cancellation.ends_the_run()
         {
-            let StartedRun { run, is_repeated, waiter } = joined(beginning.await)?;
+            let StartedRun { run, is_repeated, waiter } = flatten_join(beginning.await)?;
             release(waiter).await;
             self.abandon(run, call.owns(run, is_repeated)).await?;
         }
-        Err(NOT_YET.into())
+        Err(STILL_STARTING.into())
     }
 
     /// Waits until every run that clients were told of is begun, as long as that is likely to end.
-    pub(crate) async fn all_begun(&self) {
-        let _ = timeout(BEGINNINGS, self.beginnings.write()).await;
+    pub(crate) async fn wait_for_launches(&self) {
+        let _ = timeout(SHUTDOWN_TIMEOUT, self.launches_running.write()).await;
     }
 
     /// Counts a call among those that wait for a run, until what is returned is dropped.
-    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<CallWaiter> {
-        self.calls.wait_for(run).await
+    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<CallHold> {
+        self.calls.register_waiter(run).await
     }
 
     async fn request(
         &self,
-        job: Job,
+        job: RequestedRun,
         arguments: &Value,
         context: &RequestContext<RoleServer>,
     ) -> Result<StartRequest, String> {
@@ -153,18 +154,21 @@ impl RunStarter {
         let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
         let call = json!([arguments, terms]);
         let (named, tree) = (arguments.clone(), self.setup.root.clone());
-        let contexts = self.runs.blocking(move |_| Ok(contexts::digest(&named, &tree))).await?;
-        let key = canonical::key(&call, &root, &self.runs.caller(&client), contexts.as_deref());
+        let contexts =
+            self.runs.blocking(move |_| Ok(context_files::digest(&named, &tree))).await?;
+        let key = call_hash(&call, &root, &self.runs.caller(&client), contexts.as_deref());
         Ok(StartRequest { job, call: CallKey::new(key), terms: self.terms(&client) })
     }
 
     async fn begin(&self, request: StartRequest) -> Result<StartedRun, String> {
-        let until = Instant::now() + HELD_FOR;
-        let _turn = timeout_at(until, self.calls.turn(&request.call)).await.map_err(|_| HELD)?;
+        let until = Instant::now() + EQUAL_CALL_TIMEOUT;
+        let _lock = timeout_at(until, self.calls.lock_call(&request.call))
+            .await
+            .map_err(|_| EQUAL_CALL_STUCK)?;
         loop {
             let known = self.calls.run_of(&request.call).await?;
             if let Some(run) = known
-                && let Some(started) = self.repeated(run, &request.job).await?
+                && let Some(started) = self.run_of_equal_call(run, &request.job).await?
             {
                 return Ok(started);
             }
@@ -172,22 +176,29 @@ impl RunStarter {
                 return self.launch(run, request).await;
             }
             if Instant::now() >= until {
-                return Err(HELD.into());
+                return Err(EQUAL_CALL_STUCK.into());
             }
-            sleep(AGAIN).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Returns the run of an equal call, if it answers this one.
-    async fn repeated(&self, run: RunId, job: &Job) -> Result<Option<StartedRun>, String> {
+    async fn run_of_equal_call(
+        &self,
+        run: RunId,
+        job: &RequestedRun,
+    ) -> Result<Option<StartedRun>, String> {
         // Its process may have been started a moment ago.
-        if !self.runs.ready(run).await {
+        if !self.runs.wait_until_readable(run).await {
             return Ok(None);
         }
         // Counted before one looks how it stands: a call that is cancelled ends it before that, or not at all.
-        let waiter = self.calls.wait_for(run).await;
-        let is_told = job.moves_on() && self.children.is_told(run);
-        let answers = self.runs.blocking(move |runs| Ok(!is_told && runs.answers(run))).await?;
+        let waiter = self.calls.register_waiter(run).await;
+        let is_reported = job.asks_for_next_story() && self.processes.is_reported(run);
+        let answers = self
+            .runs
+            .blocking(move |runs| Ok(!is_reported && runs.answers_equal_call(run)))
+            .await?;
         Ok(answers.then_some(StartedRun { run, is_repeated: true, waiter }))
     }
 
@@ -197,24 +208,24 @@ impl RunStarter {
         let owner = self.runs.owner().cloned();
         let bytes = job.input().len();
         let handover = LaunchHandover { run, call, owner, bytes };
-        let permit = self.launching.acquire().await.map_err(|error| chain(&error))?;
+        let permit = self.launching.acquire().await.map_err(|error| error_chain(&error))?;
         let launched = launch(&self.setup, terms, &job, &handover).await;
         drop(permit);
         match launched {
             Ok(gone) => {
                 self.approvals.forget_after(run, gone.clone());
-                if job.has_aftermath() {
-                    self.children.add(run, gone);
+                if job.has_work_after_end() {
+                    self.processes.add(run, gone);
                 }
-                self.runs.ready(run).await;
+                self.runs.wait_until_readable(run).await;
             }
             // One that began something is the answer, whatever its process came to.
-            Err(failure) if !self.runs.answers(run) => {
+            Err(failure) if !self.runs.answers_equal_call(run) => {
                 return Err(self.give_up(handover.call, run, failure).await);
             }
             Err(_) => {}
         }
-        let waiter = self.calls.wait_for(run).await;
+        let waiter = self.calls.register_waiter(run).await;
         Ok(StartedRun { run, is_repeated: false, waiter })
     }
 
@@ -239,7 +250,7 @@ impl RunStarter {
             return Ok(());
         }
         // Held while it ends: an equal call that comes now finds it ended, and begins another.
-        let Some(right) = self.calls.cancel_alone(run).await else { return Ok(()) };
+        let Some(right) = self.calls.claim_cancellation(run).await else { return Ok(()) };
         let cancelled = self.runs.blocking(move |runs| runs.cancel(&run.to_string())).await;
         right.release().await;
         cancelled.map(|_| ())
@@ -255,12 +266,14 @@ impl RunStarter {
 }
 
 /// Stops counting a call among those that wait for a run.
-pub(crate) async fn release(waiter: Option<CallWaiter>) {
+pub(crate) async fn release(waiter: Option<CallHold>) {
     if let Some(waiter) = waiter {
         waiter.release().await;
     }
 }
 
-fn joined(started: Result<Result<StartedRun, String>, JoinError>) -> Result<StartedRun, String> {
-    started.map_err(|error| chain(&error))?
+fn flatten_join(
+    started: Result<Result<StartedRun, String>, JoinError>,
+) -> Result<StartedRun, String> {
+    started.map_err(|error| error_chain(&error))?
 }

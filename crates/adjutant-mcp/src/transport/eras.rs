@@ -13,33 +13,37 @@ pub(crate) const VERSIONS: &[ProtocolVersion] =
 
 /// What a request says about the era, where none was chosen yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum ProtocolEra {
     /// It begins the handshake.
     Handshake,
     /// It names a version that is spoken, and all that must be named with it.
     Inline,
     /// It may be asked in either era and chooses none.
-    Asked,
+    Either,
     /// It names a version, but not one that is spoken, or not all that must be named with it.
-    Unsettled,
+    Unsupported,
     /// It says nothing.
-    Unknown,
+    Unspecified,
 }
 
 /// Returns what a request says about the era.
-pub(crate) fn of(request: &ClientRequest) -> Era {
+pub(crate) fn request_era(request: &ClientRequest) -> ProtocolEra {
     if matches!(request, ClientRequest::InitializeRequest(_)) {
-        return Era::Handshake;
+        return ProtocolEra::Handshake;
     }
     if matches!(request, ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)) {
-        return Era::Asked;
+        return ProtocolEra::Either;
     }
     let meta = request.get_meta();
-    let Some(version) = meta.protocol_version() else { return Era::Unknown };
+    let Some(version) = meta.protocol_version() else { return ProtocolEra::Unspecified };
     if version.has_initialize() && VERSIONS.contains(&version) {
         // One that is agreed on by a handshake cannot be named in its place.
-        return Era::Unknown;
+        return ProtocolEra::Unspecified;
     }
     let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
-    if is_whole && VERSIONS.contains(&version) { Era::Inline } else { Era::Unsettled }
+    if is_whole && VERSIONS.contains(&version) {
+        ProtocolEra::Inline
+    } else {
+        ProtocolEra::Unsupported
+    }
 }

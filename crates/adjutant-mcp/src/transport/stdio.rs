@@ -5,7 +5,7 @@
 //! work, so that a client that does not read cannot stop the ones that wait for runs; it is read no
 //! further itself.
 //!
-//! Start at [`Stdio::open`].
+//! Start at [`StdioTransport::open`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -25,8 +25,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
-use crate::transport::eras::{self, Era};
-use crate::transport::requests::{self, Answer, Flight, Weight};
+use crate::transport::eras::{self, ProtocolEra};
+use crate::transport::requests::{self, OutgoingAnswer, PendingRequests, RequestWeight};
 
 /// The longest line that is taken. Inclusive; the end of the line does not count.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -38,45 +38,45 @@ const INCOMING: usize = 1;
 const OUTGOING: usize = 64;
 
 /// How long a client that says nothing more may leave what was said to it unread.
-const FAREWELL: Duration = Duration::from_secs(1);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long it may do so while not all was heard that it had to say.
-const UNHEARD: Duration = Duration::from_secs(2);
+const STALLED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The transport of a server on standard input and output.
-pub(crate) struct Stdio {
+pub(crate) struct StdioTransport {
     incoming: mpsc::Receiver<ClientJsonRpcMessage>,
     /// Absent once closed.
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
     closing: watch::Sender<bool>,
-    flight: Flight,
+    pending: PendingRequests,
     /// Becomes true once the client is gone and reads nothing.
     abandoned: watch::Receiver<bool>,
 }
 
 /// The end of the transport that a server keeps.
-pub(crate) struct Ends {
+pub(crate) struct StdioShutdown {
     /// Becomes true once the client will say nothing more.
     pub(crate) closing: watch::Receiver<bool>,
     /// The lines that are being written.
-    pub(crate) writing: Writing,
+    pub(crate) writing: OutputProgress,
 }
 
 /// Lines on their way out.
-pub(crate) struct Writing {
+pub(crate) struct OutputProgress {
     written: Arc<AtomicU64>,
     /// Never says anything; ends with the writer.
     done: Receiver<()>,
 }
 
-impl Writing {
+impl OutputProgress {
     /// Waits until all is written, or nobody reads.
     pub(crate) fn finish(&self) {
-        while self.is_behind(FAREWELL) == Some(true) {}
+        while self.wait_for_end(UNREAD_TIMEOUT) == Some(true) {}
     }
 
     /// Waits that long for the end, which is nothing; says whether anything was written meanwhile.
-    fn is_behind(&self, wait: Duration) -> Option<bool> {
+    fn wait_for_end(&self, wait: Duration) -> Option<bool> {
         let before = self.written.load(Ordering::Relaxed);
         match self.done.recv_timeout(wait) {
             Err(RecvTimeoutError::Timeout) => Some(self.written.load(Ordering::Relaxed) > before),
@@ -85,33 +85,33 @@ impl Writing {
     }
 }
 
-impl Stdio {
+impl StdioTransport {
     /// Takes standard output for messages alone; what anyone prints there from now on goes to
     /// standard error.
-    pub(crate) fn open() -> io::Result<(Self, Ends)> {
+    pub(crate) fn open() -> io::Result<(Self, StdioShutdown)> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdout(io::stderr())?;
         let (message, incoming) = mpsc::channel(INCOMING);
         let (outgoing, lines) = mpsc::channel(OUTGOING);
         let (closing, closed) = watch::channel(false);
         let (abandon, abandoned) = watch::channel(false);
-        let (flight, written) = (Flight::default(), Arc::<AtomicU64>::default());
+        let (pending, written) = (PendingRequests::default(), Arc::<AtomicU64>::default());
         let (reader, heard) = channel();
-        let (replies, known) = (outgoing.clone(), flight.clone());
+        let (replies, known) = (outgoing.clone(), pending.clone());
         spawn("mcp-input", move || {
             read_all(BufReader::new(io::stdin()), &message, &replies, &known);
             drop(reader);
         })?;
-        let reading = Writing { written: Arc::clone(&written), done: heard };
-        spawn("mcp-hangup", move || notice_end(&reading, &abandon))?;
+        let reading = OutputProgress { written: Arc::clone(&written), done: heard };
+        spawn("mcp-hangup", move || watch_for_hangup(&reading, &abandon))?;
         let (writer, done): (Sender<()>, _) = channel();
         let count = Arc::clone(&written);
         spawn("mcp-output", move || {
             write_all(File::from(stdout), lines, &count);
             drop(writer);
         })?;
-        let stdio = Self { incoming, outgoing: Some(outgoing), closing, flight, abandoned };
-        Ok((stdio, Ends { closing: closed, writing: Writing { written, done } }))
+        let stdio = Self { incoming, outgoing: Some(outgoing), closing, pending, abandoned };
+        Ok((stdio, StdioShutdown { closing: closed, writing: OutputProgress { written, done } }))
     }
 }
 
@@ -121,12 +121,12 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 /// Waits until the client has closed our input, and says so if what it said before that is not read
 /// because it does not read either.
-fn notice_end(reading: &Writing, abandon: &watch::Sender<bool>) {
+fn watch_for_hangup(reading: &OutputProgress, abandon: &watch::Sender<bool>) {
     let stdin = io::stdin();
     let mut ends = [PollFd::new(&stdin, PollFlags::RDHUP)];
     // What cannot be asked is read to its end like a file.
     while let Err(rustix::io::Errno::INTR) = poll(&mut ends, None) {}
-    while let Some(moves) = reading.is_behind(UNHEARD) {
+    while let Some(moves) = reading.wait_for_end(STALLED_TIMEOUT) {
         if !moves {
             abandon.send_replace(true);
             return;
@@ -134,15 +134,15 @@ fn notice_end(reading: &Writing, abandon: &watch::Sender<bool>) {
     }
 }
 
-impl Transport<RoleServer> for Stdio {
+impl Transport<RoleServer> for StdioTransport {
     type Error = io::Error;
 
     fn send(
         &mut self,
         item: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let (outgoing, line) = (self.outgoing.clone(), encoded(&item));
-        let answer = Answer::of(&self.flight, &item);
+        let (outgoing, line) = (self.outgoing.clone(), encode_line(&item));
+        let answer = OutgoingAnswer::of(&self.pending, &item);
         async move {
             let outgoing = outgoing.ok_or(io::ErrorKind::NotConnected)?;
             let line = line?;
@@ -172,7 +172,7 @@ impl Transport<RoleServer> for Stdio {
     }
 }
 
-fn encoded(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
+fn encode_line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
@@ -193,26 +193,28 @@ fn read_all(
     mut input: impl BufRead,
     messages: &mpsc::Sender<ClientJsonRpcMessage>,
     replies: &mpsc::Sender<Vec<u8>>,
-    flight: &Flight,
+    pending: &PendingRequests,
 ) {
-    let mut gate = Gate::default();
+    let mut gate = HandshakeGate::default();
     let mut line = Vec::new();
     // An input that cannot be read has ended.
     while let Ok(read) = read_line(&mut input, &mut line) {
         let judged = match read {
-            Line::End => return,
-            Line::TooLong => Err(Complaint::new(ErrorData::invalid_request(TOO_LONG, None), None)),
-            Line::Whole if line.iter().all(u8::is_ascii_whitespace) => continue,
-            Line::Whole => parse(&line)
-                .and_then(|message| gate.judge(message))
-                .and_then(|message| admit(flight, message, line.len())),
+            LineRead::End => return,
+            LineRead::TooLong => {
+                Err(MessageError::new(ErrorData::invalid_request(LINE_TOO_LONG, None), None))
+            }
+            LineRead::Whole if line.iter().all(u8::is_ascii_whitespace) => continue,
+            LineRead::Whole => parse(&line)
+                .and_then(|message| gate.check(message))
+                .and_then(|message| admit(pending, message, line.len())),
         };
         // A long line must not stay in memory until the next one comes.
         line.shrink_to(64 << 10);
         let sent = match judged {
             Ok(Some(message)) => messages.blocking_send(message).is_ok(),
             Ok(None) => true,
-            Err(Complaint { error, to }) => encoded(&JsonRpcMessage::error(*error, to))
+            Err(MessageError { error, to }) => encode_line(&JsonRpcMessage::error(*error, to))
                 .is_ok_and(|line| replies.blocking_send(line).is_ok()),
         };
         if !sent {
@@ -221,19 +223,19 @@ fn read_all(
     }
 }
 
-const TOO_LONG: &str = "a message may have at most 4 MiB";
+const LINE_TOO_LONG: &str = "a message may have at most 4 MiB";
 
 /// Takes a message if it may be; a request waits for room.
 fn admit(
-    flight: &Flight,
+    pending: &PendingRequests,
     message: Option<ClientJsonRpcMessage>,
     bytes: usize,
-) -> Result<Option<ClientJsonRpcMessage>, Complaint> {
+) -> Result<Option<ClientJsonRpcMessage>, MessageError> {
     if let Some(message) = &message {
-        let enter = |id: &RequestId, waits| flight.enter(id, Weight { bytes, waits });
-        requests::admit(flight, message, enter).map_err(|refused| {
+        let enter = |id: &RequestId, waits| pending.add(id, RequestWeight { bytes, waits });
+        requests::admit(pending, message, enter).map_err(|refused| {
             let (error, to) = *refused;
-            Complaint::new(error, to)
+            MessageError::new(error, to)
         })?;
     }
     Ok(message)
@@ -241,14 +243,14 @@ fn admit(
 
 /// What reading a line came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum LineRead {
     Whole,
     TooLong,
     End,
 }
 
 /// Reads a line without its end; of one that is too long nothing is kept.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let (mut is_too_long, mut is_empty) = (false, true);
     loop {
@@ -269,26 +271,26 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
         input.consume(taken);
         is_empty &= taken == 0;
         match (end.is_some() || is_last, is_last && is_empty) {
-            (_, true) => return Ok(Line::End),
-            (true, false) if is_too_long => return Ok(Line::TooLong),
-            (true, false) => return Ok(Line::Whole),
+            (_, true) => return Ok(LineRead::End),
+            (true, false) if is_too_long => return Ok(LineRead::TooLong),
+            (true, false) => return Ok(LineRead::Whole),
             (false, false) => {}
         }
     }
 }
 
 /// An answer to what is no message, and to whom.
-pub(crate) struct Complaint {
+pub(crate) struct MessageError {
     // Boxed: it is the rare case, and larger than the usual one.
     error: Box<ErrorData>,
     to: Option<RequestId>,
 }
 
-impl Complaint {
+impl MessageError {
     /// Returns the answer as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let answer = JsonRpcMessage::error((*self.error).clone(), self.to.clone());
-        encoded(&answer).unwrap_or_default()
+        encode_line(&answer).unwrap_or_default()
     }
 
     fn new(error: ErrorData, to: Option<RequestId>) -> Self {
@@ -297,26 +299,26 @@ impl Complaint {
 }
 
 /// Reads a message.
-pub(crate) fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, Complaint> {
+pub(crate) fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, MessageError> {
     let value = read_json(line)?;
     let id = request_id(&value);
     serde_json::from_value(value).map_err(|_| {
-        Complaint::new(ErrorData::invalid_request("not a message of JSON-RPC 2.0", None), id)
+        MessageError::new(ErrorData::invalid_request("not a message of JSON-RPC 2.0", None), id)
     })
 }
 
 /// Reads the JSON of a message; one with a key twice is refused under the id of its request.
-pub(crate) fn read_json(line: &[u8]) -> Result<Value, Complaint> {
+pub(crate) fn read_json(line: &[u8]) -> Result<Value, MessageError> {
     json::from_slice(line).map_err(|error| {
         if !json::is_repeated_key(&error) {
-            return Complaint::new(
+            return MessageError::new(
                 ErrorData::parse_error(format!("not JSON: {error}"), None),
                 None,
             );
         }
         let id = serde_json::from_slice(line).ok().and_then(|value| request_id(&value));
         let text = format!("{error} of the message; send each key once");
-        Complaint::new(ErrorData::invalid_params(text, None), id)
+        MessageError::new(ErrorData::invalid_params(text, None), id)
     })
 }
 
@@ -326,23 +328,24 @@ fn request_id(message: &Value) -> Option<RequestId> {
 
 /// Lets only what may come before the handshake come before it.
 #[derive(Default)]
-struct Gate {
+struct HandshakeGate {
     is_open: bool,
 }
 
-impl Gate {
+impl HandshakeGate {
     /// Returns the message if it may pass, nothing if it is passed over.
-    fn judge(
+    fn check(
         &mut self,
         message: ClientJsonRpcMessage,
-    ) -> Result<Option<ClientJsonRpcMessage>, Complaint> {
+    ) -> Result<Option<ClientJsonRpcMessage>, MessageError> {
         let JsonRpcMessage::Request(request) = &message else {
             // The library takes anything else before the handshake for its failure.
             return Ok(Some(message).filter(|_| self.is_open));
         };
-        let era = eras::of(&request.request);
-        self.is_open |= matches!(era, Era::Handshake | Era::Inline);
-        let may_pass = self.is_open || matches!(era, Era::Asked | Era::Unsettled);
+        let era = eras::request_era(&request.request);
+        self.is_open |= matches!(era, ProtocolEra::Handshake | ProtocolEra::Inline);
+        let may_pass =
+            self.is_open || matches!(era, ProtocolEra::Either | ProtocolEra::Unsupported);
         if may_pass {
             return Ok(Some(message));
         }
@@ -350,7 +353,7 @@ impl Gate {
             "`initialize` must come first, or the protocol version in `_meta` of each request",
             None,
         );
-        Err(Complaint::new(error, Some(request.id.clone())))
+        Err(MessageError::new(error, Some(request.id.clone())))
     }
 }
 
@@ -358,12 +361,12 @@ impl Gate {
 mod tests {
     use super::*;
 
-    fn lines(input: &[u8], buffer: usize) -> Vec<(Line, usize)> {
+    fn lines(input: &[u8], buffer: usize) -> Vec<(LineRead, usize)> {
         let mut input = BufReader::with_capacity(buffer, input);
         let (mut line, mut all) = (Vec::new(), Vec::new());
         loop {
             let read = read_line(&mut input, &mut line).unwrap();
-            if read == Line::End {
+            if read == LineRead::End {
                 return all;
             }
             all.push((read, line.len()));
@@ -372,7 +375,7 @@ mod tests {
 
     #[test]
     fn lines_are_found_whatever_the_size_of_the_buffer() {
-        let whole = |length| (Line::Whole, length);
+        let whole = |length| (LineRead::Whole, length);
         for buffer in [1, 2, 3, 7, 4096] {
             assert_eq!(lines(b"one\n\nthree", buffer), [whole(3), whole(0), whole(5)]);
             assert_eq!(lines(b"one\n", buffer), [whole(3)]);
@@ -383,16 +386,19 @@ mod tests {
     #[test]
     fn a_line_may_have_as_much_as_the_cap_and_no_byte_more() {
         for (length, expected) in [
-            (MAX_LINE_BYTES, (Line::Whole, MAX_LINE_BYTES)),
-            (MAX_LINE_BYTES + 1, (Line::TooLong, 0)),
+            (MAX_LINE_BYTES, (LineRead::Whole, MAX_LINE_BYTES)),
+            (MAX_LINE_BYTES + 1, (LineRead::TooLong, 0)),
         ] {
             let mut input = vec![b'x'; length];
             assert_eq!(
                 lines(&input, 8192),
-                [(if length > MAX_LINE_BYTES { Line::TooLong } else { Line::Whole }, expected.1)]
+                [(
+                    if length > MAX_LINE_BYTES { LineRead::TooLong } else { LineRead::Whole },
+                    expected.1
+                )]
             );
             input.extend_from_slice(b"\nnext\n");
-            assert_eq!(lines(&input, 8192), [expected, (Line::Whole, 4)]);
+            assert_eq!(lines(&input, 8192), [expected, (LineRead::Whole, 4)]);
         }
     }
 }

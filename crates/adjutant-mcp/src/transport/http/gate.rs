@@ -7,14 +7,14 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{StatusCode, Uri};
 
-use super::Token;
+use super::BearerToken;
 
 /// The path that is served.
 pub(crate) const PATH: &str = "/mcp";
 
 /// What is asked of every request.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate {
+pub(crate) struct RequestGate {
     /// The port, which names in `Host` must have.
     pub(crate) port: u16,
     /// Names of this machine, as they stand in `Host`.
@@ -22,46 +22,50 @@ pub(crate) struct Gate {
     /// Pages of elsewhere that a person allowed, in lower case.
     pub(crate) origins: Vec<String>,
     /// The secret; none only where the tests of others, which have none to show, are run.
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Option<BearerToken>,
 }
 
 /// Says why a request is not heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub(crate) struct HttpRefusal {
     /// The status of the answer.
     pub(crate) status: StatusCode,
     /// What is said.
     pub(crate) text: &'static str,
 }
 
-const fn closed(status: StatusCode, text: &'static str) -> Closed {
-    Closed { status, text }
+const fn refusal(status: StatusCode, text: &'static str) -> HttpRefusal {
+    HttpRefusal { status, text }
 }
 
-const FOREIGN_HOST: Closed = closed(StatusCode::FORBIDDEN, "Host is not a name of this server");
-const FOREIGN_ORIGIN: Closed = closed(StatusCode::FORBIDDEN, "pages of this Origin may not ask");
-const ELSEWHERE: Closed = closed(StatusCode::NOT_FOUND, "the server is at /mcp");
-const NO_TOKEN: Closed = closed(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
+const FOREIGN_HOST: HttpRefusal =
+    refusal(StatusCode::FORBIDDEN, "Host is not a name of this server");
+const FOREIGN_ORIGIN: HttpRefusal =
+    refusal(StatusCode::FORBIDDEN, "pages of this Origin may not ask");
+const WRONG_PATH: HttpRefusal = refusal(StatusCode::NOT_FOUND, "the server is at /mcp");
+const WRONG_TOKEN: HttpRefusal =
+    refusal(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
 
-impl Gate {
+impl RequestGate {
     /// Judges everything but the token.
-    pub(crate) fn judge_place(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Closed> {
+    pub(crate) fn check_address(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let (first, second) = (hosts.next(), hosts.next());
         let named = first.and_then(|host| host.to_str().ok()).and_then(|host| host.parse().ok());
-        let is_ours = second.is_none() && named.is_some_and(|host| self.is_name(&host));
-        if !is_ours || !uri.authority().is_none_or(|host| self.is_name(host)) {
+        let is_ours = second.is_none() && named.is_some_and(|host| self.is_own_host(&host));
+        if !is_ours || !uri.authority().is_none_or(|host| self.is_own_host(host)) {
             return Err(FOREIGN_HOST);
         }
         let mut origins = headers.get_all(ORIGIN).iter();
-        if !origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_allowed(origin))) {
+        if !origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_allowed_origin(origin)))
+        {
             return Err(FOREIGN_ORIGIN);
         }
-        if uri.path() == PATH { Ok(()) } else { Err(ELSEWHERE) }
+        if uri.path() == PATH { Ok(()) } else { Err(WRONG_PATH) }
     }
 
     /// Judges the token.
-    pub(crate) fn judge_token(&self, headers: &HeaderMap) -> Result<(), Closed> {
+    pub(crate) fn check_token(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let Some(token) = &self.token else { return Ok(()) };
         let mut shown = headers.get_all(AUTHORIZATION).iter();
         let (first, second) = (shown.next(), shown.next());
@@ -69,23 +73,23 @@ impl Gate {
             let (scheme, rest) = shown.as_bytes().split_at_checked(7)?;
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(rest)
         });
-        if bearer.is_some_and(|shown| token.is(shown.trim_ascii())) {
+        if bearer.is_some_and(|shown| token.matches(shown.trim_ascii())) {
             Ok(())
         } else {
-            Err(NO_TOKEN)
+            Err(WRONG_TOKEN)
         }
     }
 
-    fn is_name(&self, host: &Authority) -> bool {
+    fn is_own_host(&self, host: &Authority) -> bool {
         let name = host.host().to_ascii_lowercase();
         let has_user = host.as_str().contains('@');
         !has_user && host.port_u16().unwrap_or(80) == self.port && self.names.contains(&name)
     }
 
-    fn is_allowed(&self, origin: &str) -> bool {
+    fn is_allowed_origin(&self, origin: &str) -> bool {
         let origin = origin.to_ascii_lowercase();
         let own = origin.strip_prefix("http://").and_then(|rest| rest.parse().ok());
-        own.is_some_and(|host| self.is_name(&host)) || self.origins.contains(&origin)
+        own.is_some_and(|host| self.is_own_host(&host)) || self.origins.contains(&origin)
     }
 }
 
@@ -95,12 +99,12 @@ mod tests {
 
     use super::*;
 
-    fn gate() -> Gate {
-        Gate {
+    fn gate() -> RequestGate {
+        RequestGate {
             port: 8080,
             names: ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec(),
             origins: vec!["https://app.example:8443".into()],
-            token: Some(Token::parse(&"t".repeat(32)).unwrap()),
+            token: Some(BearerToken::parse(&"t".repeat(32)).unwrap()),
         }
     }
 
@@ -134,15 +138,16 @@ mod tests {
             ("", false),
             ("127.0.0.1:8080, evil.example", false),
         ] {
-            let judged = gate().judge_place(&Uri::from_static("/mcp"), &headers(&[("host", host)]));
+            let judged =
+                gate().check_address(&Uri::from_static("/mcp"), &headers(&[("host", host)]));
             assert_eq!(judged.is_ok(), is_ours, "{host}: {judged:?}");
         }
         let twice = headers(&[("host", "localhost:8080"), ("host", "evil.example")]);
-        assert_eq!(gate().judge_place(&Uri::from_static("/mcp"), &twice), Err(FOREIGN_HOST));
-        let none = gate().judge_place(&Uri::from_static("/mcp"), &HeaderMap::new());
+        assert_eq!(gate().check_address(&Uri::from_static("/mcp"), &twice), Err(FOREIGN_HOST));
+        let none = gate().check_address(&Uri::from_static("/mcp"), &HeaderMap::new());
         assert_eq!(none, Err(FOREIGN_HOST));
         let absolute = Uri::from_static("http://evil.example/mcp");
-        let judged = gate().judge_place(&absolute, &headers(&[("host", "localhost:8080")]));
+        let judged = gate().check_address(&absolute, &headers(&[("host", "localhost:8080")]));
         assert_eq!(judged, Err(FOREIGN_HOST));
     }
 
@@ -164,7 +169,7 @@ mod tests {
             ("file://", false),
         ] {
             let headers = headers(&[("host", "localhost:8080"), ("origin", origin)]);
-            let judged = gate().judge_place(&Uri::from_static("/mcp"), &headers);
+            let judged = gate().check_address(&Uri::from_static("/mcp"), &headers);
             assert_eq!(judged.is_ok(), is_allowed, "{origin}: {judged:?}");
         }
     }
@@ -183,12 +188,12 @@ mod tests {
             (format!("Bearer {right}t"), false),
             (format!("Bearer {}", "t".repeat(31)), false),
         ] {
-            let judged = gate().judge_token(&headers(&[("authorization", &shown)]));
+            let judged = gate().check_token(&headers(&[("authorization", &shown)]));
             assert_eq!(judged.is_ok(), is_open, "{shown:?}");
         }
         let shown = format!("Bearer {right}");
         let twice = headers(&[("authorization", &shown), ("authorization", &shown)]);
-        assert_eq!(gate().judge_token(&twice), Err(NO_TOKEN));
-        assert_eq!(gate().judge_token(&HeaderMap::new()), Err(NO_TOKEN));
+        assert_eq!(gate().check_token(&twice), Err(WRONG_TOKEN));
+        assert_eq!(gate().check_token(&HeaderMap::new()), Err(WRONG_TOKEN));
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! Start at [`HttpServer::bind`].
 
-mod events;
 mod gate;
 mod sessions;
+mod sse_history;
 mod token;
 
 use std::collections::VecDeque;
@@ -35,48 +35,48 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use self::gate::{Closed, Gate, PATH};
-use self::sessions::Sessions;
-pub use self::token::{TOKEN_VARIABLE, Token, TokenError};
-use crate::Setup;
-use crate::server::{BLOCKING_THREADS, ServeError, Server};
+use self::gate::{HttpRefusal, PATH, RequestGate};
+use self::sessions::HttpSessions;
+pub use self::token::{BearerToken, TOKEN_VARIABLE, TokenError};
+use crate::ServerSetup;
+use crate::server::{BLOCKING_THREADS, McpServer, ServeError};
 use crate::transport::stdio;
 
 /// The longest body that is taken. Inclusive.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// Connections at once: each call that waits holds one. Who comes later is told to come again.
-const CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// Connections at once that have not shown the token yet; a new one ends the oldest of them. They take no
 /// places of clients.
-const STRANGERS: usize = 64;
+const MAX_UNAUTHENTICATED: usize = 64;
 
 /// How long a connection may take until it has shown the token.
-const UNKNOWN: Duration = Duration::from_secs(3);
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a client may take to send the head of a request, and be silent between two.
-const HEAD: Duration = Duration::from_secs(15);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a client may take to send a body.
-const BODY: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most of a head that is held.
-const HEAD_BYTES: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// How long calls that wait are given to be answered when the server ends.
-const FAREWELL: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long nobody is let in after that has failed, as it does when there are no more files to open.
-const RECOVERS: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// What a person decided about the address.
 #[derive(Clone, Debug)]
-pub struct Http {
+pub struct HttpOptions {
     /// Where to listen; port 0 lets the system choose.
     pub address: SocketAddr,
     /// What a client must show.
-    pub token: Token,
+    pub token: BearerToken,
     /// Pages in browsers that may ask, as scheme://host:port.
     pub origins: Vec<String>,
 }
@@ -84,20 +84,20 @@ pub struct Http {
 /// A server that listens.
 #[derive(Debug)]
 pub struct HttpServer {
-    setup: Setup,
-    http: Http,
+    setup: ServerSetup,
+    http: HttpOptions,
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl HttpServer {
     /// Listens, without answering yet.
-    pub fn bind(setup: Setup, http: Http) -> Result<Self, ServeError> {
+    pub fn bind(setup: ServerSetup, http: HttpOptions) -> Result<Self, ServeError> {
         if !http.address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(http.address));
         }
         let origins = http.origins.iter().map(|origin| parse_origin(origin));
-        let http = Http { origins: origins.collect::<Result<_, _>>()?, ..http };
+        let http = HttpOptions { origins: origins.collect::<Result<_, _>>()?, ..http };
         let (listener, address) = listen(http.address)?;
         Ok(Self { setup, http, listener, address })
     }
@@ -112,14 +112,15 @@ impl HttpServer {
     pub fn serve(self) -> Result<(), ServeError> {
         let Self { setup, http, listener, address } = self;
         let owner = http.token.owner();
-        let gate = Gate::new(address, http.origins, Some(http.token));
-        let (closing, closed) = watch::channel(false);
+        let gate = RequestGate::new(address, http.origins, Some(http.token));
+        let (closing, refusal) = watch::channel(false);
         let runtime = runtime()?;
         runtime.block_on(async {
-            let server = Server::new(setup, Some(owner), closed)?;
+            let server = McpServer::new(setup, Some(owner), refusal)?;
             let starter = server.starter().clone();
-            let served = serve_all(listener, gate, move || server.another(), closing).await;
-            starter.all_begun().await;
+            let served =
+                serve_all(listener, gate, move || server.for_another_client(), closing).await;
+            starter.wait_for_launches().await;
             served
         })?;
         // A thread that waits for another server's lock is of no account any more.
@@ -140,7 +141,7 @@ pub fn serve_handler<H: ServerHandler>(
     let (listener, address) = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     ready(&format!("http://{address}{PATH}"));
     let (closing, _) = watch::channel(false);
-    let gate = Gate::new(address, Vec::new(), None);
+    let gate = RequestGate::new(address, Vec::new(), None);
     Ok(runtime()?.block_on(serve_all(listener, gate, handler, closing))?)
 }
 
@@ -168,8 +169,8 @@ fn parse_origin(text: &str) -> Result<String, ServeError> {
     if is_plain { Ok(origin) } else { Err(ServeError::Origin(text.to_owned())) }
 }
 
-impl Gate {
-    fn new(address: SocketAddr, origins: Vec<String>, token: Option<Token>) -> Self {
+impl RequestGate {
+    fn new(address: SocketAddr, origins: Vec<String>, token: Option<BearerToken>) -> Self {
         let bound = match address {
             SocketAddr::V4(address) => address.ip().to_string(),
             SocketAddr::V6(address) => format!("[{}]", address.ip()),
@@ -179,39 +180,39 @@ impl Gate {
     }
 }
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 /// What every connection has.
-struct Front<H> {
-    gate: Gate,
-    service: StreamableHttpService<H, Sessions>,
-    places: Arc<Semaphore>,
+struct ConnectionHandler<H> {
+    gate: RequestGate,
+    service: StreamableHttpService<H, HttpSessions>,
+    permits: Arc<Semaphore>,
 }
 
 /// A connection: a stranger's until it has shown the token, then a client's.
 #[derive(Default)]
-struct Visitor {
-    place: watch::Sender<Option<OwnedSemaphorePermit>>,
+struct ConnectionSlot {
+    permit: watch::Sender<Option<OwnedSemaphorePermit>>,
 }
 
-impl Visitor {
-    fn is_known(&self) -> bool {
-        self.place.borrow().is_some()
+impl ConnectionSlot {
+    fn is_authenticated(&self) -> bool {
+        self.permit.borrow().is_some()
     }
 
     /// Gives it a place among the clients.
-    fn enter(&self, places: &Arc<Semaphore>) -> Result<(), Closed> {
-        if !self.is_known() {
-            let place = Arc::clone(places).try_acquire_owned().map_err(|_| FULL)?;
-            drop(self.place.send_replace(Some(place)));
+    fn authenticate(&self, permits: &Arc<Semaphore>) -> Result<(), HttpRefusal> {
+        if !self.is_authenticated() {
+            let permit = Arc::clone(permits).try_acquire_owned().map_err(|_| FULL)?;
+            drop(self.permit.send_replace(Some(permit)));
         }
         Ok(())
     }
 
     /// Waits until a stranger has had its time; a client has all it wants.
-    async fn stays_unknown(&self) {
-        let mut place = self.place.subscribe();
-        if timeout(UNKNOWN, place.wait_for(Option::is_some)).await.is_ok() {
+    async fn wait_for_token_timeout(&self) {
+        let mut permit = self.permit.subscribe();
+        if timeout(TOKEN_TIMEOUT, permit.wait_for(Option::is_some)).await.is_ok() {
             std::future::pending::<()>().await;
         }
     }
@@ -219,26 +220,26 @@ impl Visitor {
 
 /// The connections that have not shown the token, the oldest first.
 #[derive(Default)]
-struct Strangers(VecDeque<(AbortHandle, Arc<Visitor>)>);
+struct UnauthenticatedConnections(VecDeque<(AbortHandle, Arc<ConnectionSlot>)>);
 
-impl Strangers {
+impl UnauthenticatedConnections {
     /// Makes room for one more.
     fn make_room(&mut self) {
-        self.0.retain(|(task, visitor)| !task.is_finished() && !visitor.is_known());
-        while self.0.len() >= STRANGERS {
+        self.0.retain(|(task, slot)| !task.is_finished() && !slot.is_authenticated());
+        while self.0.len() >= MAX_UNAUTHENTICATED {
             self.0.pop_front().into_iter().for_each(|(oldest, _)| oldest.abort());
         }
     }
 }
 
-const FULL: Closed = Closed {
+const FULL: HttpRefusal = HttpRefusal {
     status: StatusCode::SERVICE_UNAVAILABLE,
     text: "all places are taken; come again in a second",
 };
 
 async fn serve_all<H: ServerHandler>(
     listener: TcpListener,
-    gate: Gate,
+    gate: RequestGate,
     handler: impl Fn() -> H + Send + Sync + 'static,
     closing: watch::Sender<bool>,
 ) -> io::Result<()> {
@@ -246,41 +247,41 @@ async fn serve_all<H: ServerHandler>(
     // Hosts and origins are judged by us, with the port; the library's own list is wider.
     let config = StreamableHttpServerConfig::default();
     let cancel = config.cancellation_token.clone();
-    let sessions = Arc::new(Sessions::new());
+    let sessions = Arc::new(HttpSessions::new());
     let service = StreamableHttpService::new(move || Ok(handler()), sessions, config);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let front = Arc::new(Front { gate, service, places });
-    let mut strangers = Strangers::default();
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let shared = Arc::new(ConnectionHandler { gate, service, permits });
+    let mut unauthenticated = UnauthenticatedConnections::default();
     let mut connections = JoinSet::new();
-    let mut told_to_end = std::pin::pin!(told_to_end());
+    let mut shutdown_signal = std::pin::pin!(shutdown_signal());
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    strangers.make_room();
-                    let (front, closing) = (Arc::clone(&front), closing.subscribe());
-                    let visitor = Arc::<Visitor>::default();
-                    let own = Arc::clone(&visitor);
+                    unauthenticated.make_room();
+                    let (shared, closing) = (Arc::clone(&shared), closing.subscribe());
+                    let slot = Arc::<ConnectionSlot>::default();
+                    let own = Arc::clone(&slot);
                     let task =
-                        connections.spawn(async move { serve_one(stream, &front, &own, closing).await });
-                    strangers.0.push_back((task, visitor));
+                        connections.spawn(async move { serve_one(stream, &shared, &own, closing).await });
+                    unauthenticated.0.push_back((task, slot));
                 }
-                Err(_) => tokio::time::sleep(RECOVERS).await,
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
             Some(_) = connections.join_next() => {}
-            told = &mut told_to_end => break told?,
+            told = &mut shutdown_signal => break told?,
         }
     }
     closing.send_replace(true);
     let all = async { while connections.join_next().await.is_some() {} };
     // Streams of no call never end by themselves.
-    let _ = timeout(FAREWELL, all).await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
     cancel.cancel();
     Ok(())
 }
 
 /// Waits for the signal by which people and supervisors end a server.
-async fn told_to_end() -> io::Result<()> {
+async fn shutdown_signal() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -296,43 +297,43 @@ async fn told_to_end() -> io::Result<()> {
 
 async fn serve_one<H: ServerHandler>(
     stream: TcpStream,
-    front: &Front<H>,
-    visitor: &Visitor,
+    shared: &ConnectionHandler<H>,
+    slot: &ConnectionSlot,
     mut closing: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     let service =
-        service_fn(|request| async { Ok::<_, Infallible>(front.answer(visitor, request).await) });
+        service_fn(|request| async { Ok::<_, Infallible>(shared.handle(slot, request).await) });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     // What a client breaks off is its own affair.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = visitor.stays_unknown() => return,
+        () = slot.wait_for_token_timeout() => return,
         _ = closing.wait_for(|is_closing| *is_closing) => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }
 
-impl<H: ServerHandler> Front<H> {
-    async fn answer(&self, visitor: &Visitor, request: Request<Incoming>) -> Answer {
+impl<H: ServerHandler> ConnectionHandler<H> {
+    async fn handle(&self, slot: &ConnectionSlot, request: Request<Incoming>) -> HttpResponse {
         let (head, body) = request.into_parts();
-        if let Err(closed) = self.gate.judge_place(&head.uri, &head.headers) {
-            return refused(closed);
+        if let Err(refusal) = self.gate.check_address(&head.uri, &head.headers) {
+            return refusal_response(refusal);
         }
         let origin = head.headers.get(header::ORIGIN).cloned();
         let mut answer = if head.method == Method::OPTIONS {
-            preflight()
-        } else if let Err(closed) =
-            self.gate.judge_token(&head.headers).and_then(|()| visitor.enter(&self.places))
+            preflight_response()
+        } else if let Err(refusal) =
+            self.gate.check_token(&head.headers).and_then(|()| slot.authenticate(&self.permits))
         {
-            refused(closed)
+            refusal_response(refusal)
         } else if head.method == Method::POST {
-            match read(body).await {
+            match read_body(body).await {
                 Ok(whole) => self.post(head, whole).await,
-                Err(closed) => refused(closed),
+                Err(refusal) => refusal_response(refusal),
             }
         } else {
             self.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await
@@ -349,9 +350,10 @@ impl<H: ServerHandler> Front<H> {
     }
 
     /// Hands a message on; what is not one is answered with an error of JSON-RPC, as over standard input.
-    async fn post(&self, head: Parts, body: Bytes) -> Answer {
-        let broken =
-            |complaint: stdio::Complaint| json_answer(StatusCode::BAD_REQUEST, complaint.to_json());
+    async fn post(&self, head: Parts, body: Bytes) -> HttpResponse {
+        let broken = |complaint: stdio::MessageError| {
+            json_response(StatusCode::BAD_REQUEST, complaint.to_json())
+        };
         if let Err(complaint) = stdio::read_json(&body) {
             return broken(complaint);
         }
@@ -369,7 +371,7 @@ impl<H: ServerHandler> Front<H> {
 }
 
 /// Answers with JSON.
-fn json_answer(status: StatusCode, body: Vec<u8>) -> Answer {
+fn json_response(status: StatusCode, body: Vec<u8>) -> HttpResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
     *answer.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
@@ -378,8 +380,8 @@ fn json_answer(status: StatusCode, body: Vec<u8>) -> Answer {
 }
 
 /// Answers a browser that asks whether a page may ask.
-fn preflight() -> Answer {
-    let mut answer = said(StatusCode::NO_CONTENT, "");
+fn preflight_response() -> HttpResponse {
+    let mut answer = text_response(StatusCode::NO_CONTENT, "");
     let headers = answer.headers_mut();
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
@@ -390,12 +392,14 @@ fn preflight() -> Answer {
 }
 
 /// Reads a body; of one that is too long nothing is kept.
-async fn read(mut body: Incoming) -> Result<Bytes, Closed> {
-    let too_long =
-        Closed { status: StatusCode::PAYLOAD_TOO_LARGE, text: "a message may have at most 4 MiB" };
+async fn read_body(mut body: Incoming) -> Result<Bytes, HttpRefusal> {
+    let too_long = HttpRefusal {
+        status: StatusCode::PAYLOAD_TOO_LARGE,
+        text: "a message may have at most 4 MiB",
+    };
     let late =
-        Closed { status: StatusCode::REQUEST_TIMEOUT, text: "the body did not come in time" };
-    let broken = Closed { status: StatusCode::BAD_REQUEST, text: "the body broke off" };
+        HttpRefusal { status: StatusCode::REQUEST_TIMEOUT, text: "the body did not come in time" };
+    let broken = HttpRefusal { status: StatusCode::BAD_REQUEST, text: "the body broke off" };
     let declared = body.size_hint().lower() > MAX_BODY_BYTES as u64;
     let whole = async {
         let (mut whole, mut length) = (Vec::new(), 0_usize);
@@ -414,16 +418,16 @@ async fn read(mut body: Incoming) -> Result<Bytes, Closed> {
         }
         if length > MAX_BODY_BYTES || declared { Err(too_long) } else { Ok(Bytes::from(whole)) }
     };
-    timeout(BODY, whole).await.unwrap_or(Err(late))
+    timeout(BODY_TIMEOUT, whole).await.unwrap_or(Err(late))
 }
 
-fn refused(closed: Closed) -> Answer {
-    let mut answer = said(closed.status, closed.text);
-    if closed.status == StatusCode::UNAUTHORIZED {
+fn refusal_response(refusal: HttpRefusal) -> HttpResponse {
+    let mut answer = text_response(refusal.status, refusal.text);
+    if refusal.status == StatusCode::UNAUTHORIZED {
         let how = HeaderValue::from_static("Bearer");
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, how);
     }
-    if closed.status == StatusCode::SERVICE_UNAVAILABLE {
+    if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
         let headers = answer.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -431,7 +435,7 @@ fn refused(closed: Closed) -> Answer {
     answer
 }
 
-fn said(status: StatusCode, text: &'static str) -> Answer {
+fn text_response(status: StatusCode, text: &'static str) -> HttpResponse {
     let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
     *answer.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -16,44 +16,46 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio::time::Instant;
 
-use super::events::Events;
-use crate::transport::requests::{self, Answer, Flight, Refused, WAITING, Weight};
+use super::sse_history::SseHistory;
+use crate::transport::requests::{
+    self, MAX_WAITING_CALLS, OutgoingAnswer, PendingRequests, RequestRefusal, RequestWeight,
+};
 
 /// Sessions at once; a new one ends the one that was silent for longest and waits for nothing.
 ///
 /// Its client is told that it is gone and shakes hands again; its runs go on. Those that wait for an
 /// answer each hold a connection, of which there are only so many.
-const SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 
 /// How long a session may be silent before it ends.
-const SILENCE: Duration = Duration::from_secs(2 * 60 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The id that the library gives to the event that opens a stream of no call.
-const OPENING: &str = "0";
+const OPENING_EVENT_ID: &str = "0";
 
 /// The sessions of one server.
-pub(crate) struct Sessions {
+pub(crate) struct HttpSessions {
     local: LocalSessionManager,
     // A std mutex: held for a look at a map, never across an await.
-    used: Mutex<HashMap<SessionId, Used>>,
+    records: Mutex<HashMap<SessionId, SessionRecord>>,
 }
 
 /// What is known of a session.
-struct Used {
+struct SessionRecord {
     at: Instant,
     /// Held by each request whose client listens.
     open: Arc<()>,
     /// The requests that are not answered yet, whether their clients listen or not.
-    flight: Flight,
+    pending: PendingRequests,
 }
 
 /// A stream with the answer to a request; its session stays while this lives.
-struct Held {
+struct SessionStream {
     stream: EventStream,
     _open: Option<Arc<()>>,
 }
 
-impl Stream for Held {
+impl Stream for SessionStream {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -62,9 +64,9 @@ impl Stream for Held {
 }
 
 /// A stream of one message.
-struct Once(Option<ServerSseMessage>);
+struct SingleMessage(Option<ServerSseMessage>);
 
-impl Stream for Once {
+impl Stream for SingleMessage {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -72,23 +74,23 @@ impl Stream for Once {
     }
 }
 
-type Local = <LocalSessionManager as SessionManager>::Transport;
-type Failure = <LocalSessionManager as SessionManager>::Error;
+type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
+type SessionFailure = <LocalSessionManager as SessionManager>::Error;
 
 /// The library's transport of a session, which notes what is answered.
-pub(crate) struct Noting {
-    local: Local,
-    flight: Flight,
+pub(crate) struct TrackingTransport {
+    local: LocalTransport,
+    pending: PendingRequests,
 }
 
-impl Transport<RoleServer> for Noting {
-    type Error = <Local as Transport<RoleServer>>::Error;
+impl Transport<RoleServer> for TrackingTransport {
+    type Error = <LocalTransport as Transport<RoleServer>>::Error;
 
     fn send(
         &mut self,
         item: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let answer = Answer::of(&self.flight, &item);
+        let answer = OutgoingAnswer::of(&self.pending, &item);
         let sent = self.local.send(item);
         async move {
             // Before the client can have read it: it may use the id again at once.
@@ -106,22 +108,22 @@ impl Transport<RoleServer> for Noting {
     }
 }
 
-impl Sessions {
+impl HttpSessions {
     pub(crate) fn new() -> Self {
         let mut local =
-            LocalSessionManager::default().with_event_store(Arc::new(Events::default()));
+            LocalSessionManager::default().with_event_store(Arc::new(SseHistory::default()));
         // A call that waits is answered long before, so nothing is cut off.
-        local.session_config.keep_alive = Some(SILENCE);
-        Self { local, used: Mutex::default() }
+        local.session_config.keep_alive = Some(IDLE_TIMEOUT);
+        Self { local, records: Mutex::default() }
     }
 
-    fn used(&self) -> MutexGuard<'_, HashMap<SessionId, Used>> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn records(&self) -> MutexGuard<'_, HashMap<SessionId, SessionRecord>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a session is used, and returns what keeps it.
     fn touch(&self, id: &SessionId) -> Option<Arc<()>> {
-        self.used().get_mut(id).map(|used| {
+        self.records().get_mut(id).map(|used| {
             used.at = Instant::now();
             Arc::clone(&used.open)
         })
@@ -130,47 +132,47 @@ impl Sessions {
     /// Takes a message of a session, if it may be: no two requests have one id, and of all sessions
     /// together no more calls wait than one client may have, since each holds files open.
     fn admit(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<ServerSseMessage> {
-        let (flight, waiting) = {
-            let used = self.used();
-            let waiting: usize = used.values().map(|used| used.flight.waiting()).sum();
-            (used.get(id)?.flight.clone(), waiting)
+        let (pending, waiting) = {
+            let used = self.records();
+            let waiting: usize = used.values().map(|used| used.pending.waiting()).sum();
+            (used.get(id)?.pending.clone(), waiting)
         };
         let enter = |id: &RequestId, waits: bool| {
             let bytes = serde_json::to_vec(message).map_or(0, |json| json.len());
-            match flight.enter_now(id, Weight { bytes, waits }) {
-                Ok(()) if waits && waiting >= WAITING => {
-                    flight.taken_back(id);
-                    Err(Refused::Full)
+            match pending.try_add(id, RequestWeight { bytes, waits }) {
+                Ok(()) if waits && waiting >= MAX_WAITING_CALLS => {
+                    pending.mark_cancelled(id);
+                    Err(RequestRefusal::Full)
                 }
                 entered => entered,
             }
         };
-        let (error, to) = *requests::admit(&flight, message, enter).err()?;
+        let (error, to) = *requests::admit(&pending, message, enter).err()?;
         Some(ServerSseMessage::from_message(JsonRpcMessage::error(error, to)))
     }
 
     /// Returns the session that was silent for longest, if there are as many as there may be.
-    fn surplus(&self) -> Option<SessionId> {
-        let used = self.used();
+    fn session_to_evict(&self) -> Option<SessionId> {
+        let used = self.records();
         let idle = used.iter().filter(|(_, used)| Arc::strong_count(&used.open) == 1);
         let oldest = idle.min_by_key(|(_, used)| used.at).map(|(id, _)| id.clone());
-        oldest.filter(|_| used.len() >= SESSIONS)
+        oldest.filter(|_| used.len() >= MAX_SESSIONS)
     }
 }
 
-impl SessionManager for Sessions {
-    type Error = Failure;
-    type Transport = Noting;
+impl SessionManager for HttpSessions {
+    type Error = SessionFailure;
+    type Transport = TrackingTransport;
 
-    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Failure> {
-        while let Some(silent) = self.surplus() {
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionFailure> {
+        while let Some(silent) = self.session_to_evict() {
             self.close_session(&silent).await?;
         }
         let (id, local) = self.local.create_session().await?;
-        let flight = Flight::default();
-        let noting = Noting { local, flight: flight.clone() };
-        let used = Used { at: Instant::now(), open: Arc::default(), flight };
-        self.used().insert(id.clone(), used);
+        let pending = PendingRequests::default();
+        let noting = TrackingTransport { local, pending: pending.clone() };
+        let used = SessionRecord { at: Instant::now(), open: Arc::default(), pending };
+        self.records().insert(id.clone(), used);
         Ok((id, noting))
     }
 
@@ -178,16 +180,16 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, Failure> {
+    ) -> Result<ServerJsonRpcMessage, SessionFailure> {
         self.local.initialize_session(id, message).await
     }
 
-    async fn has_session(&self, id: &SessionId) -> Result<bool, Failure> {
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionFailure> {
         self.local.has_session(id).await
     }
 
-    async fn close_session(&self, id: &SessionId) -> Result<(), Failure> {
-        self.used().remove(id);
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionFailure> {
+        self.records().remove(id);
         self.local.close_session(id).await
     }
 
@@ -195,20 +197,23 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionFailure> {
         let open = self.touch(id);
         if let Some(refused) = self.admit(id, &message) {
-            return Ok(Held { stream: Box::pin(Once(Some(refused))), _open: open });
+            return Ok(SessionStream {
+                stream: Box::pin(SingleMessage(Some(refused))),
+                _open: open,
+            });
         }
         let stream = self.local.create_stream(id, message).await?;
-        Ok(Held { stream: Box::pin(stream), _open: open })
+        Ok(SessionStream { stream: Box::pin(stream), _open: open })
     }
 
     async fn accept_message(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SessionFailure> {
         self.touch(id);
         self.admit(id, &message);
         self.local.accept_message(id, message).await
@@ -217,7 +222,7 @@ impl SessionManager for Sessions {
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionFailure> {
         self.touch(id);
         self.local.create_standalone_stream(id).await
     }
@@ -226,9 +231,9 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
         last_event_id: String,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionFailure> {
         self.touch(id);
-        let again: EventStream = if last_event_id == OPENING {
+        let again: EventStream = if last_event_id == OPENING_EVENT_ID {
             Box::pin(self.local.create_standalone_stream(id).await?)
         } else {
             Box::pin(self.local.resume(id, last_event_id).await?)

@@ -5,7 +5,7 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use crate::runs::owner::Owner;
+use crate::runs::owner::RunOwner;
 
 /// The environment variable that a token may be given in. Never an argument: other users read those.
 pub const TOKEN_VARIABLE: &str = "ADJUTANT_MCP_TOKEN";
@@ -18,7 +18,7 @@ const MAX_CHARS: usize = 1024;
 
 /// What a client must show with every request.
 #[derive(Clone)]
-pub struct Token {
+pub struct BearerToken {
     text: String,
     digest: [u8; 32],
 }
@@ -34,7 +34,7 @@ pub enum TokenError {
     Characters,
 }
 
-impl Token {
+impl BearerToken {
     /// Makes a token of 256 bits that nobody can guess.
     pub fn generate() -> io::Result<Self> {
         let mut bytes = [0; 32];
@@ -61,14 +61,14 @@ impl Token {
     }
 
     /// Returns who has begun the runs of clients that have this token.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner::of(&self.text)
+    pub(crate) fn owner(&self) -> RunOwner {
+        RunOwner::of(&self.text)
     }
 
     /// Says whether a client has shown it.
     ///
     /// Takes as long whatever was shown: hashes are compared, and all of them.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+    pub(crate) fn matches(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();
         let differing =
             self.digest.iter().zip(shown).fold(0, |all, (one, other)| all | (one ^ other));
@@ -81,9 +81,9 @@ impl Token {
     }
 }
 
-impl Debug for Token {
+impl Debug for BearerToken {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("BearerToken(…)")
     }
 }
 
@@ -93,13 +93,13 @@ mod tests {
 
     #[test]
     fn tokens_differ_and_only_the_whole_one_opens() {
-        let token = Token::generate().unwrap();
+        let token = BearerToken::generate().unwrap();
         assert_eq!(token.reveal().len(), 64);
-        assert_ne!(token.reveal(), Token::generate().unwrap().reveal());
-        assert!(token.is(token.reveal().as_bytes()));
+        assert_ne!(token.reveal(), BearerToken::generate().unwrap().reveal());
+        assert!(token.matches(token.reveal().as_bytes()));
         let text = token.reveal();
         for wrong in ["", &text[1..], &text[..63], &format!("{text} "), &text.to_uppercase()] {
-            assert!(!token.is(wrong.as_bytes()) || wrong == text, "{wrong}");
+            assert!(!token.matches(wrong.as_bytes()) || wrong == text, "{wrong}");
         }
         assert!(!format!("{token:?}").contains(text));
     }
@@ -116,7 +116,7 @@ mod tests {
             ("x".repeat(31) + "ä", Err(TokenError::Characters)),
             ("x".repeat(31) + "\n", Err(TokenError::Characters)),
         ] {
-            assert_eq!(Token::parse(&text).map(|_| ()), expected, "{text:?}");
+            assert_eq!(BearerToken::parse(&text).map(|_| ()), expected, "{text:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 /// Returns the name of a call: equal for equal calls of one client in one tree that name what is the
 /// same.
-pub(crate) fn key(call: &Value, root: &str, client: &str, contexts: Option<&str>) -> String {
+pub(crate) fn call_hash(call: &Value, root: &str, client: &str, contexts: Option<&str>) -> String {
     let whole = Value::from(vec![sorted(call), root.into(), client.into(), contexts.into()]);
     Sha256::digest(whole.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -33,14 +33,14 @@ mod tests {
     fn the_order_of_keys_is_of_no_account_and_everything_else_is() {
         let call = json!({ "tasks": [{ "label": "a", "prompt": "b" }], "concurrency": 1 });
         let turned = json!({ "concurrency": 1, "tasks": [{ "prompt": "b", "label": "a" }] });
-        let name = key(&call, "/tree", "client", None);
-        assert_eq!(name, key(&turned, "/tree", "client", None));
+        let name = call_hash(&call, "/tree", "client", None);
+        assert_eq!(name, call_hash(&turned, "/tree", "client", None));
         let other = json!({ "concurrency": 2, "tasks": [{ "prompt": "b", "label": "a" }] });
         for different in [
-            key(&other, "/tree", "client", None),
-            key(&call, "/tree2", "client", None),
-            key(&call, "/tree", "client2", None),
-            key(&call, "/tree", "client", Some("x")),
+            call_hash(&other, "/tree", "client", None),
+            call_hash(&call, "/tree2", "client", None),
+            call_hash(&call, "/tree", "client2", None),
+            call_hash(&call, "/tree", "client", Some("x")),
         ] {
             assert_ne!(name, different);
         }

@@ -16,66 +16,70 @@ use rustix::io::Errno;
 use tokio::sync::watch;
 
 /// How often a folder that cannot be watched is looked at.
-const WITHOUT_WATCH: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long after a change one looks again: the kernel says that a file was closed just before it
 /// gives up the lock on it.
-const AFTERMATH: Duration = Duration::from_millis(100);
+const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// The folder of an event by which the kernel says that it lost others (inotify(7), `IN_Q_OVERFLOW`).
 const OVERFLOW: i32 = -1;
 
 /// All the folders that somebody waits for.
 #[derive(Clone)]
-pub(crate) struct Changes {
+pub(crate) struct DirectoryWatcher {
     // A std mutex: held for a look at a map, never across an await.
-    watched: Option<Arc<Watched>>,
+    watched: Option<Arc<InotifyWatches>>,
 }
 
-struct Watched {
+struct InotifyWatches {
     fd: OwnedFd,
-    folders: Mutex<BTreeMap<i32, Folder>>,
+    folders: Mutex<BTreeMap<i32, WatchedDirectory>>,
 }
 
-struct Folder {
+struct WatchedDirectory {
     changed: watch::Sender<()>,
     waiting: usize,
 }
 
-impl Changes {
+impl DirectoryWatcher {
     /// Begins to listen, on a thread that ends with the process: the kernel wakes it, nobody else can.
     pub(crate) fn listen() -> Self {
         let fd = inotify::init(CreateFlags::CLOEXEC).ok();
-        let watched = fd.map(|fd| Arc::new(Watched { fd, folders: Mutex::default() }));
+        let watched = fd.map(|fd| Arc::new(InotifyWatches { fd, folders: Mutex::default() }));
         let heard = watched.and_then(|watched| {
             let ours = Arc::clone(&watched);
             let thread = thread::Builder::new().name("mcp-changes".into());
-            thread.spawn(move || ours.hear()).ok().map(|_| watched)
+            thread.spawn(move || ours.read_events()).ok().map(|_| watched)
         });
         Self { watched: heard }
     }
 
     /// Watches a folder.
-    pub(crate) fn of(&self, folder: &Path) -> Subscription {
+    pub(crate) fn subscribe(&self, folder: &Path) -> DirectorySubscription {
         let flags = WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::CREATE
             | WatchFlags::MOVED_TO;
-        let subscribe = |watched: &Arc<Watched>| {
+        let subscribe = |watched: &Arc<InotifyWatches>| {
             let mut folders = watched.folders();
             let wd = inotify::add_watch(&watched.fd, folder, flags).ok()?;
-            let entry = folders
-                .entry(wd)
-                .or_insert_with(|| Folder { changed: watch::Sender::default(), waiting: 0 });
+            let entry = folders.entry(wd).or_insert_with(|| WatchedDirectory {
+                changed: watch::Sender::default(),
+                waiting: 0,
+            });
             entry.waiting += 1;
             Some((Arc::clone(watched), wd, entry.changed.subscribe()))
         };
-        Subscription { watch: self.watched.as_ref().and_then(subscribe), looks_again: false }
+        DirectorySubscription {
+            watch: self.watched.as_ref().and_then(subscribe),
+            looks_again: false,
+        }
     }
 }
 
-impl Watched {
-    fn folders(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, Folder>> {
+impl InotifyWatches {
+    fn folders(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, WatchedDirectory>> {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +92,7 @@ impl Watched {
         });
     }
 
-    fn hear(&self) {
+    fn read_events(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
         loop {
@@ -103,16 +107,16 @@ impl Watched {
 }
 
 /// A folder that somebody waits for.
-pub(crate) struct Subscription {
-    watch: Option<(Arc<Watched>, i32, watch::Receiver<()>)>,
+pub(crate) struct DirectorySubscription {
+    watch: Option<(Arc<InotifyWatches>, i32, watch::Receiver<()>)>,
     looks_again: bool,
 }
 
-impl Subscription {
+impl DirectorySubscription {
     /// Waits until something may have changed since this was asked last.
     pub(crate) async fn changed(&mut self) {
         let Some((_, _, changed)) = &mut self.watch else {
-            return tokio::time::sleep(WITHOUT_WATCH).await;
+            return tokio::time::sleep(POLL_INTERVAL).await;
         };
         // The sender lives as long as we are counted among those who wait.
         if !self.looks_again {
@@ -122,12 +126,12 @@ impl Subscription {
         }
         tokio::select! {
             _ = changed.changed() => {}
-            () = tokio::time::sleep(AFTERMATH) => self.looks_again = false,
+            () = tokio::time::sleep(SECOND_LOOK) => self.looks_again = false,
         }
     }
 }
 
-impl Drop for Subscription {
+impl Drop for DirectorySubscription {
     fn drop(&mut self) {
         let Some((watched, wd, _)) = &self.watch else { return };
         let mut folders = watched.folders();
@@ -148,9 +152,11 @@ mod tests {
     /// What the kernel could not keep may have been anywhere.
     #[test]
     fn a_queue_that_overflowed_wakes_all_and_a_change_wakes_its_own() {
-        let changes = Changes::listen();
-        let (one, other) = (changes.of(Path::new("/proc")), changes.of(Path::new("/sys")));
-        let is_woken = |it: &Subscription| it.watch.as_ref().unwrap().2.has_changed().unwrap();
+        let changes = DirectoryWatcher::listen();
+        let (one, other) =
+            (changes.subscribe(Path::new("/proc")), changes.subscribe(Path::new("/sys")));
+        let is_woken =
+            |it: &DirectorySubscription| it.watch.as_ref().unwrap().2.has_changed().unwrap();
         let (watched, wd, _) = one.watch.as_ref().unwrap();
         watched.wake(*wd);
         assert_eq!([&one, &other].map(is_woken), [true, false]);

@@ -10,7 +10,7 @@ use adjutant_view::approval::Question;
 
 /// Why a question that was put to the client waits in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LeftOpen {
+pub(crate) enum UnansweredReason {
     /// It was dismissed, or answered faster than a person can.
     NotAPerson,
     /// The run did not take the answer, for this reason.
@@ -18,7 +18,7 @@ pub(crate) enum LeftOpen {
 }
 
 /// A question that waits for a person.
-pub(crate) struct Asking {
+pub(crate) struct OpenQuestion {
     /// What the answer is bound to.
     pub(crate) hash: String,
     /// What it is called where people answer it.
@@ -26,16 +26,16 @@ pub(crate) struct Asking {
     /// What is at stake.
     pub(crate) question: Question,
     /// Whether the whole run is asked about, and not what an agent of it hands down.
-    pub(crate) is_whole: bool,
+    pub(crate) is_about_whole_run: bool,
     /// How long it has been open, in milliseconds.
     pub(crate) open_ms: u64,
     /// How long it stays open, in milliseconds.
     pub(crate) left_ms: u64,
     /// Why it waits in the inbox although the client was asked; `None` if it was not asked.
-    pub(crate) left_open: Option<LeftOpen>,
+    pub(crate) left_open: Option<UnansweredReason>,
 }
 
-impl Asking {
+impl OpenQuestion {
     /// Finds the open questions of a run among what was admitted.
     pub(crate) fn all(
         view: &RunView,
@@ -48,14 +48,15 @@ impl Asking {
         };
         let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
         let open = view.approvals().iter().map(|open| {
-            let is_whole = open.call == WHOLE_RUN;
-            let lacking = prd.filter(|_| is_whole).map(|prd| registry.lacking_consents(prd));
+            let is_about_whole_run = open.call == WHOLE_RUN;
+            let lacking =
+                prd.filter(|_| is_about_whole_run).map(|prd| registry.lacking_consents(prd));
             let question = Question::of_call(policy, admitted, open.parent, open.call);
             let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {
                 hash: open.hash.clone(),
                 id: question_id(&open.hash),
-                is_whole,
+                is_about_whole_run,
                 question: question.with_unallowed(lacking.unwrap_or_default()),
                 open_ms: policy.approval_s.saturating_mul(1000).saturating_sub(left_ms),
                 left_ms,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// Bytes that are read of one file. A call with a file that has more is refused.
-const MOST_BYTES: u64 = (256 << 10) + 1;
+const MAX_FILE_BYTES: u64 = (256 << 10) + 1;
 
 /// Returns one name for what all of them hold; none where there are none.
 pub(crate) fn digest(call: &Value, root: &Path) -> Option<String> {
@@ -19,14 +19,14 @@ pub(crate) fn digest(call: &Value, root: &Path) -> Option<String> {
     let files: Vec<_> = files.filter_map(Value::as_str).collect();
     let mut all = Sha256::new();
     for file in &files {
-        all.update(content(root, Path::new(file)).unwrap_or_default());
+        all.update(hash_file(root, Path::new(file)).unwrap_or_default());
     }
     let digest = || all.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     (!files.is_empty()).then(digest)
 }
 
 /// Returns the hash of what a file holds; nothing where there is none that could be used.
-fn content(root: &Path, file: &Path) -> Option<[u8; 32]> {
+fn hash_file(root: &Path, file: &Path) -> Option<[u8; 32]> {
     let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     let inside = file.strip_prefix(root).unwrap_or(file);
     if !inside.components().all(is_inside) {
@@ -39,6 +39,6 @@ fn content(root: &Path, file: &Path) -> Option<[u8; 32]> {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
     Some(Sha256::digest(&bytes).into())
 }

@@ -10,8 +10,8 @@ use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::Setup;
-use crate::tools::Named;
+use crate::ServerSetup;
+use crate::tools::McpTool;
 
 /// The longest command. Inclusive. As much as a person could type as one argument.
 pub(crate) const COMMAND_BYTES: usize = 128 << 10;
@@ -21,7 +21,7 @@ const NAME_BYTES: usize = 4096;
 
 /// What is to be begun.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Job {
+pub(crate) enum RequestedRun {
     /// A call of `Delegate`.
     Tasks(Value),
     /// A slash command with its arguments.
@@ -32,38 +32,42 @@ pub(crate) enum Job {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CommandArgs {
+struct CommandToolArgs {
     command: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoryArgs {
+struct StoryToolArgs {
     prd: String,
     #[serde(default)]
     story: Option<String>,
 }
 
-impl Job {
+impl RequestedRun {
     /// Reads what a tool was called with; nothing for a tool that begins nothing.
-    pub(crate) fn of(tool: Named, arguments: &Value, limits: &CallLimits) -> Result<Self, String> {
+    pub(crate) fn parse(
+        tool: McpTool,
+        arguments: &Value,
+        limits: &CallLimits,
+    ) -> Result<Self, String> {
         let wrong = |error: serde_json::Error| format!("arguments: {error}");
         match tool {
-            Named::Command => {
-                let args = CommandArgs::deserialize(arguments).map_err(wrong)?;
-                command(args.command)
+            McpTool::Command => {
+                let args = CommandToolArgs::deserialize(arguments).map_err(wrong)?;
+                parse_command(args.command)
             }
-            Named::Story => {
-                let args = StoryArgs::deserialize(arguments).map_err(wrong)?;
-                story(args)
+            McpTool::Story => {
+                let args = StoryToolArgs::deserialize(arguments).map_err(wrong)?;
+                parse_story(args)
             }
-            Named::Delegate
-            | Named::Start
-            | Named::Wait
-            | Named::Status
-            | Named::Result
-            | Named::Cancel
-            | Named::Validate => {
+            McpTool::Delegate
+            | McpTool::Start
+            | McpTool::Wait
+            | McpTool::Status
+            | McpTool::Result
+            | McpTool::Cancel
+            | McpTool::Validate => {
                 DelegateCall::parse(arguments, limits).map_err(|error| error.to_string())?;
                 Ok(Self::Tasks(arguments.clone()))
             }
@@ -71,7 +75,7 @@ impl Job {
     }
 
     /// Returns the form its results are wanted in.
-    pub(crate) fn form(&self, limits: &CallLimits) -> ReturnForm {
+    pub(crate) fn return_form(&self, limits: &CallLimits) -> ReturnForm {
         match self {
             Self::Tasks(call) => {
                 DelegateCall::parse(call, limits).map(|call| call.return_form).unwrap_or_default()
@@ -81,17 +85,17 @@ impl Job {
     }
 
     /// Says whether an equal call asks for something else once this one has been answered.
-    pub(crate) fn moves_on(&self) -> bool {
+    pub(crate) fn asks_for_next_story(&self) -> bool {
         matches!(self, Self::Story { story: None, .. })
     }
 
     /// Says whether something comes of it after its run has ended: a branch, and an entry in the PRD.
-    pub(crate) fn has_aftermath(&self) -> bool {
+    pub(crate) fn has_work_after_end(&self) -> bool {
         matches!(self, Self::Story { .. })
     }
 
     /// Returns the arguments of the process that carries it, on these further terms.
-    pub(crate) fn arguments(&self, setup: &Setup, terms: Vec<OsString>) -> Vec<OsString> {
+    pub(crate) fn arguments(&self, setup: &ServerSetup, terms: Vec<OsString>) -> Vec<OsString> {
         let mut all: Vec<OsString> = Vec::new();
         match self {
             Self::Tasks(_) => {
@@ -131,7 +135,7 @@ impl Job {
     }
 }
 
-fn command(text: String) -> Result<Job, String> {
+fn parse_command(text: String) -> Result<RequestedRun, String> {
     if text.len() > COMMAND_BYTES {
         return Err(format!("command: {} bytes are more than {COMMAND_BYTES}", text.len()));
     }
@@ -140,18 +144,18 @@ fn command(text: String) -> Result<Job, String> {
             "command: must begin with a slash and the name of a command, such as /plan 12".into()
         );
     }
-    plain("command", &text)?;
-    Ok(Job::Command(text))
+    refuse_nul("command", &text)?;
+    Ok(RequestedRun::Command(text))
 }
 
-fn story(args: StoryArgs) -> Result<Job, String> {
-    let StoryArgs { prd, story } = args;
+fn parse_story(args: StoryToolArgs) -> Result<RequestedRun, String> {
+    let StoryToolArgs { prd, story } = args;
     for (name, text) in [("prd", Some(&prd)), ("story", story.as_ref())] {
         let Some(text) = text else { continue };
         if text.is_empty() || text.len() > NAME_BYTES {
             return Err(format!("{name}: must have 1 to {NAME_BYTES} bytes"));
         }
-        plain(name, text)?;
+        refuse_nul(name, text)?;
     }
     let is_inside = Path::new(&prd)
         .components()
@@ -159,11 +163,11 @@ fn story(args: StoryArgs) -> Result<Job, String> {
     if !is_inside {
         return Err("prd: must be a path in the tree of this server, from its root".into());
     }
-    Ok(Job::Story { prd, story })
+    Ok(RequestedRun::Story { prd, story })
 }
 
 /// No program takes such a byte, so nobody could have typed it.
-fn plain(name: &str, text: &str) -> Result<(), String> {
+fn refuse_nul(name: &str, text: &str) -> Result<(), String> {
     if text.contains('\0') {
         return Err(format!("{name}: holds a NUL character"));
     }
@@ -176,29 +180,29 @@ mod tests {
 
     use super::*;
 
-    fn job(tool: Named, arguments: &Value) -> Result<Job, String> {
-        Job::of(tool, arguments, &CallLimits::default())
+    fn job(tool: McpTool, arguments: &Value) -> Result<RequestedRun, String> {
+        RequestedRun::parse(tool, arguments, &CallLimits::default())
     }
 
     #[test]
     fn what_a_person_could_not_have_typed_is_no_job() {
         let long = format!("/plan {}", "x".repeat(1 << 20));
         for (tool, arguments) in [
-            (Named::Command, json!({ "command": "--yes" })),
-            (Named::Command, json!({ "command": "-h" })),
-            (Named::Command, json!({ "command": " /plan 1" })),
-            (Named::Command, json!({ "command": "/plan \u{0}1" })),
-            (Named::Command, json!({ "command": long })),
-            (Named::Command, json!({ "command": ["/plan"] })),
-            (Named::Command, json!({ "command": "/plan 1", "model": "other/model" })),
-            (Named::Story, json!({})),
-            (Named::Story, json!({ "prd": "" })),
-            (Named::Story, json!({ "prd": "/etc/passwd" })),
-            (Named::Story, json!({ "prd": "../prd.json" })),
-            (Named::Story, json!({ "prd": "a/../../prd.json" })),
-            (Named::Story, json!({ "prd": "prd\u{0}.json" })),
-            (Named::Story, json!({ "prd": "prd.json", "trust_prd": true })),
-            (Named::Story, json!({ "prd": "prd.json", "story": "" })),
+            (McpTool::Command, json!({ "command": "--yes" })),
+            (McpTool::Command, json!({ "command": "-h" })),
+            (McpTool::Command, json!({ "command": " /plan 1" })),
+            (McpTool::Command, json!({ "command": "/plan \u{0}1" })),
+            (McpTool::Command, json!({ "command": long })),
+            (McpTool::Command, json!({ "command": ["/plan"] })),
+            (McpTool::Command, json!({ "command": "/plan 1", "model": "other/model" })),
+            (McpTool::Story, json!({})),
+            (McpTool::Story, json!({ "prd": "" })),
+            (McpTool::Story, json!({ "prd": "/etc/passwd" })),
+            (McpTool::Story, json!({ "prd": "../prd.json" })),
+            (McpTool::Story, json!({ "prd": "a/../../prd.json" })),
+            (McpTool::Story, json!({ "prd": "prd\u{0}.json" })),
+            (McpTool::Story, json!({ "prd": "prd.json", "trust_prd": true })),
+            (McpTool::Story, json!({ "prd": "prd.json", "story": "" })),
         ] {
             assert!(job(tool, &arguments).is_err(), "{arguments}");
         }

@@ -17,27 +17,27 @@ use rmcp::transport::streamable_http_server::session::{
 use tokio::sync::{mpsc, watch};
 
 /// Streams that are remembered; of more, the oldest are forgotten.
-const STREAMS: usize = 512;
+const MAX_STREAMS: usize = 512;
 
 /// Bytes that are remembered of all streams together.
-const BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Events of one stream that are remembered. The answer is the last of them.
-const EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// Events on their way to a client that reads them again.
-const UNDER_WAY: usize = 16;
+const REPLAY_QUEUE: usize = 16;
 
 /// All that is remembered.
 #[derive(Default)]
-pub(crate) struct Events {
+pub(crate) struct SseHistory {
     // A std mutex: held for a look at maps, never across an await.
-    kept: Arc<Mutex<Kept>>,
+    histories: Arc<Mutex<StreamHistories>>,
 }
 
 #[derive(Default)]
-struct Kept {
-    streams: HashMap<String, Said>,
+struct StreamHistories {
+    streams: HashMap<String, StreamHistory>,
     /// The names, the oldest first.
     order: VecDeque<String>,
     bytes: usize,
@@ -45,7 +45,7 @@ struct Kept {
 
 /// One stream.
 #[derive(Default)]
-struct Said {
+struct StreamHistory {
     /// Each with its number and its size.
     events: VecDeque<(u64, ServerSseMessage, usize)>,
     next: u64,
@@ -53,15 +53,15 @@ struct Said {
     changed: watch::Sender<()>,
 }
 
-impl Events {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+impl SseHistory {
+    fn histories(&self) -> MutexGuard<'_, StreamHistories> {
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl StreamHistories {
     /// Takes an event and returns its id.
-    fn take(&mut self, stream: &str, event: &ServerSseMessage) -> String {
+    fn store(&mut self, stream: &str, event: &ServerSseMessage) -> String {
         let message = event.message.as_deref();
         let size = message.and_then(|it| serde_json::to_vec(it).ok()).map_or(0, |json| json.len());
         if !self.streams.contains_key(stream) {
@@ -76,13 +76,13 @@ impl Kept {
             matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
         said.events.push_back((number, event, size));
         self.bytes += size;
-        if said.events.len() > EVENTS
+        if said.events.len() > MAX_EVENTS
             && let Some((_, _, freed)) = said.events.pop_front()
         {
             self.bytes -= freed;
         }
         said.changed.send_replace(());
-        while self.order.len() > STREAMS || (self.bytes > BYTES && self.order.len() > 1) {
+        while self.order.len() > MAX_STREAMS || (self.bytes > MAX_BYTES && self.order.len() > 1) {
             self.forget_oldest();
         }
         id
@@ -96,7 +96,7 @@ impl Kept {
     }
 
     /// Returns what was said from a number on, and whether more may come.
-    fn from(&self, stream: &str, number: u64) -> Option<(Vec<ServerSseMessage>, bool)> {
+    fn events_from(&self, stream: &str, number: u64) -> Option<(Vec<ServerSseMessage>, bool)> {
         let said = self.streams.get(stream)?;
         let later = said.events.iter().filter(|(it, _, _)| *it >= number);
         Some((later.map(|(_, event, _)| event.clone()).collect(), said.is_over))
@@ -104,32 +104,33 @@ impl Kept {
 }
 
 #[async_trait::async_trait]
-impl EventStore for Events {
+impl EventStore for SseHistory {
     async fn store_event(
         &self,
         stream_id: &str,
         event: &ServerSseMessage,
     ) -> Result<String, EventStoreError> {
-        Ok(self.kept().take(stream_id, event))
+        Ok(self.histories().store(stream_id, event))
     }
 
     async fn replay_events_after(&self, last: &str) -> Result<EventStream, EventStoreError> {
         let unknown = "there is no such event any more";
         let (number, stream) = last.split_once('/').ok_or(unknown)?;
         let (number, stream) = (number.parse::<u64>()?, stream.to_owned());
-        let kept = self.kept();
-        let said = kept.streams.get(&stream).filter(|said| number < said.next).ok_or(unknown)?;
+        let histories = self.histories();
+        let said =
+            histories.streams.get(&stream).filter(|said| number < said.next).ok_or(unknown)?;
         let changed = said.changed.subscribe();
-        drop(kept);
-        let (sender, receiver) = mpsc::channel(UNDER_WAY);
-        tokio::spawn(follow(Arc::clone(&self.kept), stream, number + 1, changed, sender));
-        Ok(Box::pin(Following(receiver)))
+        drop(histories);
+        let (sender, receiver) = mpsc::channel(REPLAY_QUEUE);
+        tokio::spawn(follow(Arc::clone(&self.histories), stream, number + 1, changed, sender));
+        Ok(Box::pin(ReplayStream(receiver)))
     }
 }
 
 /// Hands on what was said and what is being said, until all is or nobody listens.
 async fn follow(
-    kept: Arc<Mutex<Kept>>,
+    histories: Arc<Mutex<StreamHistories>>,
     stream: String,
     mut number: u64,
     mut changed: watch::Receiver<()>,
@@ -137,7 +138,8 @@ async fn follow(
 ) {
     loop {
         changed.mark_unchanged();
-        let said = kept.lock().unwrap_or_else(PoisonError::into_inner).from(&stream, number);
+        let said =
+            histories.lock().unwrap_or_else(PoisonError::into_inner).events_from(&stream, number);
         let Some((events, is_over)) = said else { return };
         for event in events {
             let id = event.event_id.as_deref().and_then(|id| id.split_once('/')?.0.parse().ok());
@@ -157,9 +159,9 @@ async fn follow(
 }
 
 /// What a client hears again.
-struct Following(mpsc::Receiver<ServerSseMessage>);
+struct ReplayStream(mpsc::Receiver<ServerSseMessage>);
 
-impl Stream for Following {
+impl Stream for ReplayStream {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -198,7 +200,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_came_after_an_event_is_heard_up_to_the_answer_and_of_no_other_stream() {
-        let events = Events::default();
+        let events = SseHistory::default();
         let first = events.store_event("a", &note("1")).await.unwrap();
         events.store_event("b", &note("other")).await.unwrap();
         let second = events.store_event("a", &note("2")).await.unwrap();
@@ -217,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_kept_is_bounded_and_the_latest_is_kept() {
-        let events = Events::default();
+        let events = SseHistory::default();
         let long = note(&"x".repeat(1 << 20));
         for number in 0..100 {
             events.store_event(&number.to_string(), &long).await.unwrap();
@@ -228,12 +230,18 @@ mod tests {
         for number in 0..2000 {
             events.store_event(&format!("short {number}"), &note("")).await.unwrap();
         }
-        let kept = events.kept();
-        assert!(kept.bytes <= BYTES && kept.streams.len() == STREAMS, "{}", kept.bytes);
-        assert_eq!(kept.order.len(), kept.streams.len());
-        assert!(kept.streams.values().all(|said| said.events.len() <= EVENTS));
-        let sizes = kept.streams.values().flat_map(|said| &said.events).map(|it| it.2);
-        assert_eq!(kept.bytes, sizes.sum::<usize>());
-        assert!(kept.streams.contains_key("short 1999") && !kept.streams.contains_key("0"));
+        let histories = events.histories();
+        assert!(
+            histories.bytes <= MAX_BYTES && histories.streams.len() == MAX_STREAMS,
+            "{}",
+            histories.bytes
+        );
+        assert_eq!(histories.order.len(), histories.streams.len());
+        assert!(histories.streams.values().all(|said| said.events.len() <= MAX_EVENTS));
+        let sizes = histories.streams.values().flat_map(|said| &said.events).map(|it| it.2);
+        assert_eq!(histories.bytes, sizes.sum::<usize>());
+        assert!(
+            histories.streams.contains_key("short 1999") && !histories.streams.contains_key("0")
+        );
     }
 }

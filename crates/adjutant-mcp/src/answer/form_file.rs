@@ -14,7 +14,7 @@ const FILE: &str = "form";
 const MAX_BYTES: u64 = 64;
 
 /// Remembers the form of a task, unless it is the usual one.
-pub(crate) fn keep(folder: &Path, form: ReturnForm) -> io::Result<()> {
+pub(crate) fn save(folder: &Path, form: ReturnForm) -> io::Result<()> {
     if form == ReturnForm::default() {
         return Ok(());
     }
@@ -24,7 +24,7 @@ pub(crate) fn keep(folder: &Path, form: ReturnForm) -> io::Result<()> {
 }
 
 /// Returns the form of a task; the usual one where nothing else is known.
-pub(crate) fn of(folder: &Path) -> ReturnForm {
+pub(crate) fn load(folder: &Path) -> ReturnForm {
     let mut kept = String::new();
     // What cannot be read, or is a link or a pipe, says nothing.
     if let Ok(file) = open_private_existing(&folder.join(FILE)) {
@@ -37,7 +37,7 @@ pub(crate) fn of(folder: &Path) -> ReturnForm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planted;
+    use crate::planted_files;
 
     #[test]
     fn a_link_or_a_pipe_in_the_place_of_a_form_is_neither_followed_nor_waited_for() {
@@ -45,14 +45,14 @@ mod tests {
         let folder = home.path().join("run");
         std::fs::create_dir(&folder).unwrap();
         let form = ReturnForm::ALL.into_iter().find(|it| *it != ReturnForm::default()).unwrap();
-        keep(&folder, form).unwrap();
-        assert_eq!(of(&folder), form);
+        save(&folder, form).unwrap();
+        assert_eq!(load(&folder), form);
         let victim = home.path().join("victim");
         std::fs::write(&victim, form.as_str()).unwrap();
-        for plant in planted::ALL {
+        for plant in planted_files::ALL {
             plant(&folder.join(FILE), &victim);
-            assert!(keep(&folder, form).is_err());
-            assert_eq!(of(&folder), ReturnForm::default());
+            assert!(save(&folder, form).is_err());
+            assert_eq!(load(&folder), ReturnForm::default());
             assert_eq!(std::fs::read_to_string(&victim).unwrap(), form.as_str());
         }
     }

@@ -14,13 +14,13 @@ use rmcp::service::RequestContext;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::ask::{self, Asker, Out, Verdict};
-use super::rounds::{Round, Seals};
-use super::{Asking, LeftOpen};
-use crate::Setup;
+use super::ask::{self, PersonAnswer, QuestionTracker, SentQuestion};
+use super::rounds::{CallRound, QuestionSeals};
+use super::{OpenQuestion, UnansweredReason};
+use crate::ServerSetup;
 use crate::client_call::{Cancellation, ClientCall};
-use crate::runs::wait::{RunWaiter, WaitFor, Waited};
-use crate::runs::{Runs, Seen, chain};
+use crate::runs::wait::{RunWaiter, WaitFor, WaitOutcome};
+use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
 
 /// What became of the questions that a run may have.
 #[derive(Debug)]
@@ -36,60 +36,65 @@ pub(crate) enum AskOutcome {
     AnswerWith(Box<InputRequiredResult>),
 }
 
-impl From<Waited> for AskOutcome {
-    fn from(waited: Waited) -> Self {
+impl From<WaitOutcome> for AskOutcome {
+    fn from(waited: WaitOutcome) -> Self {
         match waited {
-            Waited::Over => Self::Clear,
-            Waited::Detached => Self::Open,
-            Waited::Cancelled(cancellation) => Self::Cancelled(cancellation),
+            WaitOutcome::Over => Self::Clear,
+            WaitOutcome::Detached => Self::Open,
+            WaitOutcome::Cancelled(cancellation) => Self::Cancelled(cancellation),
         }
     }
 }
 
 /// Asks people through the clients of this server.
 #[derive(Clone)]
-pub(crate) struct Approvals {
-    setup: Arc<Setup>,
-    runs: Runs,
+pub(crate) struct QuestionRelay {
+    setup: Arc<ServerSetup>,
+    runs: VisibleRuns,
     waiter: RunWaiter,
-    asker: Asker,
-    seals: Seals,
+    tracker: QuestionTracker,
+    seals: QuestionSeals,
 }
 
-impl Approvals {
-    pub(crate) fn new(setup: Arc<Setup>, runs: Runs, waiter: RunWaiter, seals: Seals) -> Self {
-        Self { setup, runs, waiter, asker: Asker::default(), seals }
+impl QuestionRelay {
+    pub(crate) fn new(
+        setup: Arc<ServerSetup>,
+        runs: VisibleRuns,
+        waiter: RunWaiter,
+        seals: QuestionSeals,
+    ) -> Self {
+        Self { setup, runs, waiter, tracker: QuestionTracker::default(), seals }
     }
 
     /// Reads what a call brings back; `name` is that of the exact call.
-    pub(crate) fn round(
+    pub(crate) fn open_round(
         &self,
         name: String,
         request: &CallToolRequestParams,
-    ) -> Result<Round, String> {
-        self.seals.round(name, request, wall_now())
+    ) -> Result<CallRound, String> {
+        self.seals.open_round(name, request, wall_now())
     }
 
     /// Notes that a call was given a run, whose questions may be asked here from now on.
     pub(crate) fn add(&self, run: RunId) {
-        self.asker.gave(run);
+        self.tracker.add_run(run);
     }
 
     /// Forgets the questions of a run once its process is gone.
     pub(crate) fn forget_after(&self, run: RunId, gone: watch::Receiver<bool>) {
-        self.asker.forget_after(run, gone);
+        self.tracker.forget_after(run, gone);
     }
 
     /// Reads a run, with what is known here of its open questions.
-    pub(crate) async fn read(&self, run: &str) -> Result<Seen, String> {
+    pub(crate) async fn read(&self, run: &str) -> Result<RunSnapshot, String> {
         let (approvals, run) = (self.clone(), run.to_owned());
         self.runs.blocking(move |_| approvals.read_now(&run)).await
     }
 
     /// Like [`Self::read`], on a thread that may block.
-    pub(crate) fn read_now(&self, run: &str) -> Result<Seen, String> {
+    pub(crate) fn read_now(&self, run: &str) -> Result<RunSnapshot, String> {
         let mut seen = self.runs.read(run)?;
-        self.asker.mark(seen.files.id(), &mut seen.asks);
+        self.tracker.mark(seen.files.id(), &mut seen.asks);
         Ok(seen)
     }
 
@@ -107,18 +112,18 @@ impl Approvals {
     ) -> Result<AskOutcome, String> {
         let mut was_asked = false;
         loop {
-            let known = call.dealt.len();
+            let known = call.handled_questions.len();
             let outcome = self.ask(run, call).await?;
             if !matches!(outcome, AskOutcome::Clear) {
                 return Ok(outcome);
             }
             // A question that cannot be found again is left to where it waits.
-            let is_lost = was_asked && call.dealt.len() == known;
-            let dealt = call.dealt.clone();
+            let is_lost = was_asked && call.handled_questions.len() == known;
+            let dealt = call.handled_questions.clone();
             let what = if is_lost { WaitFor::End } else { WaitFor::Next(&dealt) };
             let waited = self.waiter.wait_for(run, what, call).await?;
             was_asked = true;
-            if waited != Waited::Over {
+            if waited != WaitOutcome::Over {
                 return Ok(waited.into());
             }
             if self.read(run).await?.is_over() {
@@ -136,28 +141,29 @@ impl Approvals {
     ) -> Result<AskOutcome, String> {
         let context = call.context;
         let seen = self.read(run).await?;
-        let Some(asking) = seen.asks.iter().find(|it| !call.dealt.contains(&it.hash)) else {
+        let Some(asking) = seen.asks.iter().find(|it| !call.handled_questions.contains(&it.hash))
+        else {
             return Ok(AskOutcome::Clear);
         };
-        call.dealt.push(asking.hash.clone());
-        self.runs.is_shown(&asking.id).await;
+        call.handled_questions.push(asking.hash.clone());
+        self.runs.wait_until_listed(&asking.id).await;
         if let Some(answered) = &call.round.answered
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
         {
             let (verdict, after) = (answered.verdict.clone(), answered.after);
             return self.take_answer(seen.files.id(), &asking.hash, verdict, after).await;
         }
-        if !self.asker.may_ask_for(seen.files.id()) || asking.left_open.is_some() {
+        if !self.tracker.may_ask_for(seen.files.id()) || asking.left_open.is_some() {
             return Ok(AskOutcome::Open);
         }
         let root = self.setup.root.display().to_string();
         let has_rounds =
             context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28);
         if has_rounds && self.can_ask(context) {
-            let question = self.seals.question(asking, run, &root, &call.round, wall_now())?;
+            let question = self.seals.seal_question(asking, run, &root, &call.round, wall_now())?;
             return Ok(AskOutcome::AnswerWith(Box::new(question)));
         }
-        let claim = self.asker.claim(&asking.hash).filter(|_| self.can_ask(context));
+        let claim = self.tracker.claim(&asking.hash).filter(|_| self.can_ask(context));
         let Some(_claim) = claim else { return Ok(AskOutcome::Open) };
         self.ask_now(&seen, asking, run, call).await
     }
@@ -165,22 +171,22 @@ impl Approvals {
     /// Sends a question to the client and waits for the answer, from there or from elsewhere.
     async fn ask_now(
         &self,
-        seen: &Seen,
-        asking: &Asking,
+        seen: &RunSnapshot,
+        asking: &OpenQuestion,
         run: &str,
         call: &mut ClientCall<'_>,
     ) -> Result<AskOutcome, String> {
-        let form = ask::form(asking, &self.setup.root.display().to_string());
-        let Ok(out) = Out::put(&call.context.peer, form).await else {
+        let form = ask::question_form(asking, &self.setup.root.display().to_string());
+        let Ok(out) = SentQuestion::send(&call.context.peer, form).await else {
             return Ok(AskOutcome::Open);
         };
         let asked = Instant::now();
-        let (answer, take_back) = out.split();
+        let (answer, withdrawal) = out.split();
         let waiting = self.waiter.wait_for(run, WaitFor::Answer(&asking.hash), call);
         tokio::select! {
             said = answer => match said {
                 Ok(said) => {
-                    let verdict = ask::verdict(&said);
+                    let verdict = ask::person_answer(&said);
                     let run = seen.files.id();
                     self.take_answer(run, &asking.hash, verdict, asked.elapsed()).await
                 }
@@ -188,18 +194,18 @@ impl Approvals {
                 Err(_) => Ok(AskOutcome::Open),
             },
             waited = waiting => {
-                take_back.tell("the question was answered elsewhere, or waits for an answer there").await;
+                withdrawal.send("the question was answered elsewhere, or waits for an answer there").await;
                 waited.map(AskOutcome::from)
             }
         }
     }
 
     /// Returns what a run asks, each by the hash that the answer is bound to, and notes that it is shown now.
-    pub(crate) fn show_questions(&self, seen: &Seen) -> InputRequests {
+    pub(crate) fn show_questions(&self, seen: &RunSnapshot) -> InputRequests {
         let root = self.setup.root.display().to_string();
-        let form = |asking: &Asking| {
-            self.asker.show(seen.files.id(), &asking.hash);
-            let form = ElicitRequest::new(ask::form(asking, &root));
+        let form = |asking: &OpenQuestion| {
+            self.tracker.show(seen.files.id(), &asking.hash);
+            let form = ElicitRequest::new(ask::question_form(asking, &root));
             (asking.hash.clone(), InputRequest::Elicitation(form))
         };
         seen.asks.iter().filter(|it| it.left_open.is_none()).map(form).collect()
@@ -209,14 +215,14 @@ impl Approvals {
     pub(crate) async fn take_shown(
         &self,
         run: RunId,
-        asking: &Asking,
+        asking: &OpenQuestion,
         said: &ElicitResult,
     ) -> Result<(), String> {
         let open = Duration::from_millis(asking.open_ms);
         // A question that another server showed was not shown before it was asked.
-        let shown = self.asker.shown_at(run, &asking.hash);
+        let shown = self.tracker.shown_at(run, &asking.hash);
         let after = shown.map_or(open, |shown| shown.elapsed());
-        self.take_answer(run, &asking.hash, ask::verdict(said), after).await.map(|_| ())
+        self.take_answer(run, &asking.hash, ask::person_answer(said), after).await.map(|_| ())
     }
 
     /// Hands an answer to the run, which judges it; `after` is the time between the question and the answer.
@@ -226,15 +232,15 @@ impl Approvals {
         &self,
         run: RunId,
         hash: &str,
-        verdict: Option<Verdict>,
+        verdict: Option<PersonAnswer>,
         after: Duration,
     ) -> Result<AskOutcome, String> {
-        let mut why = LeftOpen::NotAPerson;
+        let mut why = UnansweredReason::NotAPerson;
         if let Some(verdict) = verdict {
             let (runs, bound) = (self.runs.clone(), hash.to_owned());
             let decide = move || runs.decide(run, &bound, verdict, after);
             let decided = tokio::task::spawn_blocking(decide).await;
-            let Err(refused) = decided.map_err(|error| chain(&error))? else {
+            let Err(refused) = decided.map_err(|error| error_chain(&error))? else {
                 return Ok(AskOutcome::Clear);
             };
             // An answer that came too late, or after another, changes nothing; the run says how it stands.
@@ -243,7 +249,7 @@ impl Approvals {
             }
             why = refused;
         }
-        self.asker.leave_open(run, hash, why);
+        self.tracker.leave_open(run, hash, why);
         Ok(AskOutcome::Open)
     }
 }

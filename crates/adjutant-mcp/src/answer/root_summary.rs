@@ -8,21 +8,21 @@ use adjutant_view::sanitize;
 use adjutant_view::story::{StoryReport, render};
 use serde_json::{Value, json};
 
-use crate::Setup;
-use crate::runs::Seen;
+use crate::ServerSetup;
+use crate::runs::RunSnapshot;
 
 /// What there is to say of it; nothing of a run that has no agent at its root.
 #[derive(Debug, Default)]
-pub(crate) struct Led {
+pub(crate) struct RootSummary {
     /// In words, before what it handed down.
     pub(crate) text: String,
     synthesis: Option<String>,
     story: Option<Value>,
 }
 
-impl Led {
+impl RootSummary {
     /// Looks at the root of a run.
-    pub(crate) fn of(seen: &Seen, setup: &Setup) -> Self {
+    pub(crate) fn of(seen: &RunSnapshot, setup: &ServerSetup) -> Self {
         let view = &seen.view;
         if view.root().is_none_or(|root| root.model.is_none()) {
             return Self::default();
@@ -43,7 +43,7 @@ impl Led {
         Self { text, synthesis: Some(said.into_owned()), story: None }
     }
 
-    fn of_story(seen: &Seen, setup: &Setup) -> Self {
+    fn of_story(seen: &RunSnapshot, setup: &ServerSetup) -> Self {
         let Some(report) = StoryReport::of(&seen.view) else { return Self::default() };
         let branch = branch_of(seen, &report, setup);
         let mut data = json!(report);
@@ -55,7 +55,7 @@ impl Led {
                 text += &format!("Its work is on the branch {}.\n", sanitize::line(branch));
             }
         }
-        let wishes = unallowed(seen, setup);
+        let wishes = missing_consents(seen, setup);
         if !wishes.is_empty() {
             text += "Its PRD asks for what only a person can allow, and nobody has; they look at it and agree \
                      with `adjutant story` in a terminal:\n";
@@ -89,7 +89,7 @@ impl Led {
 }
 
 /// Returns the branch that was made of a story's work, where there is one.
-fn branch_of(seen: &Seen, report: &StoryReport, setup: &Setup) -> Option<String> {
+fn branch_of(seen: &RunSnapshot, report: &StoryReport, setup: &ServerSetup) -> Option<String> {
     let commit = report.commit.as_deref()?;
     let tree = Path::new(seen.view.workdir());
     let work = Work::open(&setup.search, tree, setup.archive.path()).ok()?;
@@ -100,7 +100,7 @@ fn branch_of(seen: &Seen, report: &StoryReport, setup: &Setup) -> Option<String>
 }
 
 /// Returns what the PRD of a run asks for that no person has agreed to.
-fn unallowed(seen: &Seen, setup: &Setup) -> Vec<String> {
+fn missing_consents(seen: &RunSnapshot, setup: &ServerSetup) -> Vec<String> {
     let path = seen.view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
     path.map(|path| setup.archive.registry().lacking_consents(path)).unwrap_or_default()
 }

@@ -9,25 +9,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long an answer is held back for what comes after the end: a branch is made, a PRD is written.
-const AFTERMATH: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is known of them, by their runs.
 #[derive(Clone, Default)]
-pub(crate) struct Children {
+pub(crate) struct RunProcesses {
     // A std mutex: held for a look at a map, never across an await.
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<ProcessTable>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ProcessTable {
     /// Those that live, each with what is true once it is gone.
     alive: BTreeMap<RunId, watch::Receiver<bool>>,
     /// Runs whose end was told.
-    told: BTreeSet<RunId>,
+    reported: BTreeSet<RunId>,
 }
 
-impl Children {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl RunProcesses {
+    fn known(&self) -> MutexGuard<'_, ProcessTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -39,24 +39,24 @@ impl Children {
     }
 
     /// Waits until the process of a run is gone, if it is one of ours, but not beyond `until`.
-    pub(crate) async fn gone(&self, run: &str, until: Instant) {
+    pub(crate) async fn wait_for_exit(&self, run: &str, until: Instant) {
         let gone = run.parse().ok().and_then(|run: RunId| self.known().alive.get(&run).cloned());
         let Some(mut gone) = gone else { return };
         // One that takes longer says what it has to say in its files.
         let _ = tokio::time::timeout_at(
-            until.min(Instant::now() + AFTERMATH),
+            until.min(Instant::now() + EXIT_TIMEOUT),
             gone.wait_for(|is_gone| *is_gone),
         )
         .await;
     }
 
     /// Notes that a client was told of the end of a run.
-    pub(crate) fn tell(&self, run: RunId) {
-        self.known().told.insert(run);
+    pub(crate) fn mark_reported(&self, run: RunId) {
+        self.known().reported.insert(run);
     }
 
     /// Says whether a client was told of it.
-    pub(crate) fn is_told(&self, run: RunId) -> bool {
-        self.known().told.contains(&run)
+    pub(crate) fn is_reported(&self, run: RunId) -> bool {
+        self.known().reported.contains(&run)
     }
 }

@@ -7,7 +7,7 @@ use adjutant_core::Usd;
 
 /// What becomes of a call that needs approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Approval {
+pub enum ApprovalMode {
     /// It is put to a person by a client that can; else it waits until they answer in a terminal.
     #[default]
     Inbox,
@@ -20,7 +20,7 @@ pub enum Approval {
 
 const EXPECTED: &str = "inbox, deny or auto-below USD, such as auto-below 0.50";
 
-impl FromStr for Approval {
+impl FromStr for ApprovalMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -39,7 +39,7 @@ impl FromStr for Approval {
     }
 }
 
-impl fmt::Display for Approval {
+impl fmt::Display for ApprovalMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inbox => f.write_str("inbox"),
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn a_policy_reads_back_as_it_was_written() {
         for text in ["inbox", "deny", "auto-below 0.5", "auto-below 12", "auto-below 0.000001"] {
-            assert_eq!(text.parse::<Approval>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ApprovalMode>().unwrap().to_string(), text);
         }
-        assert_eq!("auto-below $0.50".parse(), "auto-below 0.5".parse::<Approval>());
+        assert_eq!("auto-below $0.50".parse(), "auto-below 0.5".parse::<ApprovalMode>());
     }
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
             "auto-below 1e300",
             "Deny",
         ] {
-            assert!(text.parse::<Approval>().is_err(), "{text}");
+            assert!(text.parse::<ApprovalMode>().is_err(), "{text}");
         }
     }
 }
