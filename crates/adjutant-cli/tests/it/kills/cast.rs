@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 use super::files;
-use crate::rig::{BINARY, Rig};
-use crate::running::ProcessGroup;
-use crate::server::configure;
+use crate::support::rig::{BINARY, Rig};
+use crate::support::running::ProcessGroup;
+use crate::support::server::configure;
 
 /// What a parent agent is asked for; also what its conversation is known by.
 pub(crate) const GOAL: &str = "Find the way home";

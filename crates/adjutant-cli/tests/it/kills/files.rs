@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::book::Book;
 use super::cast::LOOKS;
-use crate::rig::Rig;
+use crate::support::rig::Rig;
 
 /// Three agents at a time, all of whom may write anywhere.
 pub(crate) const FLAGS: [&str; 7] =

@@ -8,8 +8,8 @@ use std::thread;
 
 use super::chance::{Chance, seed};
 use super::tell;
-use crate::journal::lines;
-use crate::rig::{Output, Rig};
+use crate::support::journal::lines;
+use crate::support::rig::{Output, Rig};
 
 const PLACES: usize = 200;
 

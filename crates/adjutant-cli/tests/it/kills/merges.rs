@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use super::cast::{Inject, under};
 use super::sweep::has_strace;
 use super::tell;
-use crate::rig::{BINARY, Output, Rig};
-use crate::work_rig::Repo;
+use crate::support::repository::Repo;
+use crate::support::rig::{BINARY, Output, Rig};
 
 /// The system calls that make files durable and put them in their places; each one is hit.
 const CALLS: [&str; 3] = ["fdatasync", "fsync", "/^rename"];

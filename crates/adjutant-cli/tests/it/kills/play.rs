@@ -17,7 +17,7 @@ use super::book::{Book, Turn};
 use super::cast::{Inject, Part, Stage};
 use super::chance::Chance;
 use super::{AT_LEAST, kernel};
-use crate::running::ProcessGroup;
+use crate::support::running::ProcessGroup;
 
 /// How long a run may take; it takes a fraction of a second.
 const GUARD: Duration = Duration::from_secs(30);

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::cast::{Inject, under};
 use super::sweep::{CALLS, SHORT, has_strace};
 use super::tell;
-use crate::mcp_rig::SCRIPT;
-use crate::rig::{BINARY, Rig};
+use crate::support::mcp_client::SCRIPT;
+use crate::support::rig::{BINARY, Rig};
 
 /// Records that the registry has before; after a few more it is replaced by a checkpoint.
 const RECORDS: u8 = 254;

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::cast::{Part, Stage};
 use super::servers;
-use crate::rig::Rig;
+use crate::support::rig::Rig;
 
 /// Starts a run, ends it in the middle, and returns its name.
 fn interrupted(stage: &Stage) -> String {
@@ -30,7 +30,7 @@ fn of_two_processes_on_one_run_one_goes_on_and_the_other_says_who() {
         let resume = || stage.rig.call(["resume", &run, "--yes"]).env("FAKE_KEY", stage.key);
         let rivals = [resume().start(), resume().start()];
         let pids = [rivals[0].pid(), rivals[1].pid()];
-        let [first, second] = rivals.map(crate::running::Running::finish);
+        let [first, second] = rivals.map(crate::support::running::Running::finish);
         let winner = usize::from(first.code != 0);
         let (won, lost) = if winner == 0 { (first, second) } else { (second, first) };
         assert_eq!((won.code, lost.code), (0, 2), "{won}\n{lost}");

@@ -15,9 +15,9 @@ use rustix::process::Signal;
 use super::book::Book;
 use super::chance::{Chance, seed};
 use super::{kernel, tell};
-use crate::rig::{Call, Rig};
-use crate::running::Running;
-use crate::work_rig::Repo;
+use crate::support::repository::Repo;
+use crate::support::rig::{Call, Rig};
+use crate::support::running::Running;
 
 /// Kills when nobody says how many.
 const KILLS: u64 = 24;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::cast::{Inject, under};
 use super::sweep::has_strace;
 use super::tell;
-use crate::rig::{BINARY, Rig};
+use crate::support::rig::{BINARY, Rig};
 
 /// The system calls that put the files in their places and remove what was only for that.
 const CALLS: [&str; 5] = ["write", "fdatasync", "fsync", "/^rename", "/^unlink"];

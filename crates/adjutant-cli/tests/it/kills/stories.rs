@@ -14,9 +14,9 @@ use super::book::{Book, tokens};
 use super::chance::{Chance, seed};
 use super::spaces::{answers, nothing_is_left};
 use super::tell;
-use crate::rig::Call;
-use crate::running::{GUARD, Running};
-use crate::story_rig::{Project, calls, done, says, writes};
+use crate::support::project::{Project, calls, done, says, writes};
+use crate::support::rig::Call;
+use crate::support::running::{GUARD, Running};
 
 /// Kills when nobody says how many, half of them on each kind of workspace.
 const KILLS: u64 = 100;

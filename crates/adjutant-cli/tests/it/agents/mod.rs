@@ -1,0 +1,3 @@
+//! `agents` and `--agent`.
+
+mod definitions;

@@ -1,0 +1,3 @@
+//! `approvals` and `approve`.
+
+pub(crate) mod inbox;

@@ -1,0 +1,3 @@
+//! `check`, `parse`, `validate` and `policy`.
+
+pub(crate) mod judging;

@@ -1,0 +1,4 @@
+//! `cancel`, `wait` and `tell`.
+
+mod live_runs;
+mod socket;

@@ -1,0 +1,4 @@
+//! `--help`, `--version`, `completions`, and the hidden subcommand.
+
+mod sandbox;
+mod texts;

@@ -1,0 +1,4 @@
+//! Repositories, models and files that mean harm, across commands.
+
+mod attempts;
+mod injection;

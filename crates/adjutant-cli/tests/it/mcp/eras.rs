@@ -1,0 +1,356 @@
+//! Both eras of the protocol, spoken by hand: with a handshake, and with the version in every request.
+
+use serde_json::{Value, json};
+
+use crate::support::mcp_client::{Client, SCRIPT, task};
+use crate::support::mcp_http::{Answer, Host, request};
+use crate::support::rig::Rig;
+
+const NEW: &str = "2026-07-28";
+
+fn rig() -> Rig {
+    Rig::with_script(SCRIPT)
+}
+
+/// Parameters that say who asks, in which version.
+fn inline(version: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "new", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": "token-1",
+    });
+    params
+}
+
+fn delegate(arguments: &Value) -> Value {
+    json!({ "name": "Delegate", "arguments": arguments })
+}
+
+/// Posts a request of the new era as its clients do, with what is in it named in headers too.
+fn post(host: &Host, version: &str, method: &str, params: &Value) -> Answer {
+    let name = params["name"].as_str().unwrap_or_default();
+    let headers = [("MCP-Protocol-Version", version), ("Mcp-Method", method), ("Mcp-Name", name)];
+    host.post(&headers, &request(1, method, params))
+}
+
+fn assert_describes(result: &Value) {
+    assert_eq!(result["supportedVersions"], json!(["2025-06-18", "2025-11-25", NEW]), "{result}");
+    assert!(result["capabilities"]["tools"].is_object(), "{result}");
+}
+
+fn assert_unsupported(answer: &Value, asked: &str) {
+    assert_eq!(answer["error"]["code"], -32022, "{answer}");
+    assert_eq!(answer["error"]["data"]["requested"], asked, "{answer}");
+    assert!(answer["error"]["data"]["supported"].as_array().unwrap().contains(&json!(NEW)));
+}
+
+/// A version that is agreed on by a handshake cannot be named in its place.
+#[test]
+fn an_older_version_in_a_request_is_no_handshake() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    for version in ["2025-06-18", "2025-11-25"] {
+        let answer = client.request("tools/call", inline(version, delegate(&task("a"))));
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    }
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+    client.initialize("tester", "2025-11-25");
+    client.ping();
+}
+
+#[test]
+fn without_a_handshake_each_request_says_its_version_and_is_answered() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let about = client.request("server/discover", inline(NEW, json!({})));
+    assert_describes(&about["result"]);
+    let listed = client.request("tools/list", inline(NEW, json!({})));
+    assert_eq!(listed["result"]["tools"][0]["name"], "Delegate", "{listed}");
+    assert_eq!(listed["result"]["resultType"], "complete");
+    let call = client.ask("tools/call", inline(NEW, delegate(&task("soon"))));
+    assert_eq!(client.progress(1)["progress"], 1.0, "progress comes in this era too");
+    let result = client.answer(call)["result"].clone();
+    assert_eq!(result["structuredContent"]["state"], "completed", "{result}");
+
+    // What it does not say it is not taken to mean.
+    let silent = client.request("tools/list", json!({}));
+    assert_eq!(silent["error"]["code"], -32602, "{silent}");
+    let gone = client.request("ping", inline(NEW, json!({})));
+    assert_eq!(gone["error"]["code"], -32601, "{gone}");
+    let stranger = client.request("no/such", inline(NEW, json!({})));
+    assert_eq!(stranger["error"]["code"], -32601, "{stranger}");
+    assert_eq!(client.leave(), (Vec::new(), Some(0)));
+}
+
+#[test]
+fn without_a_handshake_a_call_is_taken_back_as_ever() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let call = client.ask("tools/call", inline(NEW, delegate(&task("slow"))));
+    client.progress(1);
+    let params = json!({ "requestId": call, "reason": "escape" });
+    let method = "notifications/cancelled";
+    client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": rig.only_run() } });
+    let ended = client.request("tools/call", inline(NEW, wait));
+    assert_eq!(ended["result"]["structuredContent"]["state"], "cancelled", "{ended}");
+}
+
+#[test]
+fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    for asked in ["2099-01-01", "1999-01-01", "nonsense"] {
+        let answer = client.request("tools/call", inline(asked, delegate(&task("a"))));
+        assert_unsupported(&answer, asked);
+    }
+    // The word of one who was refused breaks nothing, and either era can still be chosen.
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }));
+    let mut half = inline(NEW, delegate(&task("a")));
+    half["_meta"].as_object_mut().unwrap().remove("io.modelcontextprotocol/clientCapabilities");
+    let answer = client.request("tools/call", half);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(
+        answer["error"]["message"].as_str().unwrap().contains("clientCapabilities"),
+        "{answer}"
+    );
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+    assert_eq!(client.initialize("tester", "2025-06-18")["protocolVersion"], "2025-06-18");
+    assert_eq!(client.data("Delegate", task("a"))["state"], "completed");
+}
+
+#[test]
+fn over_http_each_request_says_its_version_and_needs_no_session() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let about = post(&host, NEW, "server/discover", &inline(NEW, json!({})));
+    assert_eq!(about.header("mcp-session-id"), None);
+    assert_describes(&about.result(1));
+    let listed = post(&host, NEW, "tools/list", &inline(NEW, json!({}))).result(1);
+    assert_eq!(listed["tools"][0]["name"], "Delegate", "{listed}");
+    let mut answer = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon"))));
+    assert_eq!(answer.message()["method"], "notifications/progress");
+    assert_eq!(answer.result(1)["structuredContent"]["state"], "completed");
+}
+
+#[test]
+fn over_http_what_contradicts_itself_is_refused() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let params = inline(NEW, delegate(&task("a")));
+    let message = request(1, "tools/call", &params);
+    let version = ("MCP-Protocol-Version", NEW);
+    let (method, name) = (("Mcp-Method", "tools/call"), ("Mcp-Name", "Delegate"));
+    for headers in [
+        vec![method, name],
+        vec![("MCP-Protocol-Version", "2025-11-25"), method, name],
+        vec![version, name],
+        vec![version, ("Mcp-Method", "tools/list"), name],
+        vec![version, method],
+        vec![version, method, ("Mcp-Name", "delegate_status")],
+    ] {
+        let mut answer = host.post(&headers, &message);
+        assert_eq!(answer.status, 400, "{headers:?}");
+        assert_eq!(answer.message()["error"]["code"], -32020, "{headers:?}");
+    }
+    let unknown = inline("2099-01-01", delegate(&task("a")));
+    let mut answer = post(&host, "2099-01-01", "tools/call", &unknown);
+    assert_eq!(answer.status, 400);
+    assert_unsupported(&answer.message(), "2099-01-01");
+    assert_eq!(post(&host, NEW, "no/such", &inline(NEW, json!({}))).status, 404);
+    // Without a version a request belongs to the era of sessions, and has none.
+    let bare = host.post(&[], &request(1, "tools/call", &delegate(&task("a"))));
+    assert_eq!(bare.status, 400);
+    let wrong =
+        host.post(&[("MCP-Protocol-Version", "1999-01-01")], &request(1, "tools/list", &json!({})));
+    assert_eq!(wrong.status, 400);
+    assert!(rig.runs().is_empty(), "{:?}", rig.runs());
+}
+
+#[test]
+fn over_http_the_version_of_a_session_is_negotiated() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    for (asked, given) in [
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        (NEW, "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
+        let client = host.session("tester", asked);
+        assert_eq!(client.about["protocolVersion"], given);
+        assert_eq!(client.data("delegate_status", &json!({}))["runs"], json!([]));
+    }
+}
+
+/// A stream that is closed takes the call back in this era. The work is kept all the same: a client
+/// that dies, or waits no longer, closes it too.
+#[test]
+fn over_http_a_call_whose_stream_is_closed_leaves_its_run() {
+    let rig = rig();
+    let host = Host::start(&rig, &[]);
+    let mut answer = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon"))));
+    assert_eq!(answer.message()["method"], "notifications/progress");
+    drop(answer);
+    let again = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon")))).result(1);
+    let data = &again["structuredContent"];
+    assert_eq!((&data["repeated"], &data["state"]), (&json!(true), &json!("completed")), "{data}");
+    assert_eq!(rig.runs().len(), 1);
+}
+
+/// Parameters of a client that knows tasks, and can do these things beside.
+fn knowing(mut params: Value, mut can: Value) -> Value {
+    params = inline(NEW, params);
+    can["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = can;
+    params
+}
+
+/// The form is that of the call, also for a server that did not hear it; a session is no task.
+#[test]
+fn a_task_comes_back_in_the_form_of_its_call() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let mut call = task("soon");
+    call["return"] = json!("json");
+    let begun = client.request("tools/call", knowing(delegate(&call), json!({})))["result"].clone();
+    let run = begun["taskId"].clone();
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    let waited = client.request("tools/call", inline(NEW, wait))["result"].clone();
+    client.kill();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let ask = knowing(json!({ "taskId": run }), json!({}));
+    let state = client.request("tasks/get", ask)["result"].clone();
+    let said = state["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.starts_with('{'), "{said}");
+    let session = &waited["structuredContent"]["results"]["results"][0]["session_id"];
+    assert!(session.is_string(), "{waited}");
+    for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
+        let params = json!({ "taskId": session, "inputResponses": {} });
+        let answer = client.request(method, knowing(params, json!({})));
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+}
+
+/// A question that comes up in the course of a task is put by it, to those who can ask a person.
+#[test]
+fn a_task_asks_what_its_run_asks() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &[], &[]);
+    let begin = json!({ "name": "delegate_start", "arguments": task("a") });
+    let begun = client.request("tools/call", inline(NEW, begin))["result"].clone();
+    let run = begun["structuredContent"]["run"].clone();
+    assert!(begun["structuredContent"]["approval"].is_object(), "{begun}");
+    let ask = json!({ "taskId": run });
+    let mute = client.request("tasks/get", knowing(ask.clone(), json!({})))["result"].clone();
+    assert_eq!(mute["status"], "working", "{mute}");
+    assert!(mute["statusMessage"].as_str().unwrap().contains("adjutant approve"), "{mute}");
+    let able = || json!({ "elicitation": {} });
+    let state = client.request("tasks/get", knowing(ask.clone(), able()))["result"].clone();
+    assert_eq!(state["status"], "input_required", "{state}");
+    let (name, question) = state["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{state}");
+    let yes = json!({ "action": "accept", "content": { "answer": "start" } });
+    let says =
+        |name: &str, said: &Value| json!({ "taskId": run, "inputResponses": { (name): said } });
+    for (params, can) in [
+        (says(name, &yes), json!({})),
+        (says("another", &yes), able()),
+        (says(name, &json!("yes")), able()),
+    ] {
+        let answer = client.request("tasks/update", knowing(params, can));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    let taken = client.request("tasks/update", knowing(says(name, &yes), able()));
+    assert!(taken["error"].is_null(), "{taken}");
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    let waited = client.request("tools/call", inline(NEW, wait))["result"].clone();
+    assert_eq!(waited["structuredContent"]["state"], "completed", "{waited}");
+    let state = client.request("tasks/get", knowing(ask, able()))["result"].clone();
+    assert_eq!(state["status"], "completed", "{state}");
+    let again = client.request("tasks/update", knowing(says(name, &yes), able()));
+    assert_eq!(again["error"]["code"], -32602, "it counts once: {again}");
+}
+
+#[test]
+fn a_task_whose_question_no_person_answered_says_where_it_waits() {
+    for (setting, answer) in [
+        ("answer_min_ms=none", json!({ "action": "cancel" })),
+        ("answer_min_ms=600000", json!({ "action": "accept", "content": { "answer": "start" } })),
+    ] {
+        let rig = rig();
+        let mut client = Client::start(&rig, &["--set", setting], &[]);
+        let begin = json!({ "name": "delegate_start", "arguments": task("a") });
+        client.request("tools/call", inline(NEW, begin));
+        let run = rig.only_run();
+        let ask = || knowing(json!({ "taskId": run }), json!({ "elicitation": {} }));
+        let state = client.request("tasks/get", ask())["result"].clone();
+        let (name, _) = state["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        let said = json!({ "taskId": run, "inputResponses": { (name): answer } });
+        let taken = client.request("tasks/update", knowing(said, json!({ "elicitation": {} })));
+        assert!(taken["error"].is_null(), "{taken}");
+        let state = client.request("tasks/get", ask())["result"].clone();
+        assert_eq!(state["status"], "working", "{state}");
+        let said = state["statusMessage"].as_str().unwrap();
+        assert!(said.contains("not a person's answer") && said.contains("adjutant approve"));
+        assert_eq!(rig.run(["cancel", &run]).code, 0);
+    }
+}
+
+/// A call of a client that knows tasks is answered at once; the task is the run.
+#[test]
+fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {
+    let rig = rig();
+    let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
+    let able = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let knowing = |params: Value| {
+        let mut params = inline(NEW, params);
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able.clone();
+        params
+    };
+    let about = client.request("server/discover", knowing(json!({})));
+    let offered = &about["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"];
+    assert!(offered.is_object(), "{about}");
+    let begun = client.request("tools/call", knowing(delegate(&task("slow"))))["result"].clone();
+    assert_eq!(
+        (&begun["resultType"], &begun["status"]),
+        (&json!("task"), &json!("working")),
+        "{begun}"
+    );
+    let run = rig.only_run();
+    assert_eq!(begun["taskId"], json!(run));
+    let ask = json!({ "taskId": run });
+    let state = client.request("tasks/get", knowing(ask.clone()))["result"].clone();
+    assert!(state["statusMessage"].as_str().unwrap().contains("[slow]"), "{state}");
+    let undeclared = client.request("tasks/get", inline(NEW, ask.clone()));
+    assert_eq!(undeclared["error"]["code"], -32021, "{undeclared}");
+    let cancelled = client.request("tasks/cancel", knowing(ask.clone()));
+    assert_eq!(cancelled["result"], json!({ "resultType": "complete" }), "{cancelled}");
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
+    assert_eq!(
+        client.request("tools/call", inline(NEW, wait))["result"]["structuredContent"]["state"],
+        "cancelled"
+    );
+    let state = client.request("tasks/get", knowing(ask))["result"].clone();
+    assert_eq!(state["status"], "cancelled", "{state}");
+
+    let begun = client.request("tools/call", knowing(delegate(&task("soon"))))["result"].clone();
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": begun["taskId"] } });
+    let waited = client.request("tools/call", inline(NEW, wait))["result"].clone();
+    let state = client.request("tasks/get", knowing(json!({ "taskId": begun["taskId"] })));
+    let state = &state["result"];
+    assert_eq!(state["status"], "completed", "{state}");
+    let report = |result: &Value| {
+        result["structuredContent"]["results"]["results"][0]["report"].as_str().map(str::to_owned)
+    };
+    assert_eq!(report(&state["result"]), report(&waited));
+    assert_eq!(report(&waited).as_deref(), Some("an answer after a second"));
+    for unknown in ["run_1_aaaaaa", "", "../x"] {
+        let answer = client.request("tasks/get", knowing(json!({ "taskId": unknown })));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    // Who does not know tasks is answered as ever.
+    let plain = client.request("tools/call", inline(NEW, delegate(&task("soon"))));
+    assert_eq!(plain["result"]["structuredContent"]["repeated"], true, "{plain}");
+}

@@ -1,0 +1,7 @@
+//! `diff`, `merge` and `discard`.
+
+mod ends;
+mod killed;
+mod messages;
+pub(crate) mod open;
+mod results;

@@ -1,0 +1,357 @@
+//! `diff` and `merge` on real repositories: what is shown, what is changed, and what never is.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::repository::{Repo, fates, lines};
+use crate::support::rig::Rig;
+use crate::support::terminal::Terminal;
+
+#[test]
+fn two_results_of_one_file_are_merged_one_after_the_other_and_taken_back() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one", "two"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    repo.keep_lines(&ran, 1, &[(18, "by two")]);
+    repo.rig.write("mine", "untracked\n");
+    let before = repo.state();
+
+    let tried = repo.json(&["merge", "--dry-run"], 0);
+    assert_eq!(fates(&tried), ["would_merge", "would_merge"]);
+    assert_eq!(tried["shared"][0]["path"], "long");
+    assert_eq!(tried["shared"][0]["by"], json!(ran.sessions));
+    assert_eq!(repo.state(), before, "only tried");
+
+    let out = repo.rig.run(["merge"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(repo.read("long"), lines(&[(2, "by one"), (18, "by two")]));
+    assert!(out.stderr.contains("long is touched by sess_"), "{out}");
+    assert!(out.stderr.contains(&format!("adjutant merge --undo {}", ran.run)), "{out}");
+    assert_eq!(out.stdout.matches("merged  sess_").count(), 2, "{out}");
+    assert_eq!(repo.git(["diff", "--cached"]), "", "the index is the user's");
+    // Once more there is nothing to do, and nothing to take back twice.
+    assert_eq!(fates(&repo.json(&["merge"], 0)), ["already", "already"]);
+
+    let undone = repo.json(&["merge", "--undo", &ran.run], 0);
+    assert_eq!(fates(&undone), ["taken_back", "taken_back"]);
+    assert_eq!(repo.state(), before);
+    let again = repo.rig.run(["merge", "--undo"]);
+    assert_eq!((again.code, again.stdout.as_str()), (0, ""), "{again}");
+    assert!(again.stderr.contains("nothing of"), "{again}");
+}
+
+#[test]
+fn a_try_refuses_what_the_merge_refuses_of_files_that_git_was_told_to_overlook() {
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        let repo = Repo::new();
+        let ran = repo.ran(&["one"]);
+        repo.keep_lines(&ran, 0, &[(2, "by one")]);
+        repo.git(["update-index", flag, "long"]);
+        repo.rig.write("long", "mine\n");
+        for arguments in [&["merge", "--dry-run"][..], &["merge"]] {
+            let judged = repo.json(arguments, 4);
+            assert_eq!(fates(&judged), ["refused"], "{flag}");
+            assert_eq!(judged["results"][0]["dirty"], json!(["long"]), "{flag}");
+        }
+        assert_eq!(repo.read("long"), "mine\n");
+    }
+}
+
+#[test]
+fn a_merge_that_somebody_worked_on_is_not_taken_back() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    assert_eq!(repo.rig.run(["merge"]).code, 0);
+    repo.rig.write("long", "mine\n");
+    let undone = repo.json(&["merge", "--undo"], 4);
+    assert_eq!(fates(&undone), ["refused"]);
+    assert_eq!(undone["results"][0]["dirty"], json!(["long"]));
+    assert_eq!(repo.read("long"), "mine\n");
+}
+
+#[test]
+fn a_result_that_was_merged_twice_is_taken_back_from_the_newest_merge_on() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    for _ in 0..2 {
+        repo.rig.write("long", lines(&[]));
+        assert_eq!(fates(&repo.json(&["merge"], 0)), ["merged"]);
+    }
+    assert_eq!(fates(&repo.json(&["merge", "--undo"], 0)), ["taken_back"]);
+    assert_eq!(repo.read("long"), lines(&[]));
+}
+
+#[test]
+fn a_way_back_that_breaks_off_is_not_said_to_have_changed_nothing() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    assert_eq!(repo.rig.run(["merge"]).code, 0);
+    let merges = fs::read_dir(repo.rig.state().join("merges")).unwrap();
+    let tree = merges.flatten().find(|entry| entry.path().join("applies").is_dir()).unwrap().path();
+    let journals = fs::read_dir(tree.join("applies")).unwrap().flatten();
+    let journal = journals.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let image = journal.join("before/0");
+    fs::rename(&image, journal.join("away")).unwrap();
+    for arguments in [["merge", "--undo"], ["merge", "--as=apply"]] {
+        let out = repo.rig.run(arguments);
+        assert_ne!(out.code, 0, "{out}");
+        let said = format!("{}{}", out.stdout, out.stderr);
+        assert!(said.contains("part of the files are replaced"), "{out}");
+        assert!(said.contains(journal.to_str().unwrap()), "{out}");
+        assert!(!said.contains("nothing was changed"), "{out}");
+    }
+    fs::rename(journal.join("away"), &image).unwrap();
+    assert_eq!(repo.rig.run(["merge", "--undo"]).code, 0);
+    assert_eq!(repo.read("long"), lines(&[]));
+}
+
+/// What the target makes of a file, what the result makes of it, and what git calls the clash.
+type Clash = (&'static str, fn(&Path), fn(&Path));
+
+const CLASHES: [Clash; 6] = [
+    (
+        "both_modified",
+        |tree| fs::write(tree.join("long"), lines(&[(2, "mine")])).unwrap(),
+        |tree| fs::write(tree.join("long"), lines(&[(2, "theirs")])).unwrap(),
+    ),
+    (
+        "deleted_by_target",
+        |tree| fs::remove_file(tree.join("long")).unwrap(),
+        |tree| fs::write(tree.join("long"), lines(&[(2, "theirs")])).unwrap(),
+    ),
+    (
+        "deleted_by_result",
+        |tree| fs::write(tree.join("long"), lines(&[(2, "mine")])).unwrap(),
+        |tree| fs::remove_file(tree.join("long")).unwrap(),
+    ),
+    (
+        "mode",
+        |tree| fs::write(tree.join("long"), lines(&[(2, "mine")])).unwrap(),
+        |tree| {
+            fs::remove_file(tree.join("long")).unwrap();
+            symlink("src/short", tree.join("long")).unwrap();
+        },
+    ),
+    (
+        "rename",
+        |tree| fs::rename(tree.join("long"), tree.join("mine")).unwrap(),
+        |tree| fs::rename(tree.join("long"), tree.join("theirs")).unwrap(),
+    ),
+    (
+        "both_added",
+        |tree| fs::write(tree.join("new"), "mine\n").unwrap(),
+        |tree| fs::write(tree.join("new"), "theirs\n").unwrap(),
+    ),
+];
+
+#[test]
+fn a_conflict_with_an_unrelated_history_is_solved_by_the_command_that_is_printed() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(3, "by one")]);
+    repo.git(["checkout", "-q", "--orphan", "other"]);
+    repo.rig.write("long", lines(&[(3, "mine")]));
+    repo.commit("a beginning of its own");
+
+    let out = repo.rig.run(["merge"]);
+    assert_eq!(out.code, 1, "{out}");
+    let (one, run) = (&ran.sessions[0], &ran.run);
+    let advice = format!(
+        "`adjutant merge {one} --as branch`, then `git merge --allow-unrelated-histories adjutant/{run}-{one}`"
+    );
+    assert!(out.stderr.contains(&advice), "{out}");
+    assert_eq!(repo.rig.run(["merge", one, "--as", "branch"]).code, 0);
+    // Git ends with 1 where files are in conflict, and with 128 where it refuses to begin.
+    let branch = format!("adjutant/{run}-{one}");
+    let mut git = std::process::Command::new("git");
+    git.args(["merge", "--allow-unrelated-histories", &branch]).current_dir(repo.rig.work());
+    git.envs([("GIT_AUTHOR_NAME", "U"), ("GIT_COMMITTER_NAME", "U")]);
+    git.envs([("GIT_AUTHOR_EMAIL", "u@localhost"), ("GIT_COMMITTER_EMAIL", "u@localhost")]);
+    let merged = git.output().unwrap();
+    assert_eq!(merged.status.code(), Some(1), "{merged:?}");
+    assert!(repo.read("long").contains("<<<<<<<"), "{merged:?}");
+}
+
+#[test]
+fn a_conflict_stops_that_result_names_its_files_and_lets_the_others_go_on() {
+    for (kind, target, result) in CLASHES {
+        let repo = Repo::new();
+        let ran = repo.ran(&["one", "two"]);
+        repo.keep(&ran, 0, result);
+        repo.keep(&ran, 1, |tree| fs::write(tree.join("src/short"), "by two\n").unwrap());
+        target(&repo.rig.work());
+        repo.commit("mine");
+        let before = repo.state();
+
+        let one = &ran.sessions[0];
+        let alone = repo.json(&["merge", one], 1);
+        assert_eq!(fates(&alone), ["conflict"], "{kind}");
+        let conflicts = alone["results"][0]["conflicts"].as_array().unwrap();
+        assert!(conflicts.iter().any(|it| it["kind"] == kind), "{kind}: {conflicts:?}");
+        assert_eq!(repo.state(), before, "{kind}");
+
+        let out = repo.rig.run(["merge"]);
+        assert_eq!(out.code, 3, "{kind}: {out}");
+        let words = format!("conflict  {one} [one]: ");
+        assert!(out.stdout.contains(&words), "{kind}: {out}");
+        assert!(out.stdout.contains("(target "), "{kind}: {out}");
+        let by_hand = format!(
+            "`adjutant merge {one} --as branch`, then `git merge adjutant/{}-{one}`",
+            ran.run
+        );
+        assert!(out.stderr.contains(&by_hand), "{kind}: {out}");
+        assert_eq!(repo.read("src/short"), "by two\n", "{kind}");
+        assert_eq!(repo.git(["status", "--porcelain"]), " M src/short", "{kind}");
+    }
+}
+
+#[test]
+fn what_git_can_merge_is_merged_across_renames_and_modes() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep(&ran, 0, |tree| {
+        fs::write(tree.join("long"), lines(&[(2, "by one")])).unwrap();
+        fs::set_permissions(tree.join("src/short"), fs::Permissions::from_mode(0o755)).unwrap();
+    });
+    fs::rename(repo.rig.work().join("long"), repo.rig.work().join("moved")).unwrap();
+    repo.rig.write("src/short", "mine\n");
+    repo.commit("mine");
+    assert_eq!(fates(&repo.json(&["merge"], 0)), ["merged"]);
+    assert_eq!(repo.read("moved"), lines(&[(2, "by one")]));
+    assert_eq!(repo.read("src/short"), "mine\n");
+    let mode = fs::metadata(repo.rig.work().join("src/short")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o111, 0o111);
+}
+
+#[test]
+fn uncommitted_changes_the_agent_never_saw_are_refused_and_untouched() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    repo.rig.write("long", lines(&[(18, "mine")]));
+    let before = repo.state();
+    for args in [&["merge"][..], &["merge", "--dry-run"]] {
+        let json = repo.json(args, 4);
+        assert_eq!(fates(&json), ["refused"]);
+        assert_eq!(json["results"][0]["dirty"], json!(["long"]));
+        assert_eq!(repo.state(), before);
+    }
+    let out = repo.rig.run(["merge"]);
+    assert_eq!(out.code, 4, "{out}");
+    assert!(out.stdout.contains("refused  sess_") && out.stdout.contains("\n  long\n"), "{out}");
+    assert!(out.stderr.contains("Commit or stash those files"), "{out}");
+    repo.commit("mine");
+    assert_eq!(repo.rig.run(["merge"]).code, 0);
+    assert_eq!(repo.read("long"), lines(&[(2, "by one"), (18, "mine")]));
+}
+
+#[test]
+fn a_branch_takes_the_work_and_leaves_the_files() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    let commit = repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    repo.rig.write("long", "dirty, in the same file\n");
+    let json = repo.json(&["merge", "--as", "branch"], 0);
+    let name = json["results"][0]["branch"].as_str().unwrap();
+    assert_eq!(name, format!("adjutant/{}-{}", ran.run, ran.sessions[0]));
+    assert_eq!(json["results"][0]["holds_uncommitted"], false);
+    assert_eq!(repo.git(["rev-parse", name]), commit);
+    assert_eq!(repo.read("long"), "dirty, in the same file\n");
+    // Again it is the same branch; one that is elsewhere is left there.
+    assert_eq!(fates(&repo.json(&["merge", "--as", "branch"], 0)), ["branched"]);
+    repo.git(["branch", "-f", name, "HEAD"]);
+    let moved = repo.json(&["merge", "--as", "branch"], 1);
+    assert_eq!(fates(&moved), ["failed"]);
+    assert_eq!(repo.git(["rev-parse", name]), repo.git(["rev-parse", "HEAD"]));
+}
+
+#[test]
+fn a_diff_goes_into_a_file_exactly_and_can_be_applied() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    let odd = "src/ü \u{1b}[31m\tb\u{202e}";
+    repo.keep(&ran, 0, |tree| {
+        fs::write(tree.join(odd), b"\x1b[2J\xff\r\n").unwrap();
+        fs::write(tree.join("bin"), b"\0\x01\x02").unwrap();
+        fs::write(tree.join("long"), lines(&[(2, "by one")])).unwrap();
+    });
+    let to = repo.rig.path().join("work.patch");
+    let running = repo.rig.call(["diff", &ran.sessions[0]]).stdout(fs::File::create(&to).unwrap());
+    assert_eq!(running.finish().code, 0);
+    let patch = fs::read(&to).unwrap();
+    assert!(patch.windows(7).any(|it| it == b"+\x1b[2J\xff\r"), "the bytes as they are");
+    repo.git(["apply", to.to_str().unwrap()]);
+    assert_eq!(fs::read(repo.rig.work().join(odd)).unwrap(), b"\x1b[2J\xff\r\n");
+    assert_eq!(fs::read(repo.rig.work().join("bin")).unwrap(), b"\0\x01\x02");
+    assert_eq!(repo.read("long"), lines(&[(2, "by one")]));
+
+    let stat = repo.rig.run(["diff", "--stat"]);
+    assert!(stat.stdout.contains("src/ü ⟨U+001B⟩[31m b⟨U+202E⟩\n"), "{stat}");
+    assert!(stat.stdout.contains("A    not text  bin\n"), "{stat}");
+    assert!(stat.stdout.contains("M    +1    -1  long\n"), "{stat}");
+    assert!(stat.stderr.contains(&format!("{} [one]: 3 files", ran.sessions[0])), "{stat}");
+    let json = repo.json(&["diff"], 0);
+    assert_eq!(json["results"][0]["files"][2]["path"], odd);
+}
+
+#[test]
+fn on_a_terminal_a_diff_is_coloured_and_steers_nothing() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep(&ran, 0, |tree| {
+        fs::write(tree.join("ü\u{1b}[2J"), "\u{1b}[2J\u{7}\n").unwrap();
+        fs::write(tree.join("bin"), b"\0\x01").unwrap();
+    });
+    let shown = |env: &[(&str, &str)]| {
+        let mut terminal = Terminal::start(&repo.rig, 100, env, &["diff"]);
+        assert_eq!(terminal.finish(), 0);
+        terminal.raw.clone()
+    };
+    let coloured = shown(&[]);
+    assert!(coloured.contains("\u{1b}[32m+⟨U+001B⟩[2J⟨U+0007⟩"), "{coloured:?}");
+    assert!(coloured.contains("Binary files"), "{coloured:?}");
+    let plain = shown(&[("NO_COLOR", "1")]);
+    assert!(!plain.contains('\u{1b}') && plain.contains("+⟨U+001B⟩[2J"), "{plain:?}");
+}
+
+#[test]
+fn paths_choose_what_is_shown_from_wherever_one_stands() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep(&ran, 0, |tree| {
+        fs::write(tree.join("src/short"), "by one\n").unwrap();
+        fs::write(tree.join("long"), lines(&[(2, "by one")])).unwrap();
+    });
+    let sub = repo.rig.work().join("src");
+    for (args, cwd) in [
+        (&["diff", "latest", "src"][..], repo.rig.work()),
+        (&["diff", "src/short"], repo.rig.work()),
+        (&["diff", "short"], sub.clone()),
+        (&["diff", &ran.run, "."], sub.clone()),
+    ] {
+        let out = repo.rig.call(args).cwd(&cwd).run();
+        assert_eq!(out.code, 0, "{out}");
+        assert!(out.stdout.contains("src/short") && !out.stdout.contains("long"), "{args:?} {out}");
+    }
+    let all = repo.rig.call(["diff", &ran.run, ".."]).cwd(&sub).run();
+    assert!(all.stdout.contains("long"), "{all}");
+    let outside = repo.rig.run(["diff", &ran.run, "../other"]);
+    assert_eq!(outside.code, 2, "{outside}");
+}
+
+#[test]
+fn a_folder_that_is_no_repository_says_how_to_make_it_one() {
+    let rig = Rig::new();
+    for args in [["diff"], ["merge"]] {
+        let out = rig.run(args);
+        assert_eq!(out.code, 2, "{out}");
+        assert!(out.stderr.contains("is not in a git repository; `git init`"), "{out}");
+    }
+    assert_eq!(rig.run(["diff", "run_17"]).code, 2);
+}

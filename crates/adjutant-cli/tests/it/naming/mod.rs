@@ -1,0 +1,4 @@
+//! How runs and subagents are named, across commands.
+
+mod latest_run;
+mod names;

@@ -1,0 +1,7 @@
+//! `status`, `tree`, `result`, `transcript`, `cost`, `errors`, `log` and `prune`.
+
+mod bad_stores;
+mod errors;
+mod leftovers;
+mod pipes;
+mod views;

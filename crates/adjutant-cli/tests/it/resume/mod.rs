@@ -1,0 +1,4 @@
+//! `resume`.
+
+mod limits;
+mod workspaces;

@@ -1,0 +1,5 @@
+//! `run`.
+
+mod nested_depth;
+mod repairs;
+mod safety;

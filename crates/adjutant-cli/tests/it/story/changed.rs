@@ -1,0 +1,287 @@
+//! A PRD that changes between runs and under one: what counts for which story, and what is left alone.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::project::{Project, done, one_story, runs, says, writes};
+
+fn replaced(project: &Project, from: &str, to: &str) -> String {
+    let text = project.repo.read("prd.json");
+    assert!(text.contains(from), "{text}");
+    let text = text.replace(from, to);
+    project.rig().write("prd.json", &text);
+    text
+}
+
+#[test]
+fn another_story_of_the_same_id_is_not_marked_by_a_run_on_the_first() {
+    let project = Project::new(&one_story(), [done("US-001")]);
+    let before = project.repo.read("prd.json");
+    assert_eq!(project.story(&[]).code, 0);
+    let first = project.rig().only_run();
+    project.rig().write("prd.json", before.replace("Log in", "Send the bill"));
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(!out.stderr.contains("was done by"), "{out}");
+    assert_eq!(project.rig().runs().len(), 2, "{out}");
+    assert_ne!(project.entry("US-001")["adjutant"]["run"], first.as_str());
+    // A command that decides now and did not then is another thing to ask for.
+    project.rig().write("prd.json", &before);
+    let out = project.story(&["--verify", "true"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.rig().runs().len(), 3, "{out}");
+    // Exactly what the first was asked is written down.
+    project.rig().write("prd.json", &before);
+    let out = project.story(&[]);
+    assert!(out.stderr.contains(&format!("was done by {first}")), "{out}");
+    assert_eq!(project.rig().runs().len(), 3, "{out}");
+}
+
+/// A story that is interrupted after it wrote a file; what follows is the rest of the script.
+fn interrupted(last: Value) -> (Project, String) {
+    let wait = json!({ "label": "US-001", "delay_ms": 60_000, "text": "I wait." });
+    let project =
+        Project::new(&one_story(), [writes("US-001", "half", "x\n"), wait, done("US-001")]);
+    let mut running = project.working(&[]).start();
+    running.wait_for("[US-001] Write half");
+    let run = project.rig().only_run();
+    running.signal(Signal::KILL);
+    assert_eq!(running.finish().code, 128 + 9);
+    project.script(&json!({ "turn": [
+        writes("US-001", "half", "x\n"), says("US-001", "I go on."), last,
+    ] }));
+    (project, run)
+}
+
+/// Checks that a run does not go on, for this reason, and that nothing is paid for.
+#[track_caller]
+fn refused(project: &Project, run: &str, why: &str) {
+    let (events, theirs) = (project.rig().events(run).len(), project.repo.read("prd.json"));
+    let out = project.call(["resume", run, "--yes"]).run();
+    assert_eq!(out.code, 2, "{out}");
+    for words in [why, "adjutant diff run_", "adjutant story ", "--say"] {
+        assert!(out.stderr.contains(words), "{words}: {out}");
+    }
+    assert_eq!(project.rig().events(run).len(), events, "{out}");
+    assert_eq!(project.repo.read("prd.json"), theirs);
+}
+
+#[test]
+fn a_run_that_goes_on_does_not_overwrite_a_story_that_was_changed() {
+    let (project, run) = interrupted(done("US-001"));
+    let theirs = replaced(&project, "Log in", "Log in by mail");
+    refused(&project, &run, "asks for something else");
+    // Whoever has something to say pays for it knowingly.
+    let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stderr.contains("asks for something else"), "{out}");
+    assert_eq!(project.repo.read("prd.json"), theirs);
+}
+
+#[test]
+fn a_run_that_goes_on_does_not_overwrite_a_later_one() {
+    let (project, run) = interrupted(done("US-001"));
+    let out = project.story(&["--again"]);
+    assert_eq!(out.code, 0, "{out}");
+    let later = project.entry("US-001")["adjutant"]["run"].as_str().unwrap().to_owned();
+    assert_ne!(later, run);
+    let theirs = project.repo.read("prd.json");
+    refused(&project, &run, &format!("has the outcome of {later}"));
+    let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stderr.contains(&format!("has the outcome of {later}")), "{out}");
+    assert_eq!(project.repo.read("prd.json"), theirs);
+}
+
+#[test]
+fn a_run_that_goes_on_and_fails_does_not_take_back_what_passes() {
+    let (project, run) =
+        interrupted(json!({ "label": "US-001", "error": "bad_request", "message": "no" }));
+    let theirs = replaced(&project, "\"passes\": false", "\"passes\": true");
+    refused(&project, &run, "passes already");
+    let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
+    assert_ne!(out.code, 0, "{out}");
+    assert!(out.stderr.contains("passes already"), "{out}");
+    assert_eq!(project.repo.read("prd.json"), theirs);
+}
+
+fn two(verify: &str) -> Value {
+    json!({ "userStories": [
+        { "id": "A", "title": "First", "verify": "true", "passes": false },
+        { "id": "B", "title": "Second", "verify": verify, "passes": false },
+    ] })
+}
+
+/// Changes the PRD while the first of two stories runs; returns what was said and how it ended.
+fn changed_under(change: impl FnOnce(&Project)) -> (Project, String) {
+    let mut last = done("A");
+    last["delay_ms"] = json!(400);
+    let project = Project::new(&two("true"), [runs("A", "echo x > x"), last, done("B")]);
+    let mut running = project.working(&["--trust-prd"]).start();
+    running.wait_for("[A] Run echo");
+    change(&project);
+    let said = running.finish().to_string();
+    (project, said)
+}
+
+#[test]
+fn no_story_is_begun_whose_outcome_could_not_be_written_down() {
+    let (project, said) = changed_under(|project| {
+        project.rig().write("prd.json", "{ \"userStories\": [");
+    });
+    assert!(said.contains("B: not begun, its outcome could not be written down:"), "{said}");
+    assert!(said.contains("[exit 3]"), "{said}");
+    assert_eq!(project.rig().runs().len(), 1, "{said}");
+    assert_eq!(project.repo.read("prd.json"), "{ \"userStories\": [", "theirs stays");
+    // Once the file is in order what was done is written down, and the rest is worked on.
+    project.rig().write("prd.json", serde_json::to_string_pretty(&two("true")).unwrap());
+    let out = project.working(&["--trust-prd"]).run();
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.rig().runs().len(), 2, "{out}");
+    for id in ["A", "B"] {
+        assert_eq!(project.entry(id)["passes"], true, "{out}");
+    }
+
+    // Where only the first is in the way, the second is begun as the file has it now.
+    let (project, said) = changed_under(|project| {
+        let theirs = two("true").to_string().replace("First", "Another");
+        project.rig().write("prd.json", theirs);
+    });
+    assert!(said.contains("its entry was changed"), "{said}");
+    assert_eq!(project.rig().runs().len(), 2, "{said}");
+    assert_eq!(project.entry("B")["passes"], true, "{said}");
+}
+
+#[test]
+fn consent_is_not_for_what_the_prd_asks_for_later() {
+    let (project, said) = changed_under(|project| {
+        project.rig().write("prd.json", serde_json::to_string_pretty(&two("false")).unwrap());
+    });
+    assert_eq!(project.entry("A")["passes"], true, "{said}");
+    assert!(said.contains("asks for something else"), "{said}");
+    assert!(said.contains("story B: run `false`"), "{said}");
+    assert!(said.contains("B: not begun, its verify command needs your consent"), "{said}");
+    assert_eq!(project.rig().runs().len(), 1, "{said}");
+}
+
+#[test]
+fn a_story_that_passes_by_now_or_is_gone_is_not_begun() {
+    let (project, said) = changed_under(|project| {
+        let mut prd = two("true");
+        prd["userStories"][1]["passes"] = json!(true);
+        project.rig().write("prd.json", serde_json::to_string_pretty(&prd).unwrap());
+    });
+    assert_eq!(project.entry("A")["passes"], true, "{said}");
+    assert!(said.contains("B: not begun, it passes by now"), "{said}");
+    assert!(said.contains("[exit 0]"), "{said}");
+    assert_eq!(project.rig().runs().len(), 1, "{said}");
+
+    let (project, said) = changed_under(|project| {
+        let mut prd = two("true");
+        prd["userStories"].as_array_mut().unwrap().pop();
+        project.rig().write("prd.json", serde_json::to_string_pretty(&prd).unwrap());
+    });
+    assert_eq!(project.entry("A")["passes"], true, "{said}");
+    assert!(said.contains("B: not begun, it is not in the PRD any more"), "{said}");
+    assert!(said.contains("[exit 3]"), "{said}");
+    assert_eq!(project.rig().runs().len(), 1, "{said}");
+}
+
+#[test]
+fn numbers_go_on_behind_children_that_no_entry_names() {
+    let turns = [
+        says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),
+        done("US-001"),
+        done("Implement JWT"),
+        done("Create UI"),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let before = project.repo.read("prd.json");
+    assert_eq!(project.story(&["--verify", "false"]).code, 3);
+    project.rig().write("prd.json", &before);
+    let out = project.story(&["--again"]);
+    assert_eq!(out.code, 0, "{out}");
+    assert_eq!(project.entry("US-001-DEL-001"), Value::Null, "{out}");
+    assert_eq!(project.entry("US-001-DEL-003")["title"], "Implement JWT", "{out}");
+    assert_eq!(project.entry("US-001-DEL-004")["title"], "Create UI");
+}
+
+/// A project where B depends on A, and A is done.
+fn half_done() -> (Project, Value) {
+    let prd = json!({ "userStories": [
+        { "id": "A", "title": "First", "passes": false },
+        { "id": "B", "title": "Second", "dependencies": ["A"], "passes": false },
+    ] });
+    let turns = [writes("A", "a", "by a\n"), done("A"), writes("B", "b", "by b\n"), done("B")];
+    let project = Project::new(&prd, turns);
+    assert_eq!(project.story(&["--story", "A"]).code, 0);
+    (project, prd)
+}
+
+#[test]
+fn work_before_that_is_not_there_is_never_left_out_in_silence() {
+    let (project, _) = half_done();
+    let run = project.rig().only_run();
+    fs::remove_dir_all(project.rig().run_folder(&run)).unwrap();
+    let out = project.story(&[]);
+    for said in [&out.stderr, &out.stdout] {
+        assert!(said.contains(", which did A, is not known here"), "{out}");
+    }
+    assert_eq!(project.entry("B")["passes"], true, "{out}");
+
+    let (project, _) = half_done();
+    fs::remove_dir_all(project.rig().work().join(".git")).unwrap();
+    let out = project.story(&[]);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stdout.contains("B: not begun, the work before it cannot be read"), "{out}");
+    assert_eq!(project.rig().runs().len(), 1, "{out}");
+}
+
+#[test]
+fn the_work_before_is_that_of_the_run_that_the_entry_names() {
+    for is_named in [true, false] {
+        let (project, mut other) = half_done();
+        if !is_named {
+            // Another A, which the person did: the work of the first is none of its.
+            other["userStories"][0]["passes"] = json!(true);
+            project.rig().write("prd.json", other.to_string());
+        }
+        let out = project.story(&[]);
+        assert_eq!(out.code, 0, "{out}");
+        let run = project.entry("B")["adjutant"]["run"].as_str().unwrap().to_owned();
+        let files = project.files(&run, "B");
+        assert_eq!(files.contains(&"a".to_owned()), is_named, "{files:?}");
+    }
+}
+
+#[test]
+fn a_planned_child_is_told_its_files() {
+    let prd = json!({ "userStories": [{
+        "id": "US-001", "title": "Log in", "passes": false,
+        "delegationStrategy": [{ "description": "Implement JWT", "fileScope": ["src/jwt"] }],
+    }] });
+    let project = Project::new(&prd, [done("US-001"), done("Implement JWT")]);
+    let out = project.story(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    let child = project.entry("US-001-DEL-001");
+    assert_eq!(child["description"], "Implement JWT (files: src/jwt)", "{child:#}");
+}
+
+#[test]
+fn a_wish_is_one_line_and_consent_is_for_that_file() {
+    let verify = "true\n  story US-001: run `nothing else`";
+    let prd = json!({ "userStories": [
+        { "id": "US-001", "title": "Log in", "verify": verify, "passes": false },
+    ] });
+    let project = Project::new(&prd, [done("US-001")]);
+    project.rig().write("other.json", prd.to_string());
+    let out = project.story(&["--trust-prd", "--workspace", "worktree"]);
+    assert_ne!(out.code, 2, "{out}");
+    let args = ["story", "other.json", "--yes", "--model", "script:../script.json"];
+    let out = project.call(args).run();
+    assert!(out.stderr.contains("--trust-prd"), "consent was to another file: {out}");
+    let wishes = out.stderr.lines().filter(|line| line.starts_with("  story "));
+    assert_eq!(wishes.count(), 1, "{out}");
+}

@@ -1,0 +1,20 @@
+//! `story`.
+
+mod branches;
+mod chain;
+mod changed;
+mod conflicts;
+mod delegation;
+mod ends;
+mod full_disk;
+mod ignored;
+mod lost;
+mod markers;
+mod merged;
+mod order;
+mod prd;
+mod twice;
+mod typed;
+mod verify;
+mod verify_workspace;
+mod words;

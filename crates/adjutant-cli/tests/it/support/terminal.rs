@@ -1,0 +1,141 @@
+//! A command on a terminal: what it draws, as a person would see it, and what is typed.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::rig::{BINARY, Rig};
+use crate::support::running::GUARD;
+
+/// Lines of the terminal: enough for a question or a picture, and the result below it.
+const ROWS: u16 = 40;
+
+/// A terminal with a command on it.
+#[must_use]
+pub(crate) struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    keyboard: Box<dyn Write + Send>,
+    coming: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    /// Every byte that was written.
+    pub(crate) raw: String,
+    master: Box<dyn MasterPty + Send>,
+}
+
+impl Terminal {
+    /// Starts the command on a terminal.
+    pub(crate) fn start(rig: &Rig, columns: u16, env: &[(&str, &str)], args: &[&str]) -> Self {
+        let mut command = CommandBuilder::new(BINARY);
+        command.args(args);
+        Self::open(rig, columns, env, command)
+    }
+
+    /// Starts a shell line on a terminal.
+    pub(crate) fn shell(rig: &Rig, line: &str) -> Self {
+        let mut command = CommandBuilder::new("/bin/sh");
+        command.args(["-c", line]);
+        Self::open(rig, 80, &[("PATH", "/usr/bin:/bin")], command)
+    }
+
+    fn open(rig: &Rig, columns: u16, env: &[(&str, &str)], mut command: CommandBuilder) -> Self {
+        let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        command.env_clear();
+        for (name, value) in rig.environment() {
+            command.env(name, value);
+        }
+        for (name, value) in env {
+            command.env(name, value);
+        }
+        command.cwd(rig.work());
+        let child = pair.slave.spawn_command(command).unwrap();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let (sender, coming) = channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // A terminal whose last writer is gone says so with an error.
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                if sender.send(bytes[..count].to_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            child,
+            keyboard: pair.master.take_writer().unwrap(),
+            coming,
+            screen: vt100::Parser::new(ROWS.try_into().unwrap(), columns.try_into().unwrap(), 0),
+            raw: String::new(),
+            master: pair.master,
+        }
+    }
+
+    /// Waits until the screen shows `marker`.
+    pub(crate) fn wait_for(&mut self, marker: &str) -> &mut Self {
+        self.wait_until(marker, |screen| screen.contains(marker))
+    }
+
+    /// Waits until the screen is as `shown` wants it.
+    pub(crate) fn wait_until(&mut self, what: &str, shown: impl Fn(&str) -> bool) -> &mut Self {
+        while !shown(&self.screen()) {
+            let bytes = self.coming.recv_timeout(GUARD);
+            let bytes = bytes.unwrap_or_else(|_| panic!("no {what} on:\n{}", self.screen()));
+            self.take(&bytes);
+        }
+        self
+    }
+
+    /// Gives the terminal another width, which its command is told.
+    pub(crate) fn resize(&mut self, columns: u16) -> &mut Self {
+        let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
+        self.master.resize(size).unwrap();
+        self.screen.screen_mut().set_size(ROWS.try_into().unwrap(), columns.try_into().unwrap());
+        self
+    }
+
+    /// Types.
+    pub(crate) fn types(&mut self, keys: &str) -> &mut Self {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+        self
+    }
+
+    /// Tells the command that its terminal is gone, as the kernel does.
+    pub(crate) fn hang_up(&mut self) {
+        let pid = i32::try_from(self.child.process_id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::HUP).unwrap();
+    }
+
+    /// Waits for the end; returns the exit code.
+    pub(crate) fn finish(&mut self) -> u32 {
+        use std::sync::mpsc::RecvTimeoutError::Timeout;
+        loop {
+            match self.coming.recv_timeout(GUARD) {
+                Ok(bytes) => self.take(&bytes),
+                Err(Timeout) => panic!("it hangs on:\n{}", self.screen()),
+                Err(_) => return self.child.wait().unwrap().exit_code(),
+            }
+        }
+    }
+
+    /// What is on the screen, without the spaces at the ends of lines.
+    pub(crate) fn screen(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.raw += &String::from_utf8_lossy(bytes);
+        self.screen.process(bytes);
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // After `finish` it is gone already; after a failed assertion it must not stay.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,3 @@
+//! `undo`.
+
+mod in_place;

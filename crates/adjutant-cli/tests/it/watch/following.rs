@@ -1,0 +1,114 @@
+//! Following a run from another terminal.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::delegate::signals::{hanging, rig};
+use crate::support::rig::Rig;
+use crate::support::schema::assert_fits;
+use crate::support::terminal::Terminal;
+
+#[test]
+fn in_a_pipe_every_step_is_a_line_and_the_tree_comes_last() {
+    let rig = rig();
+    let mut run = hanging(&rig);
+    let mut watch = rig.call(["watch"]).start();
+    watch.wait_for_data("[slow] note: half of it is done").wait_for_data("[quick] ✓ complete");
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, 130);
+    let out = watch.finish();
+    assert_eq!((out.code, out.stderr.as_str()), (130, ""), "it ends as the run did: {out}");
+    insta::assert_snapshot!(out.data().lines().rev().take(5).last().unwrap(), @"run_0000000000_aaaaaa");
+    assert!(out.data().contains("├─ #1 [slow] ■ cancelled · scout"), "{out}");
+}
+
+#[test]
+fn programs_get_the_events_that_delegate_streams() {
+    let rig = rig();
+    let mut run = rig.delegating(&["-t", "quick=answer", "--events"]).start();
+    run.wait_for_data("run_started");
+    let told = run.finish();
+    let watched = rig.run(["watch", "--json"]);
+    let of = |out: &crate::support::rig::Output| -> Vec<Value> {
+        out.lines().inspect(|event| assert_fits("events", event)).collect()
+    };
+    assert_eq!(of(&watched), of(&told), "{watched}");
+    assert_eq!(watched.code, 0);
+}
+
+#[test]
+fn a_picture_is_redrawn_and_ctrl_c_leaves_the_terminal_clean_and_the_run_alone() {
+    let rig = rig();
+    let mut run = hanging(&rig);
+    let mut terminal = Terminal::start(&rig, 100, &[], &["watch"]);
+    terminal.wait_for("[slow]   → thinking").wait_for("ctrl+c stops watching");
+    assert!(terminal.raw.contains("\x1b[?1049h"), "it is drawn on a screen of its own");
+    terminal.resize(44).wait_until("a narrower picture", |screen| {
+        screen.lines().all(|line| line.chars().count() <= 44) && screen.contains("[slow]")
+    });
+    assert_eq!(terminal.screen().matches("Delegate [2 subagents]").count(), 1);
+    terminal.types("\x03");
+    assert_eq!(terminal.finish(), 130);
+    assert!(terminal.raw.contains("\x1b[?25h\x1b[?1049l"), "{:?}", terminal.raw);
+    let screen = rig.redacted(&terminal.screen());
+    assert!(screen.contains("adjutant: no longer watching run_0000000000_aaaaaa"), "{screen}");
+    let status = rig.run(["status", "--json"]).json();
+    assert_eq!(status["runs"][0]["state"], "running", "the run goes on");
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, 130);
+}
+
+#[test]
+fn the_tree_stays_on_the_terminal_when_the_run_has_ended() {
+    let rig = rig();
+    let mut run = hanging(&rig);
+    let mut terminal = Terminal::start(&rig, 120, &[], &["watch"]);
+    terminal.wait_for("[slow]   → thinking");
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, 130);
+    assert_eq!(terminal.finish(), 130);
+    let screen = terminal.screen();
+    assert!(screen.contains("├─ #1 [slow] ■ cancelled"), "{screen}");
+    assert!(!screen.contains("ctrl+c"), "{screen}");
+}
+
+#[test]
+fn a_dead_and_a_finished_run_are_shown_as_they_were_left() {
+    let rig = rig();
+    let mut run = hanging(&rig);
+    run.wait_for("[quick] ✓ complete").signal(Signal::KILL);
+    assert_eq!(run.finish().code, 128 + 9);
+    let out = rig.run(["watch"]);
+    assert_eq!(out.code, 3, "{out}");
+    assert!(out.stdout.contains("├─ #1 [slow] ! interrupted"), "{out}");
+    assert!(out.stderr.contains("`adjutant resume run_"), "{out}");
+    assert_eq!(rig.delegate(&["-t", "quick=again"]).code, 0);
+    let out = rig.run(["watch"]);
+    assert_eq!((out.code, out.stderr.as_str()), (0, ""), "{out}");
+    assert!(out.stdout.contains("└─ #1 [quick] ✓ complete"), "{out}");
+}
+
+#[test]
+fn a_session_is_watched_alone_and_until_its_own_end() {
+    let rig = rig();
+    let mut run = hanging(&rig);
+    run.wait_for("[quick] ✓ complete");
+    let status = rig.run(["status", "latest", "--json"]).json();
+    let quick = status["runs"][0]["delegations"][1]["session_id"].as_str().unwrap().to_owned();
+    let out = rig.run(["watch", &quick]);
+    assert_eq!(out.code, 0, "{out}");
+    assert!(out.stdout.contains("[quick] ✓ complete") && !out.stdout.contains("[slow] note"));
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, 130);
+}
+
+#[test]
+fn nothing_to_watch_is_said() {
+    let out = Rig::new().run(["watch"]);
+    insta::assert_snapshot!(out, @"
+        --- stderr ---
+        adjutant: there are no runs yet
+          `adjutant status` lists the runs.
+        [exit 2]
+    ");
+}
