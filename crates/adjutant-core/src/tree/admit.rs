@@ -81,7 +81,7 @@ impl Tree {
             });
         }
         number_twins(tasks.iter_mut().map(|task| &mut task.brief.label));
-        let call = parent_node.calls_made + 1;
+        let call = parent_node.handed_down.calls_made + 1;
         let asks = self.policy.approval == Approval::Batch;
         let mut batch = Batch { tasks: count, granted: 0, places: self.places(concurrency) };
         let mut events = Vec::with_capacity(tasks.len() + 2);
@@ -201,7 +201,8 @@ impl Tree {
     }
 
     fn check_story_cycle(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
-        let own = self.nodes[parent].story.as_deref().unwrap_or(self.nodes[parent].agent.as_str());
+        let own =
+            self.nodes[parent].terms.story.as_deref().unwrap_or(self.nodes[parent].agent.as_str());
         let closed =
             brief.story.as_deref().and_then(|target| self.stories.cycle_closed_by(own, target));
         let path = match closed {
@@ -215,7 +216,9 @@ impl Tree {
                 };
                 let chain = self.chain(parent);
                 let mut path: Vec<String> = chain
-                    .map(|node| named(node.story.as_deref(), node.agent.as_str(), &node.label))
+                    .map(|node| {
+                        named(node.terms.story.as_deref(), node.agent.as_str(), &node.label)
+                    })
                     .collect();
                 path.reverse();
                 path.push(named(brief.story.as_deref(), brief.label.as_str(), &brief.label));
@@ -230,7 +233,8 @@ impl Tree {
     /// Says whether an ancestor was given this very task.
     fn is_handed_down(&self, parent: usize, brief: &Brief) -> bool {
         let fingerprint = fingerprint(brief);
-        fingerprint.is_some() && self.chain(parent).any(|node| node.fingerprint == fingerprint)
+        fingerprint.is_some()
+            && self.chain(parent).any(|node| node.terms.fingerprint == fingerprint)
     }
 
     fn check_depth(&self, parent: usize, brief: &Brief) -> Result<u64, Refusal> {
@@ -240,7 +244,11 @@ impl Tree {
 
     fn check_fan_out(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
         let limits = [
-            (FanOut::Parent, self.nodes[parent].granted_children, self.policy.children_per_parent),
+            (
+                FanOut::Parent,
+                self.nodes[parent].handed_down.granted,
+                self.policy.children_per_parent,
+            ),
             (FanOut::Run, self.granted, self.policy.children_per_run),
         ];
         for (scope, granted, max) in limits {
@@ -295,13 +303,13 @@ impl Tree {
         } else {
             let window = brief.model.as_ref().map(|model| model.window);
             exceeded(0, estimate, self.policy.context_tokens, window).or_else(|| {
-                let results = node.live_children + batch.granted + 1;
+                let results = node.handed_down.live + batch.granted + 1;
                 let expected = self.policy.result_tokens?.saturating_mul(results);
                 let max = node.model.as_ref()?.window;
                 let current = node.context_estimate();
                 let room = max.saturating_sub(current);
                 // What each may hand back so that the whole call fits.
-                let result_tokens = room / (node.live_children + batch.tasks).max(1);
+                let result_tokens = room / (node.handed_down.live + batch.tasks).max(1);
                 let remedy = ContextRemedy::SmallerResults { result_tokens };
                 let is_too_much = expected > room;
                 is_too_much.then_some(Refusal::ContextBudget {
@@ -352,10 +360,13 @@ impl Tree {
     ) -> Result<(Option<u64>, bool), Refusal> {
         let node = &self.nodes[parent];
         let total = node
+            .handed_down
             .total_deadline
             .or_else(|| self.policy.total_s.map(|total| now.plus_seconds(total)));
         let mut allotted = self.policy.allot(brief.operation, brief.timeout_wish);
-        for (bound, deadline) in [(TimeBound::Parent, node.deadline), (TimeBound::Total, total)] {
+        for (bound, deadline) in
+            [(TimeBound::Parent, node.time.deadline), (TimeBound::Total, total)]
+        {
             let Some(deadline) = deadline else { continue };
             let left = deadline.since(now);
             if left.as_secs() == 0 {
@@ -380,7 +391,7 @@ impl Tree {
     fn check_queue(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
         let asks = self.policy.approval == Approval::Batch;
-        let free = if asks { 0 } else { batch.places.saturating_sub(node.live_children) };
+        let free = if asks { 0 } else { batch.places.saturating_sub(node.handed_down.live) };
         let waiting = (self.waiting + batch.granted + 1).saturating_sub(free);
         if waiting > QUEUE_LIMIT {
             return Err(Refusal::QueueFull { waiting: waiting - 1, max: QUEUE_LIMIT });
@@ -395,7 +406,7 @@ impl Tree {
             return (None, false);
         };
         if above.parent.is_some() {
-            return (above.task, false);
+            return (above.terms.task, false);
         }
         (assignment.task_of(&brief.prompt), assignment.is_work_of(&brief.agent))
     }

@@ -18,18 +18,20 @@ impl Tree {
         let Some((index, node)) = self.live(session).filter(|(_, node)| node.is_checking()) else {
             return vec![Event::Late { session, what: "check".into(), text }];
         };
-        let command = node.verify.clone().unwrap_or_default();
+        let command = node.terms.verify.clone().unwrap_or_default();
         if check == Check::NotRun {
             // The claim stands; whoever takes it up again has it judged, and pays for nothing else.
             return self.end_subtree(index, &not_run(&command, &text));
         }
         let told = Event::Told { session, nudge: Nudge::Check, text: failed(&command, &text) };
-        let failures = node.checks + 1;
+        let failures = node.corrections.failed_checks + 1;
         let passed = check == Check::Passed;
         let mut events = vec![Event::Checked { session, passed, text }];
         if passed {
             events.extend(self.hear_or_end(index, &End::completed()));
-        } else if u64::from(failures) < self.policy.verify_attempts && node.last_call.is_none() {
+        } else if u64::from(failures) < self.policy.verify_attempts
+            && node.corrections.last_call.is_none()
+        {
             events.push(told);
         } else {
             // Whoever takes it up again must hear what was wrong.
@@ -51,13 +53,14 @@ impl Tree {
         if !node.end_check() {
             return Err(super::evolve::unfit("checked", "nothing was to be checked"));
         }
-        node.checks += u32::from(!passed);
+        node.corrections.failed_checks += u32::from(!passed);
         Ok(())
     }
 
     /// Returns the command that is to be run for a delegation.
     pub(super) fn due_check(&self, node: &Node) -> Option<Effect> {
-        let command = node.verify.clone().filter(|_| node.is_checking() && node.state.is_live())?;
+        let command =
+            node.terms.verify.clone().filter(|_| node.is_checking() && node.state.is_live())?;
         Some(Effect::Check { session: node.session, command, timeout_s: self.policy.verify_s })
     }
 }

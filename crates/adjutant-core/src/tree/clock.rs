@@ -44,7 +44,7 @@ impl Tree {
     /// and not what is usual, so that it can still report on someone who used up the usual.
     pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Option<Event> {
         let fresh = |root: &&Node| {
-            root.state == State::Running && root.deadline.is_none() && root.turn == 0
+            root.state == State::Running && root.time.deadline.is_none() && root.turn == 0
         };
         let root = self.nodes.first().filter(fresh)?;
         let seconds = self.policy.longest(operation)?;
@@ -189,14 +189,14 @@ fn ends(events: &[Event]) -> impl Iterator<Item = SessionId> {
 }
 
 fn timed_out(node: &Node, in_place: bool) -> End {
-    let seconds = match (node.started, node.deadline) {
+    let seconds = match (node.time.started, node.time.deadline) {
         (Some(started), Some(deadline)) => deadline.since(started).as_secs(),
         (None, _) | (_, None) => 0,
     };
     // An agent that was done is not what took the time.
-    let command = node.verify.as_ref().filter(|_| node.is_checking());
+    let command = node.terms.verify.as_ref().filter(|_| node.is_checking());
     let running = command.map(|it| format!(" `{it}` was still running.")).unwrap_or_default();
-    let bound = match (node.bound, node.parent) {
+    let bound = match (node.time.bound, node.parent) {
         (TimeBound::Total, None) => "the total of the story (total_s)",
         (bound, _) => bound.noun(),
     };

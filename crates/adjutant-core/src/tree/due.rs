@@ -91,7 +91,7 @@ impl Tree {
             | Phase::MakingWorkspace
             | Phase::Ended(_) => {}
         }
-        if !node.queue.is_empty() && !node.is_waiting() {
+        if !node.handed_down.queue.is_empty() && !node.is_waiting() {
             due.commands.push(Command::StartQueued { parent: session });
         }
     }
@@ -100,11 +100,8 @@ impl Tree {
         let mut begun = 0;
         for (number, call) in calls.iter().filter(|(number, _)| calls.is_begun(*number)) {
             begun += 1;
-            let is_of_call = |(_, open): &(&u32, &super::node::OpenDelegation)| {
-                open.origin.turn == node.turn && open.origin.index == Some(number)
-            };
-            due.effects.extend(match node.open_delegations.iter().find(is_of_call) {
-                Some((delegation, _)) => self.hand_up(node, *delegation),
+            due.effects.extend(match node.handed_down.tool_call(node.turn, number) {
+                Some(delegation) => self.hand_up(node, delegation),
                 None => self.run_tool(node, number, call, calls.count() == 1),
             });
         }
@@ -135,7 +132,7 @@ impl Tree {
         let (session, turn) = (node.session, node.turn);
         match markers {
             Some(markers) => Some(Effect::Markers { session, turn, markers: markers.clone() }),
-            None => self.hand_up(node, node.marked_call()?),
+            None => self.hand_up(node, node.handed_down.marked_call()?),
         }
     }
 
@@ -157,7 +154,7 @@ impl Tree {
     /// Merges the work of the tasks of a call once all of them have ended, then hands their results up.
     fn hand_up(&self, node: &Node, call: u32) -> Option<Effect> {
         let session = node.session;
-        let open = node.open_delegations.get(&call).filter(|open| open.live == 0)?;
+        let open = node.handed_down.open.get(&call).filter(|open| open.live == 0)?;
         if self.is_marking(session, call) || self.is_keeping(session, call) {
             return None;
         }

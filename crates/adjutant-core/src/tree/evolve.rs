@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use super::admit::fingerprint;
 use super::domains::Domain;
 use super::lead::WHOLE_RUN;
-use super::node::{Node, OpenDelegation};
-use super::turn::{LOOP_WINDOW, uses_tools};
+use super::node::Node;
+use super::node_parts::{OpenDelegation, TurnLimit};
+use super::turn::uses_tools;
 use super::turn_state::{LastAnswer, OpenCalls, TurnState};
 use super::{Agent, Deadline, PendingApproval, ROOT, Tree};
 use crate::assignment::Work;
@@ -37,16 +38,16 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Delegated { session, call, origin } => {
             let index = tree.running("delegated", *session)?;
             let open = OpenDelegation { origin: *origin, live: 0 };
-            tree.nodes[index].open_delegations.insert(*call, open);
+            tree.nodes[index].handed_down.open.insert(*call, open);
             Ok(())
         }
         Event::Granted(grant) => tree.granted(at, grant),
         Event::Refused { parent, call, reason, .. } => {
             let parent = tree.known("refused", *parent)?;
-            tree.nodes[parent].numbered += 1;
-            tree.nodes[parent].refusal = Some(reason.clone());
-            tree.nodes[parent].calls_made = *call;
-            tree.nodes[parent].ends.push(Outcome::Refused);
+            tree.nodes[parent].handed_down.numbered += 1;
+            tree.nodes[parent].handed_down.refusal = Some(reason.clone());
+            tree.nodes[parent].handed_down.calls_made = *call;
+            tree.nodes[parent].handed_down.ends.push(Outcome::Refused);
             Ok(())
         }
         Event::ApprovalAsked { parent, call, hash, expires } => {
@@ -121,15 +122,17 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::ToolReturned { session, call, output } => {
             let index = tree.running("tool_returned", *session)?;
             let node = &mut tree.nodes[index];
-            node.has_findings |= output.note.is_some();
+            node.results.has_findings |= output.note.is_some();
             let writes = node.calls().filter(|calls| calls.writing.contains(call));
             if let Some(calls) = writes.filter(|_| !output.is_error) {
                 // A write that found its own text there has none prepared.
                 let change = calls.prepared.get(call).map(|change| change.path.clone());
-                node.changed.extend(change.into_iter().chain(output.touched.iter().cloned()));
+                node.results
+                    .changed
+                    .extend(change.into_iter().chain(output.touched.iter().cloned()));
             }
             let is_open = |open: &OpenDelegation| open.origin.index != Some(*call) || open.live > 0;
-            node.open_delegations.retain(|_, open| is_open(open));
+            node.handed_down.open.retain(|_, open| is_open(open));
             tree.answer_call(index, *call, output.content.len())
         }
         Event::Assigned(assignment) => {
@@ -211,12 +214,13 @@ impl Tree {
         let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = Node::blank(session, agent.clone(), label, rights, cap);
         root.state = State::Running;
-        root.works = false;
-        root.started = Some(Timestamp::ZERO);
-        root.places = policy.concurrency;
+        root.terms.works = false;
+        root.time.started = Some(Timestamp::ZERO);
+        root.handed_down.places = policy.concurrency;
         root.model = model.cloned();
-        root.appended_bytes = goal.len() as u64;
-        root.fingerprint = (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
+        root.context.appended_bytes = goal.len() as u64;
+        root.terms.fingerprint =
+            (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
         self.by_session.insert(session, 0);
         self.nodes.push(root);
         Ok(())
@@ -239,9 +243,9 @@ impl Tree {
         if let Some(root) = self.nodes.first_mut()
             && root.agent == *agent
         {
-            root.appended_bytes += preamble_bytes;
+            root.context.appended_bytes += preamble_bytes;
             root.rights = root.rights.intersection(rights);
-            (root.max_turns, root.turns_each) = (max_turns, max_turns);
+            root.turn_limit = TurnLimit::new(max_turns);
         }
         self.agents.get_or_insert_default().insert(agent.clone(), known);
     }
@@ -269,16 +273,16 @@ impl Tree {
         };
         let index = self.close("replied", *session, settlement)?;
         let is_whole = matches!(stop, StopReason::EndTurn | StopReason::ToolUse);
-        let counts = is_whole && self.nodes[index].last_call.is_none();
+        let counts = is_whole && self.nodes[index].corrections.last_call.is_none();
         let markers = if counts { self.markers_in(text) } else { None };
         let node = &mut self.nodes[index];
         let arguments: usize =
             tool_calls.iter().map(|call| call.arguments.to_string().len() + call.name.len()).sum();
         let opaque = opaque.as_ref().map_or(0, |opaque| opaque.to_string().len());
-        node.settled_input = Some(settlement.usage.input_total());
-        node.appended_bytes = (text.len() + arguments + opaque) as u64;
-        node.has_findings |= !text.trim().is_empty();
-        let uses_tools = uses_tools(*stop, tool_calls, node.last_call.is_some());
+        node.context.settled_input = Some(settlement.usage.input_total());
+        node.context.appended_bytes = (text.len() + arguments + opaque) as u64;
+        node.results.has_findings |= !text.trim().is_empty();
+        let uses_tools = uses_tools(*stop, tool_calls, node.corrections.last_call.is_some());
         node.turn_state = match markers {
             Some(markers) => TurnState::Marked(markers),
             None if uses_tools => TurnState::default(),
@@ -312,18 +316,19 @@ impl Tree {
         node.parent = Some(parent);
         node.call = grant.call;
         node.model.clone_from(&brief.model);
-        node.fingerprint = fingerprint(brief);
-        node.story.clone_from(&brief.story);
-        node.timeout_s = grant.timeout_s;
-        node.task = grant.task;
-        node.artifacts_required = brief.artifacts_required;
-        node.verify.clone_from(&brief.verify);
-        node.max_output_wish = brief.max_output_tokens;
-        (node.max_turns, node.turns_each) = (brief.max_turns, brief.max_turns);
-        node.appended_bytes = grant.opening_bytes;
-        node.places = self.policy.concurrency;
+        node.terms.fingerprint = fingerprint(brief);
+        node.terms.story.clone_from(&brief.story);
+        node.time.timeout_s = grant.timeout_s;
+        node.terms.task = grant.task;
+        node.terms.artifacts_required = brief.artifacts_required;
+        node.terms.verify.clone_from(&brief.verify);
+        node.terms.max_output_wish = brief.max_output_tokens;
+        node.turn_limit = TurnLimit::new(brief.max_turns);
+        node.context.appended_bytes = grant.opening_bytes;
+        node.handed_down.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
             let above = self.nodes[parent]
+                .terms
                 .story
                 .clone()
                 .unwrap_or_else(|| self.nodes[parent].agent.to_string());
@@ -335,23 +340,23 @@ impl Tree {
         self.live += 1;
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
         let above = &mut self.nodes[parent];
-        above.children.push(index);
-        above.granted_children += 1;
-        above.numbered += 1;
-        above.vain_markers = 0;
-        above.live_children += 1;
-        above.calls_made = grant.call;
-        if let Some(open) = above.open_delegations.get_mut(&grant.call) {
+        above.handed_down.children.push(index);
+        above.handed_down.granted += 1;
+        above.handed_down.numbered += 1;
+        above.loops.vain_markers = 0;
+        above.handed_down.live += 1;
+        above.handed_down.calls_made = grant.call;
+        if let Some(open) = above.handed_down.open.get_mut(&grant.call) {
             open.live += 1;
         }
-        above.places = grant.places;
-        above.total_deadline = above.total_deadline.or(total);
+        above.handed_down.places = grant.places;
+        above.handed_down.total_deadline = above.handed_down.total_deadline.or(total);
         self.waiting += 1;
         self.nodes[index].approved = !grant.awaiting_approval;
         if grant.awaiting_approval {
             self.nodes[index].state = State::AwaitingApproval;
         } else {
-            self.nodes[parent].queue.push_back(index);
+            self.nodes[parent].handed_down.queue.push_back(index);
         }
         Ok(())
     }
@@ -373,7 +378,7 @@ impl Tree {
             child.call == call && child.state == State::AwaitingApproval
         };
         let nodes: Vec<usize> =
-            self.nodes[parent].children.iter().filter(waiting).copied().collect();
+            self.nodes[parent].handed_down.children.iter().filter(waiting).copied().collect();
         self.timers.insert((expires, parent, Deadline::Approval));
         self.approvals.insert(hash.to_owned(), PendingApproval { expires, parent, nodes });
         Ok(())
@@ -390,7 +395,7 @@ impl Tree {
                 self.nodes[node].approved = true;
                 self.set_state(node, State::Queued);
                 if node != pending.parent {
-                    self.nodes[pending.parent].queue.push_back(node);
+                    self.nodes[pending.parent].handed_down.queue.push_back(node);
                 }
             }
         }
@@ -430,7 +435,7 @@ impl Tree {
         };
         // Places are given in order; whoever ended while waiting is passed over.
         let next = loop {
-            match self.nodes[parent].queue.pop_front() {
+            match self.nodes[parent].handed_down.queue.pop_front() {
                 Some(ended) if !self.nodes[ended].state.is_live() => {}
                 next => break next,
             }
@@ -439,11 +444,11 @@ impl Tree {
             return Err(unfit("started", format!("{session} was not next in the queue")));
         }
         self.set_state(index, State::Running);
-        self.nodes[parent].running_children += 1;
+        self.nodes[parent].handed_down.running += 1;
         let node = &mut self.nodes[index];
-        node.started = Some(at);
-        node.deadline = deadline;
-        node.bound = bound;
+        node.time.started = Some(at);
+        node.time.deadline = deadline;
+        node.time.bound = bound;
         if let Some(deadline) = deadline {
             self.timers.insert((deadline, index, Deadline::Timeout));
         }
@@ -464,16 +469,16 @@ impl Tree {
     fn told(&mut self, session: SessionId, nudge: Nudge, text: &str) -> Result<(), IllegalEvent> {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
-        node.appended_bytes += text.len() as u64;
+        node.context.appended_bytes += text.len() as u64;
         node.hear();
         match nudge {
-            Nudge::LastCall(code) => node.last_call = Some(code),
-            Nudge::Shorten => node.shortened = true,
-            Nudge::Repair => node.repairs += 1,
+            Nudge::LastCall(code) => node.corrections.last_call = Some(code),
+            Nudge::Shorten => node.corrections.shortened = true,
+            Nudge::Repair => node.corrections.repairs += 1,
             Nudge::Check => {}
             Nudge::Results => {
-                node.open_delegations.retain(|_, open| open.origin.index.is_some());
-                node.rejected.clear();
+                node.handed_down.open.retain(|_, open| open.origin.index.is_some());
+                node.handed_down.rejected.clear();
             }
             Nudge::Person => {
                 node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
@@ -497,9 +502,9 @@ impl Tree {
         self.set_state(index, State::Ended(outcome));
         let node = &mut self.nodes[index];
         // Calls without a result and words not heard stay: whoever takes it up again must be told.
-        node.recent_calls = VecDeque::new();
+        node.loops.recent_calls = VecDeque::new();
         node.end_reason = reason.cloned();
-        if let Some(deadline) = node.deadline {
+        if let Some(deadline) = node.time.deadline {
             self.timers.remove(&(deadline, index, Deadline::Timeout));
         }
         self.set_retry(index, None);
@@ -514,14 +519,14 @@ impl Tree {
         if let Some(parent) = self.nodes[index].parent {
             self.live -= 1;
             let above = &mut self.nodes[parent];
-            above.live_children -= 1;
-            if let Some(open) = above.open_delegations.get_mut(&call) {
+            above.handed_down.live -= 1;
+            if let Some(open) = above.handed_down.open.get_mut(&call) {
                 // In a damaged journal a call may have been opened after its tasks were granted.
                 open.live = open.live.saturating_sub(1);
             }
-            above.ends.push(outcome);
+            above.handed_down.ends.push(outcome);
             if was_running {
-                above.running_children -= 1;
+                above.handed_down.running -= 1;
             }
         }
         Ok(())
@@ -559,10 +564,7 @@ impl Tree {
         let node = &mut self.nodes[index];
         let Some(call) = node.open_call(call) else { return };
         let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
-        node.recent_calls.push_back(fingerprint);
-        if node.recent_calls.len() > LOOP_WINDOW {
-            node.recent_calls.pop_front();
-        }
+        node.loops.remember(fingerprint);
     }
 
     fn answer_call(&mut self, index: usize, call: u32, bytes: usize) -> Result<(), IllegalEvent> {
@@ -570,7 +572,7 @@ impl Tree {
         if !node.close_call(call) {
             return Err(unfit("tool result", format!("call {call} is not open")));
         }
-        node.appended_bytes += bytes as u64;
+        node.context.appended_bytes += bytes as u64;
         Ok(())
     }
 

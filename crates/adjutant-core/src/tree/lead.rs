@@ -85,7 +85,7 @@ impl Tree {
         if parent != ROOT || root.state != State::Running || root.turn > 0 {
             return Err(unfit("approval_asked", "the run was under way already"));
         }
-        (root.started, root.approved) = (None, false);
+        (root.time.started, root.approved) = (None, false);
         self.set_state(ROOT, State::AwaitingApproval);
         self.timers.insert((expires, ROOT, Deadline::Approval));
         let pending = PendingApproval { expires, parent: ROOT, nodes: vec![ROOT] };
@@ -118,7 +118,7 @@ impl Tree {
             return self.root_timed(index, deadline, bound);
         }
         self.set_state(index, State::Running);
-        self.nodes[index].started = Some(at);
+        self.nodes[index].time.started = Some(at);
         self.open_mark(index, Work::Begun);
         deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline), bound))
     }
@@ -130,12 +130,12 @@ impl Tree {
         bound: TimeBound,
     ) -> Result<(), IllegalEvent> {
         let root = &mut self.nodes[index];
-        let Some(deadline) = deadline.filter(|_| root.deadline.is_none()) else {
+        let Some(deadline) = deadline.filter(|_| root.time.deadline.is_none()) else {
             return Err(unfit("started", "the root runs already"));
         };
-        root.deadline = Some(deadline);
-        root.bound = bound;
-        root.timeout_s = root.started.map(|started| deadline.since(started).as_secs());
+        root.time.deadline = Some(deadline);
+        root.time.bound = bound;
+        root.time.timeout_s = root.time.started.map(|started| deadline.since(started).as_secs());
         self.timers.insert((deadline, index, Deadline::Timeout));
         Ok(())
     }

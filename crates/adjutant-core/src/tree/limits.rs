@@ -33,7 +33,7 @@ impl Tree {
         let is_set = |key: Key| limits.contains_key(key.name());
         for (index, node) in self.nodes.iter_mut().enumerate() {
             if is_set(Key::Concurrency) {
-                node.places = self.policy.concurrency;
+                node.handed_down.places = self.policy.concurrency;
             }
             let mut cap = node.ledger.cap;
             if index == ROOT {

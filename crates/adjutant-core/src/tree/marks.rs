@@ -66,7 +66,7 @@ impl Tree {
     pub(super) fn open_mark(&mut self, index: usize, work: Work) {
         let node = &self.nodes[index];
         // Whoever never began has nothing to show, and changed nothing.
-        if node.started.is_none() || self.mark(node, work).is_none() {
+        if node.time.started.is_none() || self.mark(node, work).is_none() {
             return;
         }
         let marks = &mut self.nodes[index].duties.tell;
@@ -110,7 +110,7 @@ impl Tree {
             child.call == call && (child.duties.tell.begin || child.duties.tell.end)
         };
         let parent = self.node(parent).filter(|_| self.open_marks > 0);
-        parent.is_some_and(|parent| parent.children.iter().any(|child| is_open(&child)))
+        parent.is_some_and(|parent| parent.handed_down.children.iter().any(|child| is_open(&child)))
     }
 
     /// Returns every mark that is to be made next.
@@ -133,7 +133,7 @@ impl Tree {
         // The root works itself, or hands the work of the command to its agent; the rest are errands.
         let is_work =
             node.parent.is_none_or(|parent| parent == ROOT && assignment.is_work_of(&node.agent));
-        let task = node.task.filter(|_| is_work)?;
+        let task = node.terms.task.filter(|_| is_work)?;
         let operation = assignment.operation;
         let (status, links) = match (work, &node.state) {
             (Work::Begun, _) => (status_of_work(operation), Vec::new()),
@@ -153,8 +153,8 @@ impl Tree {
     /// Returns the files a delegation named, or else those it and all below it changed; so many that
     /// an entry can still be read.
     fn links(&self, node: &Node) -> Vec<Artifact> {
-        if !node.artifacts.is_empty() {
-            let named = node.artifacts.iter();
+        if !node.results.artifacts.is_empty() {
+            let named = node.results.artifacts.iter();
             let links = named.map(|it| Artifact { kind: it.kind, path: it.path.clone() });
             return links.take(MAX_LINKS).collect();
         }
@@ -169,8 +169,8 @@ impl Tree {
         let mut changed = BTreeSet::new();
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
-            changed.extend(node.changed.iter().map(String::as_str));
-            waiting.extend(node.children.iter().map(|child| &self.nodes[*child]));
+            changed.extend(node.results.changed.iter().map(String::as_str));
+            waiting.extend(node.handed_down.children.iter().map(|child| &self.nodes[*child]));
         }
         changed
     }
@@ -180,7 +180,7 @@ impl Tree {
         if let (None, [only], Some(root)) =
             (&assignment.agent, assignment.tasks.as_slice(), self.nodes.first_mut())
         {
-            root.task = Some(*only);
+            root.terms.task = Some(*only);
         }
         self.assignment = Some(assignment.clone());
         self.open_mark(ROOT, Work::Begun);
@@ -195,21 +195,22 @@ impl Tree {
         let Some(agent) = &assignment.agent else { return End::completed() };
         let root = &self.nodes[ROOT];
         let of_agent = |node: &&Node| node.agent.as_str() == agent;
-        let children = root.children.iter().map(|child| &self.nodes[*child]).filter(of_agent);
-        let latest: BTreeMap<Option<u64>, &Node> = children.map(|it| (it.task, it)).collect();
+        let children =
+            root.handed_down.children.iter().map(|child| &self.nodes[*child]).filter(of_agent);
+        let latest: BTreeMap<Option<u64>, &Node> = children.map(|it| (it.terms.task, it)).collect();
         if latest.is_empty() {
-            return nothing_done(agent, root.refusal.clone());
+            return nothing_done(agent, root.handed_down.refusal.clone());
         }
         let missing = assignment.tasks.iter().filter(|task| !latest.contains_key(&Some(**task)));
         let missing: Vec<String> = missing.map(u64::to_string).collect();
         if !missing.is_empty() {
-            return left_out(agent, &missing, root.refusal.as_ref());
+            return left_out(agent, &missing, root.handed_down.refusal.as_ref());
         }
         let outcome = Outcome::of_all(latest.values().filter_map(|node| ended(node)));
         if outcome != Outcome::Completed {
             return End { outcome, reason: None };
         }
-        let problem = |node: &&Node| Some((node.task?, node.duties.tell.problem.clone()?));
+        let problem = |node: &&Node| Some((node.terms.task?, node.duties.tell.problem.clone()?));
         let unmarked = latest.values().find_map(problem);
         unmarked.map_or_else(End::completed, |(task, problem)| {
             unmarked_end(assignment.operation, task, &problem)

@@ -22,6 +22,7 @@ mod mail;
 mod marks;
 mod merges;
 mod node;
+mod node_parts;
 mod phase;
 mod queue;
 mod resume;
@@ -315,8 +316,8 @@ impl Tree {
     /// Sets the whole context a node holds, which no model call has measured; for `check` alone.
     pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
         if let Some(&index) = self.by_session.get(&session) {
-            self.nodes[index].given_context = tokens;
-            self.nodes[index].appended_bytes = 0;
+            self.nodes[index].context.given = tokens;
+            self.nodes[index].context.appended_bytes = 0;
         }
     }
 
@@ -383,7 +384,7 @@ impl Tree {
             }
             State::Ended(outcome) => *outcome,
             State::AwaitingApproval | State::Queued | State::Running => {
-                Outcome::of_all(root.ends.iter().copied())
+                Outcome::of_all(root.handed_down.ends.iter().copied())
             }
         };
         let outcome = self.as_kept(outcome);
@@ -406,7 +407,7 @@ impl Tree {
         let mut next = 0;
         while let Some(&node) = order.get(next) {
             // Also below who has ended: a person may have taken up one of its own again.
-            order.extend(&self.nodes[node].children);
+            order.extend(&self.nodes[node].handed_down.children);
             next += 1;
         }
         let mut events = Vec::new();

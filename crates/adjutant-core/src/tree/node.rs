@@ -1,13 +1,15 @@
 //! One node of the tree, and the ways it can end.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use super::marks::Marks;
+use super::node_parts::{
+    ContextSize, Corrections, Delegations, LoopGuard, TaskTerms, TurnLimit, WorkResults, WorkTime,
+};
 use super::turn_state::{LastAnswer, TurnState};
 use crate::budget::{Cap, Ledger};
 use crate::code::Code;
 use crate::event::Origin;
-use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::ModelSpec;
 use crate::money::Usd;
@@ -15,10 +17,8 @@ use crate::outcome::{Outcome, Reason, State};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::space::Space;
-use crate::story::RejectedMarker;
 use crate::time::Timestamp;
 use crate::usage::Usage;
-use adjutant_formats::contract::Artifact;
 
 /// What the tree knows of a delegation, or of the root.
 #[derive(Clone, Debug)]
@@ -31,100 +31,53 @@ pub struct Node {
     pub label: Label,
     /// Edges from the root.
     pub depth: u64,
+    pub(super) parent: Option<usize>,
+    /// The call of its parent that it belongs to.
+    pub(super) call: u32,
     /// Where it stands.
     pub state: State,
-    /// The instant it began, once it did.
-    pub started: Option<Timestamp>,
-    /// The instant it must have ended by.
-    pub deadline: Option<Timestamp>,
+    /// Where it is in its turn.
+    pub(super) turn_state: TurnState,
+    /// Whether nobody has to say yes any more.
+    pub(super) approved: bool,
+    /// Why it ended, if it did for a reason.
+    pub(super) end_reason: Option<Reason>,
+    /// What is yet to be done about it beside its own work.
+    pub(super) duties: Duties,
+    /// What it was given to do.
+    pub(super) terms: TaskTerms,
     /// What it may do.
     pub rights: Rights,
     /// What its model can hold and charges; absent for a node that only delegates.
     pub model: Option<ModelSpec>,
+    /// How long it may work.
+    pub(super) time: WorkTime,
+    /// How many turns it may take.
+    pub(super) turn_limit: TurnLimit,
+    /// The turns it has taken or begun.
+    pub turn: u32,
     /// Tokens, money and caps of it and all below it.
     pub ledger: Ledger,
     /// What its own model calls consumed.
     pub usage: Usage,
     /// What its own model calls cost.
     pub cost: Usd,
-    /// The turns it has taken or begun.
-    pub turn: u32,
-    /// Where it is in its turn.
-    pub(super) turn_state: TurnState,
-    /// The turns its definition allows. Inclusive; the last of them is a last call.
-    pub max_turns: Option<u32>,
-    /// The turns its definition allows each time a person lets it work.
-    pub(super) turns_each: Option<u32>,
-
-    /// Whether nobody has to say yes any more.
-    pub(super) approved: bool,
-    pub(super) parent: Option<usize>,
-    pub(super) children: Vec<usize>,
-    /// How its direct delegations ended so far, refusals included.
-    pub(super) ends: Vec<Outcome>,
-    pub(super) live_children: u64,
-    pub(super) granted_children: u64,
-    pub(super) running_children: u64,
-    pub(super) places: u64,
-    pub(super) queue: VecDeque<usize>,
-    pub(super) calls_made: u32,
-    /// What handed tasks down, by a tool or by markers, and is yet to be told the results.
-    pub(super) open_delegations: BTreeMap<u32, OpenDelegation>,
-
-    /// The call of its parent that it belongs to.
-    pub(super) call: u32,
-    pub(super) total_deadline: Option<Timestamp>,
-
-    pub(super) fingerprint: Option<Fingerprint>,
-    pub(super) story: Option<String>,
-    pub(super) timeout_s: Option<u64>,
-    pub(super) bound: TimeBound,
-    pub(super) max_output_wish: Option<u64>,
-
-    /// Input tokens of the last settled call; before the first, none.
-    pub(super) settled_input: Option<u64>,
-    /// Bytes that joined the conversation since then.
-    pub(super) appended_bytes: u64,
-    /// Context the node holds that no call of its own has measured.
-    pub(super) given_context: u64,
-    /// The latest calls, for noticing a loop.
-    pub(super) recent_calls: VecDeque<Fingerprint>,
-    pub(super) last_call: Option<Code>,
-    pub(super) shortened: bool,
-    pub(super) repairs: u32,
+    /// How large its conversation is.
+    pub(super) context: ContextSize,
     /// What a person said that its model has not been told yet.
     pub(super) mailbox: VecDeque<String>,
-    pub(super) has_findings: bool,
-    /// Why it ended, if it did for a reason.
-    pub(super) end_reason: Option<Reason>,
-    /// Why the latest task it handed down was refused.
-    pub(super) refusal: Option<Reason>,
-    /// The task of the project's list that it works on.
-    pub(super) task: Option<u64>,
-    /// Whether it must name a file that holds the work when it claims to have completed it.
-    pub(super) artifacts_required: bool,
-    /// The files its return named, once one was taken.
-    pub(super) artifacts: Vec<Artifact>,
-    /// The files its tools changed.
-    pub changed: BTreeSet<String>,
-    /// What is yet to be done about it beside its own work.
-    pub(super) duties: Duties,
+    /// What it was told because its answers fell short.
+    pub(super) corrections: Corrections,
+    /// What it did of late.
+    pub(super) loops: LoopGuard,
+    /// What came of its work.
+    pub(super) results: WorkResults,
+    /// What it handed down.
+    pub(super) handed_down: Delegations,
     /// The workspace of its own, once there is one.
     pub space: Option<Space>,
     /// Whether the work in it could not be kept.
     pub(super) unkept: bool,
-    /// Whether it works itself; a root that only hands down does not.
-    pub(super) works: bool,
-    /// The command that has to succeed before its work counts as done.
-    pub(super) verify: Option<String>,
-    /// How often it failed.
-    pub(super) checks: u32,
-    /// Those of the last answer that could not be read, until it is told.
-    pub(super) rejected: Vec<RejectedMarker>,
-    /// Answers in a row whose markers led to no task.
-    pub(super) vain_markers: usize,
-    /// The tasks it asked for so far, by whatever way.
-    pub(super) numbered: u64,
 }
 
 impl Node {
@@ -140,7 +93,7 @@ impl Node {
     /// asking the model again.
     pub(super) fn is_answer_unjudged(&self) -> bool {
         let is_final = self.last_answer().is_some_and(LastAnswer::is_final);
-        is_final && self.last_call.is_none() && self.is_ended_by_full_disk()
+        is_final && self.corrections.last_call.is_none() && self.is_ended_by_full_disk()
     }
 
     /// Returns a node that has done nothing yet, within `cap`.
@@ -156,79 +109,68 @@ impl Node {
             agent,
             label,
             depth: 0,
+            parent: None,
+            call: 0,
             state: State::Queued,
-            started: None,
-            deadline: None,
+            turn_state: TurnState::default(),
+            approved: true,
+            end_reason: None,
+            duties: Duties::default(),
+            terms: TaskTerms {
+                fingerprint: None,
+                story: None,
+                task: None,
+                works: true,
+                verify: None,
+                artifacts_required: false,
+                max_output_wish: None,
+            },
             rights,
             model: None,
+            time: WorkTime {
+                started: None,
+                deadline: None,
+                timeout_s: None,
+                bound: TimeBound::Own,
+            },
+            turn_limit: TurnLimit::default(),
+            turn: 0,
             ledger: Ledger { cap, ..Ledger::default() },
             usage: Usage::default(),
             cost: Usd::ZERO,
-            turn: 0,
-            turn_state: TurnState::default(),
-            approved: true,
-            parent: None,
-            children: Vec::new(),
-            ends: Vec::new(),
-            live_children: 0,
-            granted_children: 0,
-            running_children: 0,
-            places: 1,
-            queue: VecDeque::new(),
-            calls_made: 0,
-            open_delegations: BTreeMap::new(),
-            call: 0,
-            total_deadline: None,
-            fingerprint: None,
-            story: None,
-            timeout_s: None,
-            bound: TimeBound::Own,
-            max_output_wish: None,
-            max_turns: None,
-            turns_each: None,
-            settled_input: None,
-            appended_bytes: 0,
-            given_context: 0,
-            recent_calls: VecDeque::new(),
-            last_call: None,
-            shortened: false,
-            repairs: 0,
+            context: ContextSize::default(),
             mailbox: VecDeque::new(),
-            has_findings: false,
-            end_reason: None,
-            refusal: None,
-            task: None,
-            artifacts_required: false,
-            artifacts: Vec::new(),
-            changed: BTreeSet::new(),
-            duties: Duties::default(),
+            corrections: Corrections::default(),
+            loops: LoopGuard::default(),
+            results: WorkResults::default(),
+            handed_down: Delegations { places: 1, ..Delegations::default() },
             space: None,
             unkept: false,
-            works: true,
-            verify: None,
-            checks: 0,
-            rejected: Vec::new(),
-            vain_markers: 0,
-            numbered: 0,
         }
+    }
+
+    /// Returns the instant it must have ended by.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Timestamp> {
+        self.time.deadline
+    }
+
+    /// Returns the turns its definition allows. Inclusive; the last of them is a last call.
+    #[must_use]
+    pub const fn max_turns(&self) -> Option<u32> {
+        self.turn_limit.max
+    }
+
+    /// Returns the files its tools changed.
+    #[must_use]
+    pub const fn changed(&self) -> &BTreeSet<String> {
+        &self.results.changed
     }
 
     /// Returns the context the next request is expected to fill, for the model's window.
     #[must_use]
     pub fn context_estimate(&self) -> u64 {
-        self.given_context
-            + self.settled_input.unwrap_or(0).saturating_add(self.appended_bytes.div_ceil(4))
-    }
-
-    /// Returns the most input tokens the next request can be billed, for the budget.
-    ///
-    /// A token is never shorter than a byte, so what was appended since the last bill counts byte
-    /// for byte. Before the first bill a third of the bytes is generous for any tokeniser.
-    pub(super) fn input_bound(&self) -> u64 {
-        self.settled_input.map_or_else(
-            || self.appended_bytes.div_ceil(3).saturating_add(FRAMING_TOKENS),
-            |input| input.saturating_add(self.appended_bytes),
-        )
+        self.context.estimate()
     }
 
     /// Says whether a tool call of that turn still lacks its result.
@@ -241,7 +183,7 @@ impl Node {
     pub(super) fn may_hand_down(&self, origin: Origin) -> bool {
         origin.index.is_none_or(|index| {
             self.awaits(origin.turn, index)
-                && self.open_delegations.values().all(|open| open.origin != origin)
+                && self.handed_down.open.values().all(|open| open.origin != origin)
         })
     }
 
@@ -259,9 +201,6 @@ impl Node {
     }
 }
 
-/// Tokens a provider adds around a request for roles and tool framing.
-const FRAMING_TOKENS: u64 = 64;
-
 /// What is yet to be done about a node beside its own work; several can be open at once. A node is handed up, and the
 /// run ends, only once nothing of it is.
 #[derive(Clone, Debug, Default)]
@@ -272,14 +211,6 @@ pub(super) struct Duties {
     pub(super) keep: bool,
     /// The commit of its work, while that is to be merged into the workspace above.
     pub(super) merge: Option<String>,
-}
-
-/// Tasks that were handed down together, by a tool or by markers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenDelegation {
-    pub(super) origin: Origin,
-    /// Tasks of it that have not ended.
-    pub(super) live: u64,
 }
 
 /// How a delegation is to end.

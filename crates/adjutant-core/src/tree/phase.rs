@@ -54,7 +54,7 @@ impl Node {
             TurnState::Checking(_) => Phase::Checking,
             TurnState::Marked(markers) => Phase::Delegating(Some(markers)),
             TurnState::Judging(_) | TurnState::Thinking(_)
-                if !is_called && self.marked_call().is_some() =>
+                if !is_called && self.handed_down.marked_call().is_some() =>
             {
                 Phase::Delegating(None)
             }

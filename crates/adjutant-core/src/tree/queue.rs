@@ -22,9 +22,9 @@ impl Tree {
         let Some(node) = self.node(parent).filter(|node| !node.is_waiting()) else {
             return Vec::new();
         };
-        let mut free = node.places.saturating_sub(node.running_children);
+        let mut free = node.handed_down.places.saturating_sub(node.handed_down.running);
         let mut events = Vec::new();
-        for &child in &node.queue {
+        for &child in &node.handed_down.queue {
             if self.nodes[child].state != State::Queued {
                 continue;
             }
@@ -45,15 +45,15 @@ impl Tree {
 
 /// Returns the instant by which a child that starts now must have ended, and whose time that is.
 fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
-    let own = child.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
+    let own = child.time.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
     if !parent.state.is_live() {
         // Taken up again by a person, whose time it has; its parent's is over.
         return (own.map(|(deadline, _)| deadline), TimeBound::Own);
     }
     // Its own time may have been cut to what is left above: where both end at once, that is the reason.
     let all = [
-        parent.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
-        parent.deadline.map(|deadline| (deadline, TimeBound::Parent)),
+        parent.handed_down.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
+        parent.time.deadline.map(|deadline| (deadline, TimeBound::Parent)),
         own,
     ];
     let first = all.into_iter().flatten().min_by_key(|(deadline, _)| *deadline);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::evolve::unfit;
 use super::mail::TELL_BYTES;
 use super::node::Node;
+use super::node_parts::Corrections;
 use super::phase::Phase;
 use super::turn_state::OpenCalls;
 use super::{Deadline, ROOT, Tree};
@@ -144,7 +145,7 @@ impl Tree {
             _ => {
                 let Some(root) = self.nodes.first() else { return again };
                 if root.model.is_none() {
-                    for &child in &root.children {
+                    for &child in &root.handed_down.children {
                         let asks = self.nodes[child].state == State::Ended(Outcome::Blocked);
                         if self.nodes[child].can_go_on(asks && wish.say.is_some()) {
                             self.reopen_with_helpers(child, &mut again);
@@ -176,9 +177,9 @@ impl Tree {
             if node.is_exhausted() {
                 continue;
             }
-            waiting.extend(node.children.iter().copied().filter(|&child| {
+            waiting.extend(node.handed_down.children.iter().copied().filter(|&child| {
                 let child = &self.nodes[child];
-                node.open_delegations.contains_key(&child.call) && child.can_go_on(false)
+                node.handed_down.open.contains_key(&child.call) && child.can_go_on(false)
             }));
         }
     }
@@ -241,20 +242,20 @@ impl Tree {
         let call = self.nodes[index].call;
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
         let Some(parent) = self.nodes[index].parent else {
-            let time = self.nodes[index].timeout_s.map(|seconds| at.plus_seconds(seconds));
+            let time = self.nodes[index].time.timeout_s.map(|seconds| at.plus_seconds(seconds));
             return time.map_or(Ok(()), |deadline| self.root_renewed(index, at, deadline));
         };
         self.live += 1;
         let above = &mut self.nodes[parent];
-        above.live_children += 1;
+        above.handed_down.live += 1;
         // It may have ended while it waited, and still stand there.
-        above.queue.retain(|waiting| *waiting != index);
-        above.queue.push_back(index);
-        above.total_deadline = total;
-        if let Some(old) = above.ends.iter().position(|end| *end == outcome) {
-            above.ends.swap_remove(old);
+        above.handed_down.queue.retain(|waiting| *waiting != index);
+        above.handed_down.queue.push_back(index);
+        above.handed_down.total_deadline = total;
+        if let Some(old) = above.handed_down.ends.iter().position(|end| *end == outcome) {
+            above.handed_down.ends.swap_remove(old);
         }
-        if let Some(open) = above.open_delegations.get_mut(&call) {
+        if let Some(open) = above.handed_down.open.get_mut(&call) {
             open.live += 1;
         }
         Ok(())
@@ -267,8 +268,8 @@ impl Tree {
         at: Timestamp,
         deadline: Timestamp,
     ) -> Result<(), IllegalEvent> {
-        self.nodes[index].started = Some(at);
-        let bound = self.nodes[index].bound;
+        self.nodes[index].time.started = Some(at);
+        let bound = self.nodes[index].time.bound;
         self.root_timed(index, Some(deadline), bound)
     }
 }
@@ -333,11 +334,7 @@ fn reopening(
         None if node.is_checking() || node.is_answer_unjudged() => words.map(str::to_owned),
         None => words.or_else(|| node.last_answer().map(|_| GO_ON)).map(str::to_owned),
     };
-    let handed_down = |number: u32| {
-        node.open_delegations
-            .values()
-            .any(|open| open.origin.turn == node.turn && open.origin.index == Some(number))
-    };
+    let handed_down = |number: u32| node.handed_down.tool_call(node.turn, number).is_some();
     // Words come after the results of all calls, so no call stays open where there are words.
     let stays_open = |number: u32, made: &ToolCall| {
         let may_run = node.may_run(number, made) && node.may_still_use(&made.name, wish);
@@ -403,34 +400,31 @@ impl Node {
     fn begin_again(&mut self, reopening: &Reopening, preamble_bytes: u64) {
         let said = reopening.text.as_ref().map_or(0, String::len) as u64;
         if reopening.afresh {
-            self.settled_input = None;
-            self.appended_bytes = preamble_bytes + said;
+            self.context.settled_input = None;
+            self.context.appended_bytes = preamble_bytes + said;
             self.think();
-            self.open_delegations.clear();
+            self.handed_down.open.clear();
         } else {
             let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
             let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();
-            self.appended_bytes += said + answers as u64;
+            self.context.appended_bytes += said + answers as u64;
         }
         let looked = reopening.looked.iter().map(|(call, _)| call);
         for call in reopening.unanswered.iter().chain(looked) {
             self.close_call(*call);
         }
-        self.timeout_s = reopening.timeout_s;
-        self.max_turns = self.turns_each.map(|each| self.turn.saturating_add(each));
-        self.deadline = None;
+        self.time.timeout_s = reopening.timeout_s;
+        self.turn_limit.max = self.turn_limit.each.map(|each| self.turn.saturating_add(each));
+        self.time.deadline = None;
         self.excuse_attempts();
-        self.last_call = None;
-        self.shortened = false;
-        self.repairs = 0;
-        self.checks = 0;
+        self.corrections = Corrections::default();
         self.end_reason = None;
         if reopening.text.is_some() && (self.is_checking() || self.last_answer().is_some()) {
             self.think();
         }
         // Without words, what was not judged is judged now.
         if !self.is_checking() {
-            self.artifacts.clear();
+            self.results.artifacts.clear();
         }
     }
 }

@@ -72,7 +72,7 @@ impl Tree {
     /// the node had before if that is more.
     fn allotted(&self, policy: &Policy, node: &Node, seconds: u64) -> u64 {
         // What it was given once was within the most of its own operation.
-        let most = |longest: u64| longest.max(node.timeout_s.unwrap_or_default());
+        let most = |longest: u64| longest.max(node.time.timeout_s.unwrap_or_default());
         policy.longest(self.operation()).map_or(seconds, |longest| seconds.min(most(longest)))
     }
 
@@ -92,32 +92,33 @@ impl Tree {
                 let node = &self.nodes[index];
                 self.allotted(&self.policy, node, seconds)
             });
-            let above = self.nodes[index].parent.and_then(|parent| self.nodes[parent].deadline);
+            let above =
+                self.nodes[index].parent.and_then(|parent| self.nodes[parent].time.deadline);
             let is_unlimited =
                 index == ROOT && is_root_set && self.root_seconds(&self.policy).is_none();
             let is_total = index == ROOT && is_root_set && self.story.is_some();
             let node = &mut self.nodes[index];
-            let hands_down = node.granted_children > 0 && node.state.is_live();
+            let hands_down = node.handed_down.granted > 0 && node.state.is_live();
             if hands_down && (timeout_s.is_some() || is_set(Key::TotalS)) {
-                node.total_deadline = total;
+                node.handed_down.total_deadline = total;
             }
             if node.is_waiting() && given.is_some() {
-                node.timeout_s = given;
+                node.time.timeout_s = given;
             }
             let new = deadlines.get(&node.session).copied();
             if new.is_none() && !is_unlimited {
                 continue;
             }
             let is_own = given.is_some_and(|seconds| new == Some(at.plus_seconds(seconds)));
-            node.bound = match new {
+            node.time.bound = match new {
                 _ if is_total => TimeBound::Total,
                 _ if is_own => TimeBound::Own,
-                _ if index == ROOT => node.bound,
+                _ if index == ROOT => node.time.bound,
                 Some(_) if new == above => TimeBound::Parent,
                 Some(_) if new == total => TimeBound::Total,
                 Some(_) | None => TimeBound::Own,
             };
-            let old = std::mem::replace(&mut node.deadline, new);
+            let old = std::mem::replace(&mut node.time.deadline, new);
             self.move_timer(index, Deadline::Timeout, old, new);
         }
     }
@@ -148,10 +149,10 @@ impl RenewedTimes<'_> {
             return Some(self.tree.allotted(&self.policy, node, seconds));
         }
         if !self.is_cut_short(index) {
-            return node.timeout_s;
+            return node.time.timeout_s;
         }
         let usual = self.policy.allot(self.tree.operation(), None).seconds;
-        usual.zip(node.timeout_s).map(|(usual, before)| usual.max(before))
+        usual.zip(node.time.timeout_s).map(|(usual, before)| usual.max(before))
     }
 
     /// Returns the seconds that a person gives a node, before they are cut to what is allowed.
@@ -167,9 +168,9 @@ impl RenewedTimes<'_> {
     /// Says whether a child had less time than it would have had without a limit that is new now.
     fn is_cut_short(&self, index: usize) -> bool {
         let node = &self.tree.nodes[index];
-        let is_at_most = node.timeout_s == self.tree.policy.longest(self.tree.operation());
+        let is_at_most = node.time.timeout_s == self.tree.policy.longest(self.tree.operation());
         index != ROOT
-            && match node.bound {
+            && match node.time.bound {
                 TimeBound::Own => self.is_maximum_set && is_at_most,
                 TimeBound::Parent => self.is_root_set(),
                 TimeBound::Total => self.is_total_set,
@@ -187,7 +188,7 @@ impl RenewedTimes<'_> {
         let mut nodes = self.tree.nodes.iter().enumerate();
         nodes.any(|(index, node)| {
             let goes_on = node.state.is_live() || again.contains(&index);
-            let is_timed = node.parent.is_some() || node.deadline.is_some();
+            let is_timed = node.parent.is_some() || node.time.deadline.is_some();
             let allotted = |given: u64| self.tree.allotted(&self.policy, node, given);
             goes_on && is_timed && self.given_to(index).is_some_and(|it| allotted(it) < it)
         })
@@ -203,15 +204,16 @@ impl RenewedTimes<'_> {
                 continue;
             }
             let above = node.parent.map(|parent| &self.tree.nodes[parent]);
-            let above = above.and_then(|node| new.get(&node.session).copied().or(node.deadline));
-            let is_timed = node.parent.is_some() || node.deadline.is_some();
+            let above =
+                above.and_then(|node| new.get(&node.session).copied().or(node.time.deadline));
+            let is_timed = node.parent.is_some() || node.time.deadline.is_some();
             let is_root_set = index == ROOT && self.is_root_set();
             let is_cut_short = self.is_cut_short(index);
             let first = if is_root_set || is_cut_short || (is_timed && self.timeout_s().is_some()) {
                 let own = self.seconds(index).map(|seconds| now.plus_seconds(seconds));
                 [own, above, total.filter(|_| is_cut_short)].into_iter().flatten().min()
             } else {
-                above.filter(|above| node.deadline.is_some_and(|deadline| deadline > *above))
+                above.filter(|above| node.time.deadline.is_some_and(|deadline| deadline > *above))
             };
             new.extend(first.map(|deadline| (node.session, deadline)));
         }

@@ -61,7 +61,7 @@ impl Tree {
         if !call.map_or(is_final, is_alone) {
             return Vec::new();
         }
-        if let Some(code) = node.last_call {
+        if let Some(code) = node.corrections.last_call {
             return self.end_subtree(index, &self.exhausted(code, node));
         }
         match self.contract(index) {
@@ -79,7 +79,7 @@ impl Tree {
         let answer = node.last_answer().filter(|answer| answer.is_final());
         let is_report = self.contract(index) == ContractKind::Report;
         let Some(answer) = answer.filter(|_| is_report) else { return Vec::new() };
-        if let Some(code) = node.last_call {
+        if let Some(code) = node.corrections.last_call {
             return self.end_subtree(index, &self.exhausted(code, node));
         }
         self.take_report(index, answer.is_blank)
@@ -87,7 +87,7 @@ impl Tree {
 
     /// A root that only hands down answers a person, in free text; the contract is for work.
     pub(super) fn contract(&self, index: usize) -> ContractKind {
-        if self.nodes[index].works { self.policy.contract } else { ContractKind::Report }
+        if self.nodes[index].terms.works { self.policy.contract } else { ContractKind::Report }
     }
 
     fn take_report(&self, index: usize, is_empty: bool) -> Vec<Event> {
@@ -96,12 +96,14 @@ impl Tree {
             return turn;
         }
         let end = match (is_empty, index) {
-            (true, _) if node.repairs < MAX_REPAIRS => return vec![repair(node, EMPTY.to_owned())],
+            (true, _) if node.corrections.repairs < MAX_REPAIRS => {
+                return vec![repair(node, EMPTY.to_owned())];
+            }
             (true, _) => still_invalid(EMPTY),
             (false, ROOT) => self.command_end(),
             (false, _) => End::completed(),
         };
-        match node.verify.clone().filter(|_| end.outcome == Outcome::Completed) {
+        match node.terms.verify.clone().filter(|_| end.outcome == Outcome::Completed) {
             Some(command) => vec![Event::Checking { session: node.session, command }],
             None => self.end_subtree(index, &end),
         }
@@ -123,8 +125,8 @@ impl Tree {
         let returned = returned.map(Box::new);
         let mut events = vec![Event::Judged { session, call, returned, errors, warnings }];
         match end {
-            Some(end) if end.outcome == Outcome::Completed && node.verify.is_some() => {
-                let command = node.verify.clone().unwrap_or_default();
+            Some(end) if end.outcome == Outcome::Completed && node.terms.verify.is_some() => {
+                let command = node.terms.verify.clone().unwrap_or_default();
                 let content = TO_CHECK.to_owned();
                 events.push(Event::Checking { session, command });
                 events.extend(answer(ToolOutput { content, ..ToolOutput::default() }));
@@ -134,7 +136,7 @@ impl Tree {
                 events.extend(answer(taken));
                 events.extend(self.end_subtree(index, &end));
             }
-            None if node.repairs < MAX_REPAIRS => {
+            None if node.corrections.repairs < MAX_REPAIRS => {
                 let asked = answer(ToolOutput::error(complaint.clone()));
                 events.push(asked.unwrap_or_else(|| repair(node, complaint)));
             }
@@ -156,7 +158,7 @@ impl Tree {
 
     /// A person who spoke after an agent's last call is heard before anything is final.
     fn hear_first(&self, node: &Node, index: usize, is_valid: bool) -> Option<Vec<Event>> {
-        let is_over = is_valid || node.repairs >= MAX_REPAIRS;
+        let is_over = is_valid || node.corrections.repairs >= MAX_REPAIRS;
         let speaks = is_over && !self.mail(index, node, &Held::default()).is_empty();
         speaks.then(|| self.take_turn_beside(node.session, &Held::default()))
     }
@@ -172,7 +174,8 @@ impl Tree {
         // An errand on the way has nothing to show; the work of the command has.
         let is_work = |it: &&Assignment| it.is_work_of(&node.agent) && node.parent == Some(ROOT);
         let command = self.assignment.as_ref().filter(is_work);
-        let required = node.artifacts_required || command.is_some_and(|it| it.artifacts_required);
+        let required =
+            node.terms.artifacts_required || command.is_some_and(|it| it.artifacts_required);
         let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
         // Who cannot write has no file to show.
         let is_required = required && may_write(node);
@@ -198,7 +201,7 @@ impl Tree {
         let node = &self.nodes[index];
         Metadata {
             session_id: node.session,
-            duration_seconds: now.since(node.started.unwrap_or_default()).as_secs(),
+            duration_seconds: now.since(node.time.started.unwrap_or_default()).as_secs(),
             agent_type: node.agent.clone(),
             delegation_depth: u32::try_from(node.depth).unwrap_or(u32::MAX),
             delegation_path: self.path(index).iter().map(|name| AgentName::new(name)).collect(),
@@ -215,9 +218,9 @@ impl Tree {
         let index = self.known("judged", session)?;
         let node = &mut self.nodes[index];
         match returned {
-            Some(returned) => node.artifacts.clone_from(&returned.artifacts),
+            Some(returned) => node.results.artifacts.clone_from(&returned.artifacts),
             // What came as an answer is counted when the agent is told.
-            None => node.repairs += u32::from(call.is_some()),
+            None => node.corrections.repairs += u32::from(call.is_some()),
         }
         Ok(())
     }
@@ -226,7 +229,7 @@ impl Tree {
     pub(super) fn usable(&self, index: usize) -> ToolSet {
         let rights = &self.nodes[index].rights;
         // A root that only hands down has no workspace of its own, so it writes nowhere.
-        let is_idle = !self.nodes[index].works && rights.writes == Writes::Own;
+        let is_idle = !self.nodes[index].terms.works && rights.writes == Writes::Own;
         let usable = if is_idle { rights.reading().usable_tools() } else { rights.usable_tools() };
         match self.contract(index) {
             ContractKind::Standard => usable.with(RETURN),

@@ -112,7 +112,7 @@ impl Tree {
     pub(super) fn is_keeping(&self, parent: SessionId, call: u32) -> bool {
         let parent = self.node(parent).filter(|_| self.open_keeps > 0);
         parent.is_some_and(|parent| {
-            let mut children = parent.children.iter().map(|child| &self.nodes[*child]);
+            let mut children = parent.handed_down.children.iter().map(|child| &self.nodes[*child]);
             children.any(|child| child.call == call && child.duties.keep)
         })
     }
@@ -150,7 +150,7 @@ fn no_space(node: &Node, none: &NoSpace) -> End {
         let message = format!("The story could not begin: {}", none.problem);
         return End::new(Outcome::Failed, Code::ToolUnavailable, message, advice);
     }
-    let child = match &node.story {
+    let child = match &node.terms.story {
         Some(story) => format!("Child story: {story}"),
         None => format!("Child: {}", node.label),
     };
@@ -171,7 +171,7 @@ fn no_space(node: &Node, none: &NoSpace) -> End {
 impl Node {
     /// Says whether it works in a tree of its own that is not there yet.
     pub(super) fn needs_space(&self) -> bool {
-        self.works
+        self.terms.works
             && self.space.is_none()
             && self.state == State::Running
             && self.rights.has_own_space()

@@ -6,7 +6,7 @@
 //! told what came of them.
 
 use super::node::{End, Node};
-use super::turn::{LOOP_END, LOOP_WINDOW};
+use super::turn::LOOP_END;
 use super::turn_state::TurnState;
 use super::{ROOT, Tree};
 use crate::brief::{Brief, Task};
@@ -44,11 +44,11 @@ impl Tree {
             self.root_timed(ROOT, deadline, TimeBound::Total)?;
         }
         let root = &mut self.nodes[ROOT];
-        root.works = true;
+        root.terms.works = true;
         root.label = story.label();
-        root.story = Some(story.id.clone());
-        root.verify.clone_from(&story.verify);
-        root.numbered = story.numbered;
+        root.terms.story = Some(story.id.clone());
+        root.terms.verify.clone_from(&story.verify);
+        root.handed_down.numbered = story.numbered;
         // What was planned is handed down as if its agent had asked for it in an answer before the first.
         if !story.plan.is_empty() {
             let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
@@ -94,7 +94,7 @@ impl Tree {
     ) -> Vec<Event> {
         let waits = |(_, node): &(usize, &Node)| node.markers().is_some() && node.turn == turn;
         let Some((index, node)) = self.at_work(session).filter(waits) else { return Vec::new() };
-        if node.marks_again() >= LOOP_END || node.vain_markers + 1 >= LOOP_END {
+        if node.marks_again() >= LOOP_END || node.loops.vain_markers + 1 >= LOOP_END {
             // On record as read: whoever takes it up again does not hand them down after all.
             let end = marked_again(session);
             let refused = end.reason.clone();
@@ -133,15 +133,12 @@ impl Tree {
         let node = &mut self.nodes[index];
         // Where the answer has expired nobody knows what stood in it.
         let markers = node.take_markers().unwrap_or_default();
-        node.recent_calls.push_back(fingerprint(&markers.tasks));
-        if node.recent_calls.len() > LOOP_WINDOW {
-            node.recent_calls.pop_front();
-        }
-        node.rejected = rejected.to_vec();
+        node.loops.remember(fingerprint(&markers.tasks));
+        node.handed_down.rejected = rejected.to_vec();
         // Set back where a task is granted, which follows in the same decision.
-        node.vain_markers += 1;
+        node.loops.vain_markers += 1;
         if let Some(refused) = refused {
-            node.refusal = Some(refused.clone());
+            node.handed_down.refusal = Some(refused.clone());
         }
         Ok(())
     }
@@ -151,13 +148,15 @@ impl Tree {
         let Some((_, node)) = self.at_work(session).filter(|(_, node)| node.turn == turn) else {
             return vec![Event::Late { session, what: "results".into(), text: text.to_owned() }];
         };
-        let is_done = node.marked_call().is_some_and(|call| node.open_delegations[&call].live == 0);
+        let handed_down = &node.handed_down;
+        let is_done =
+            handed_down.marked_call().is_some_and(|call| handed_down.open[&call].live == 0);
         if !is_done {
             return Vec::new();
         }
         let mut text = text.to_owned();
-        if !node.rejected.is_empty() {
-            text = format!("{}\n\n{text}", unread(&node.rejected));
+        if !node.handed_down.rejected.is_empty() {
+            text = format!("{}\n\n{text}", unread(&node.handed_down.rejected));
         }
         vec![Event::Told { session, nudge: Nudge::Results, text }]
     }
@@ -165,7 +164,7 @@ impl Tree {
     /// Says whether an agent waits to be told the results of that call.
     #[must_use]
     pub fn awaits_results(&self, session: SessionId, call: u32) -> bool {
-        self.at_work(session).is_some_and(|(_, node)| node.marked_call() == Some(call))
+        self.at_work(session).is_some_and(|(_, node)| node.handed_down.marked_call() == Some(call))
     }
 
     /// Says no to a task that is nothing but the name of a story.
@@ -179,7 +178,7 @@ impl Tree {
         let Some(named) = brief.story.as_deref().or_else(|| is_known.then_some(text)) else {
             return Ok(());
         };
-        let own = self.nodes[parent].story.as_deref().unwrap_or(top);
+        let own = self.nodes[parent].terms.story.as_deref().unwrap_or(top);
         match self.stories.cycle_closed_by(own, named) {
             Some(path) => Err(Refusal::Cycle { target: named.to_owned(), path, stories: true }),
             None => Err(Refusal::OwnStory { story: named.to_owned() }),
@@ -190,9 +189,9 @@ impl Tree {
     pub(super) fn named(&self, parent: usize, nth: u64, mut brief: Brief) -> Brief {
         let node = &self.nodes[parent];
         if let (Some(above), None) =
-            (node.story.as_ref().filter(|_| self.story.is_some()), &brief.story)
+            (node.terms.story.as_ref().filter(|_| self.story.is_some()), &brief.story)
         {
-            brief.story = Some(format!("{above}-DEL-{:03}", node.numbered + nth + 1));
+            brief.story = Some(format!("{above}-DEL-{:03}", node.handed_down.numbered + nth + 1));
         }
         brief
     }
@@ -229,16 +228,10 @@ fn marked_again(session: SessionId) -> End {
 }
 
 impl Node {
-    /// Returns the call that stands for the markers of its last answer, while it is open.
-    pub(super) fn marked_call(&self) -> Option<u32> {
-        let marked = |(_, open): &(&u32, &super::node::OpenDelegation)| open.origin.index.is_none();
-        self.open_delegations.iter().find(marked).map(|(call, _)| *call)
-    }
-
     /// Counts how often it wrote the markers that wait to be read, this time included.
     fn marks_again(&self) -> usize {
         let Some(markers) = self.markers() else { return 0 };
         let print = fingerprint(&markers.tasks);
-        1 + self.recent_calls.iter().filter(|seen| **seen == print).count()
+        1 + self.loops.recent_calls.iter().filter(|seen| **seen == print).count()
     }
 }

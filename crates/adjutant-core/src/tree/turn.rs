@@ -30,8 +30,6 @@ pub const MIN_OUTPUT: u64 = 100;
 pub const LOOP_TOLD: usize = 5;
 /// Equal calls among the recent ones after which an agent is ended.
 pub const LOOP_END: usize = 8;
-/// The recent calls that are remembered: a few calls made in turn are a loop as much as one.
-pub(super) const LOOP_WINDOW: usize = 32;
 /// Tool calls of one answer that are run; the rest are answered with an error.
 pub const CALLS_PER_TURN: usize = 64;
 /// Attempts at one turn, the first included.
@@ -91,8 +89,8 @@ impl Tree {
         let mail = self.mail(index, node, held);
         let mail_bytes = mail.iter().map(|word| word.len() as u64).sum();
         let mut room = self.room(index, node, mail_bytes, held);
-        room.is_last |= node.max_turns.is_some_and(|max| turn >= max);
-        let tells = room.is_last && node.last_call.is_none();
+        room.is_last |= node.turn_limit.max.is_some_and(|max| turn >= max);
+        let tells = room.is_last && node.corrections.last_call.is_none();
         let told_bytes = mail_bytes + if tells { LAST_CALL.len() as u64 } else { 0 };
         if tells {
             // Telling costs input as well, so the room is measured again with the words in it.
@@ -110,7 +108,7 @@ impl Tree {
                 text: LAST_CALL.into(),
             });
         }
-        let input = node.input_bound().saturating_add(told_bytes);
+        let input = node.context.input_bound().saturating_add(told_bytes);
         let max_output = room.max_output;
         events.push(Event::Reserved {
             session,
@@ -122,14 +120,14 @@ impl Tree {
                     tokens: input.saturating_add(max_output),
                     usd: ceiling(node, input, max_output),
                 },
-                last_call: tells || node.last_call.is_some(),
+                last_call: tells || node.corrections.last_call.is_some(),
             },
         });
         events
     }
 
     pub(super) fn output_wish(&self, node: &Node) -> u64 {
-        let wish = node.max_output_wish.unwrap_or(self.policy.max_output_tokens);
+        let wish = node.terms.max_output_wish.unwrap_or(self.policy.max_output_tokens);
         node.model.as_ref().map_or(wish, |model| wish.min(model.max_output))
     }
 
@@ -138,7 +136,7 @@ impl Tree {
     /// `told_bytes` are about to join the conversation.
     pub(super) fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
         let wish = self.output_wish(node);
-        let input = node.input_bound().saturating_add(told_bytes);
+        let input = node.context.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
         let in_window =
             window.saturating_sub(node.context_estimate()).saturating_sub(told_bytes.div_ceil(4));
@@ -247,18 +245,15 @@ impl Tree {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let Some(calls) = node.calls() else { return Vec::new() };
         let usable = self.usable(index);
-        let mut recent = node.recent_calls.clone();
+        let mut recent = node.loops.clone();
         let mut events = Vec::new();
         for (number, call) in calls.iter() {
             if calls.is_begun(number) || self.is_held(index, number) {
                 continue;
             }
             let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
-            recent.push_back(fingerprint);
-            if recent.len() > LOOP_WINDOW {
-                recent.pop_front();
-            }
-            let equal = recent.iter().filter(|seen| **seen == fingerprint).count();
+            recent.remember(fingerprint);
+            let equal = recent.recent_calls.iter().filter(|seen| **seen == fingerprint).count();
             if equal >= LOOP_END {
                 events.extend(self.end_subtree(index, &looped(session, &call.name, equal)));
                 return events;
@@ -298,10 +293,10 @@ impl Tree {
     /// Decides what follows an answer that was cut off: once more and shorter, or partial.
     pub(super) fn cut_off(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
-        if node.last_call.is_none() && !node.shortened {
+        if node.corrections.last_call.is_none() && !node.corrections.shortened {
             return vec![Event::Told { session, nudge: Nudge::Shorten, text: SHORTEN.into() }];
         }
-        if let Some(code) = node.last_call {
+        if let Some(code) = node.corrections.last_call {
             return self.end_subtree(index, &self.exhausted(code, node));
         }
         let limit = self.output_wish(node);
@@ -310,7 +305,7 @@ impl Tree {
         let shorter =
             format!("Ask for a shorter answer with `adjutant resume {session} --say \"TEXT\"`");
         // Where the task or the model sets the limit, no setting moves it.
-        let recommendation = if node.max_output_wish.is_none() && limit < most {
+        let recommendation = if node.terms.max_output_wish.is_none() && limit < most {
             let more = limit.saturating_mul(2).min(most);
             format!("{shorter}, or start the run again with --set max_output_tokens={more}.")
         } else {
@@ -331,7 +326,7 @@ impl Tree {
     }
 
     pub(super) fn exhausted(&self, code: Code, node: &Node) -> End {
-        if let Some(max) = node.max_turns.filter(|max| node.turn >= *max)
+        if let Some(max) = node.turn_limit.max.filter(|max| node.turn >= *max)
             && code == Code::BudgetExceeded
         {
             return out_of_turns(max);
@@ -388,7 +383,7 @@ impl Tree {
 
     /// Returns what so many more calls of an agent take at the most, with a full answer each.
     fn worst_case(&self, node: &Node, calls: u64) -> Amount {
-        let told = node.input_bound().saturating_add(LAST_CALL.len() as u64);
+        let told = node.context.input_bound().saturating_add(LAST_CALL.len() as u64);
         let input = told.saturating_mul(calls);
         let output = self.output_wish(node).saturating_mul(calls);
         Amount { tokens: input.saturating_add(output), usd: ceiling(node, input, output) }
@@ -438,7 +433,7 @@ impl Tree {
             ErrorKind::Refused => "Change the task, or use another model.",
             ErrorKind::ScriptEnded => "Add the missing turn to the script, or record again.",
         };
-        let outcome = if node.has_findings { Outcome::Partial } else { Outcome::Failed };
+        let outcome = if node.results.has_findings { Outcome::Partial } else { Outcome::Failed };
         End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
     }
 }

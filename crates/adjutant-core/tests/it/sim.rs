@@ -398,7 +398,7 @@ impl Sim {
         for node in self.tree.nodes() {
             assert!(node.depth <= policy.max_depth, "{} at depth {}", node.session, node.depth);
             assert!(
-                node.max_turns.is_none_or(|max| node.turn <= max),
+                node.max_turns().is_none_or(|max| node.turn <= max),
                 "{} took {} turns",
                 node.session,
                 node.turn
@@ -428,10 +428,10 @@ impl Sim {
                     "{} outlives its parent",
                     node.session
                 );
-                let bound = parent.deadline.filter(|_| parent.state.is_live());
+                let bound = parent.deadline().filter(|_| parent.state.is_live());
                 if let (Some(deadline), State::Running) = (bound, &node.state) {
                     assert!(
-                        node.deadline.is_some_and(|own| own <= deadline),
+                        node.deadline().is_some_and(|own| own <= deadline),
                         "{} may outlast its parent",
                         node.session
                     );

@@ -78,7 +78,7 @@ fn d6_a_child_is_never_given_more_time_than_its_parent_has_left() {
     // The deadline that holds is set when it starts.
     sim.now = Timestamp::from_millis(40_000);
     let child = sim.child_of(parent, brief("c", "child", ""));
-    assert_eq!(sim.node(child).deadline, Some(Timestamp::from_millis(100_000)));
+    assert_eq!(sim.node(child).deadline(), Some(Timestamp::from_millis(100_000)));
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn requirement_21_a_parent_spends_two_hours_delegating_in_all() {
     ");
     sim.now = Timestamp::from_millis((1_000 + 7_000) * 1_000);
     let late = sim.child(about("late"));
-    assert_eq!(sim.node(late).deadline, Some(Timestamp::from_millis(8_200_000)));
-    assert_eq!(sim.node(first).deadline, Some(Timestamp::from_millis(2_800_000)));
+    assert_eq!(sim.node(late).deadline(), Some(Timestamp::from_millis(8_200_000)));
+    assert_eq!(sim.node(first).deadline(), Some(Timestamp::from_millis(2_800_000)));
     // A later grant does not begin it anew.
     assert_eq!(judge(&sim, 1_000 + 7_199), Ok(Some(1)));
     assert!(judge(&sim, 1_000 + 7_200).is_err());

@@ -181,7 +181,7 @@ fn time_given_anew_counts_from_now() {
     assert_eq!(sim.code(child), Some(Code::Timeout));
     let wish = Resumption { timeout_s: Some(60), ..wish(&sim) };
     sim.restart(wish);
-    assert_eq!(sim.node(child).deadline.unwrap().as_millis(), 70_000);
+    assert_eq!(sim.node(child).deadline().unwrap().as_millis(), 70_000);
     sim.tick_at(69);
     assert!(sim.state(child).is_live());
 }
@@ -239,13 +239,13 @@ fn an_agent_holds_no_more_than_its_definition_says_now() {
 fn time_given_to_an_interrupted_run_reaches_everyone_in_it() {
     let mut sim = Sim::new(scout(&["concurrency=1"]));
     let [works, waits] = sim.children(vec![about("a"), about("b")])[..] else { panic!("two") };
-    assert_eq!(sim.node(works).deadline, None);
+    assert_eq!(sim.node(works).deadline(), None);
     let wish = Resumption { timeout_s: Some(60), ..wish(&sim) };
     sim.restart(wish);
-    assert_eq!(sim.node(works).deadline.unwrap().as_millis(), 60_000);
+    assert_eq!(sim.node(works).deadline().unwrap().as_millis(), 60_000);
     sim.tick_at(60);
     assert_eq!(sim.code(works), Some(Code::Timeout));
-    assert_eq!(sim.node(waits).deadline.unwrap().as_millis(), 120_000);
+    assert_eq!(sim.node(waits).deadline().unwrap().as_millis(), 120_000);
 }
 
 #[test]
@@ -264,12 +264,12 @@ fn nobody_is_given_more_time_than_the_work_may_take() {
     };
     assert!(!cut(300, &mut sim), "exactly the most");
     assert!(cut(99_999_999, &mut sim));
-    assert_eq!(sim.node(works).deadline.unwrap().as_millis(), 400_000);
+    assert_eq!(sim.node(works).deadline().unwrap().as_millis(), 400_000);
     sim.tick_at(400);
-    assert_eq!(sim.node(waits).deadline.unwrap().as_millis(), 700_000);
+    assert_eq!(sim.node(waits).deadline().unwrap().as_millis(), 700_000);
     sim.cancel(sim.root());
     assert!(cut(99_999_999, &mut sim));
-    assert!(sim.node(ended).deadline.is_none_or(|it| it.as_millis() <= 700_000));
+    assert!(sim.node(ended).deadline().is_none_or(|it| it.as_millis() <= 700_000));
 }
 
 #[test]

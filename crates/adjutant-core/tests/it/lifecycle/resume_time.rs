@@ -52,7 +52,7 @@ fn go_on(sim: &mut Sim, settings: &[(&str, Value)], timeout_s: Option<u64>) -> b
 
 /// Returns the seconds until the deadline, where there is one.
 fn seconds_left(sim: &Sim, session: SessionId) -> Option<u64> {
-    sim.node(session).deadline.map(|deadline| deadline.since(sim.now).as_secs())
+    sim.node(session).deadline().map(|deadline| deadline.since(sim.now).as_secs())
 }
 
 #[test]
@@ -101,7 +101,10 @@ fn a_new_limit_of_time_holds_for_who_goes_on_after_a_crash_and_after_an_end() {
             let case = format!("{kind:?} {before:?} {changed:?} {timeout_s:?} {has_ended}");
             assert_eq!(seconds_left(&sim, session), expected, "{case}");
             assert_eq!(is_cut, expected == Some(3), "{case}");
-            assert_eq!(sim.node(session).deadline, Sim::replay(&sim.log).node(session).deadline);
+            assert_eq!(
+                sim.node(session).deadline(),
+                Sim::replay(&sim.log).node(session).deadline()
+            );
             sim.check_invariants();
         }
     }

@@ -39,7 +39,7 @@ fn a_child_bound_by_its_parent_says_so() {
     let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
     sim.now = Timestamp::from_millis(40_000);
     let child = sim.child_of(parent, Brief { timeout_wish: Some(80), ..brief("c", "child", "") });
-    assert_eq!(sim.node(child).deadline, sim.node(parent).deadline);
+    assert_eq!(sim.node(child).deadline(), sim.node(parent).deadline());
     sim.tick_at(100);
     insta::assert_snapshot!(sim.ended(child), @r"
     partial TIMEOUT: Timed out with the one it worked for.

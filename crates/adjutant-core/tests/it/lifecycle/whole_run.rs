@@ -48,13 +48,13 @@ fn nothing_of_a_run_happens_before_a_person_says_yes_and_its_time_begins_then() 
     assert_eq!(*sim.state(root), State::AwaitingApproval);
     let asks = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
     assert_eq!(sim.effects, [asks]);
-    assert_eq!(sim.node(root).deadline, None);
+    assert_eq!(sim.node(root).deadline(), None);
     assert!(sim.ask(root, vec![about("x")], None).is_err(), "it hands nothing down");
     sim.tick_at(600);
     let events = sim.submit(yes(&hash)).unwrap();
     assert_eq!(kinds(&events), "approved started");
     let longest = Operation::Research.max_seconds();
-    assert_eq!(sim.node(root).deadline, Some(Timestamp::ZERO.plus_seconds(600 + longest)));
+    assert_eq!(sim.node(root).deadline(), Some(Timestamp::ZERO.plus_seconds(600 + longest)));
     // Its task is marked before it thinks.
     assert!(matches!(sim.effects.last(), Some(Effect::Mark { .. })), "{:?}", sim.effects);
     assert_eq!(sim.submit(yes(&hash)).unwrap_err().code(), Code::ApprovalDenied);
@@ -73,7 +73,7 @@ fn a_story_that_is_asked_about_makes_no_workspace_and_hands_nothing_down() {
     let events = sim.submit(yes(&hash)).unwrap();
     assert_eq!(kinds(&events), "approved started");
     assert!(matches!(sim.effects.last(), Some(Effect::MakeSpace { .. })), "{:?}", sim.effects);
-    assert_eq!(sim.node(root).deadline, Some(Timestamp::ZERO.plus_seconds(60 + 7_200)));
+    assert_eq!(sim.node(root).deadline(), Some(Timestamp::ZERO.plus_seconds(60 + 7_200)));
 }
 
 #[test]

@@ -406,6 +406,6 @@ impl Preamble {
 
 /// Returns the files that the tools of a delegation changed.
 pub(crate) fn changed_by(tree: &Tree, session: SessionId) -> BTreeSet<PathBuf> {
-    let changed = tree.node(session).into_iter().flat_map(|node| &node.changed);
+    let changed = tree.node(session).into_iter().flat_map(|node| node.changed());
     changed.map(PathBuf::from).collect()
 }
