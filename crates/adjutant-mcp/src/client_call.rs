@@ -1,4 +1,4 @@
-//! A tool call of a client, for as long as it is being answered, and the clients' right to cancel it.
+//! A client's tool call while it is being answered, and its cancellation by the client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use tokio::time::{Instant, timeout};
 use crate::approval::rounds::CallRound;
 use crate::runs::wait::{ProgressReporter, SEND_TIMEOUT, WaitOutcome};
 
-/// One call.
+/// A tool call that is being answered.
 pub(crate) struct ClientCall<'a> {
     pub(crate) context: &'a RequestContext<RoleServer>,
     pub(crate) round: CallRound,
-    /// When it is answered at the latest.
+    /// The latest time at which it must be answered.
     pub(crate) until: Instant,
-    /// One for the whole call: what it tells only ever grows.
+    /// One reporter for the whole call, because progress numbers must only ever increase.
     pub(crate) progress: ProgressReporter,
-    /// The hashes of the questions that were dealt with.
+    /// The hashes of the questions that this call has already handled.
     pub(crate) handled_questions: Vec<String>,
     cancellable: CancellableCall,
 }
 
 impl<'a> ClientCall<'a> {
-    /// Takes a call that may keep its client waiting for `answer_timeout`. From now on the client can cancel it.
+    /// Registers a call that may block for `answer_timeout`. From now on the client can cancel it.
     pub(crate) fn new(
         context: &'a RequestContext<RoleServer>,
         round: CallRound,
@@ -41,18 +41,19 @@ impl<'a> ClientCall<'a> {
         Self { context, round, until, progress, handled_questions: Vec::new(), cancellable }
     }
 
-    /// Says whether a run is this call's own: it began it, or answers what it asked then.
+    /// Returns whether the run belongs to this call: the call started it, or brings the answer to a question
+    /// that the run asked the same call earlier.
     pub(crate) fn owns(&self, run: RunId, is_repeated: bool) -> bool {
         let answered = self.round.answered.as_ref();
         !is_repeated || answered.is_some_and(|it| it.run == run.to_string())
     }
 
-    /// Returns the cancellation, if the client has cancelled the call.
+    /// Returns the cancellation if the client has cancelled the call.
     pub(crate) fn cancellation(&self) -> Option<Cancellation> {
         self.cancellable.cancelled.borrow().clone()
     }
 
-    /// Waits until the client cancels the call, or will not hear the answer.
+    /// Waits until the client cancels the call or disconnects.
     pub(crate) fn abandoned(&self) -> impl Future<Output = WaitOutcome> + use<> {
         let mut cancelled = self.cancellable.cancelled.clone();
         let disconnected = self.context.ct.clone().cancelled_owned();
@@ -61,14 +62,14 @@ impl<'a> ClientCall<'a> {
                 cancellation = cancellation(&mut cancelled) => return WaitOutcome::Cancelled(cancellation),
                 () = disconnected => {}
             }
-            // The library ends a cancelled call before it hands on the notification that cancels it.
+            // `rmcp` stops a cancelled call before it delivers the notification that cancels it.
             let notified = timeout(SEND_TIMEOUT, cancellation(&mut cancelled)).await;
             notified.map_or(WaitOutcome::Detached, WaitOutcome::Cancelled)
         }
     }
 }
 
-/// Waits for the cancellation of a call, which may never come.
+/// Waits until the call is cancelled, which may be forever.
 async fn cancellation(cancelled: &mut watch::Receiver<Option<Cancellation>>) -> Cancellation {
     if let Ok(cancelled) = cancelled.wait_for(Option::is_some).await
         && let Some(cancellation) = &*cancelled
@@ -78,15 +79,15 @@ async fn cancellation(cancelled: &mut watch::Receiver<Option<Cancellation>>) -> 
     std::future::pending().await
 }
 
-/// A client's word that it no longer waits for the answer to its call.
+/// A client's notification that it no longer waits for the answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cancellation {
     reason: Option<String>,
 }
 
 impl Cancellation {
-    /// Says whether the client wants the work to end. One that only waited too long does not: the work goes on,
-    /// and the call that follows finds it.
+    /// Returns whether the client wants the run to end. A client that gave up after a timeout does not: the
+    /// run continues, and a repeated call finds it.
     pub(crate) fn ends_the_run(&self) -> bool {
         let reason = self.reason.as_deref().unwrap_or_default().to_lowercase();
         !reason.contains("timed out") && !reason.contains("timeout")
@@ -95,10 +96,11 @@ impl Cancellation {
 
 type CancelSenders = HashMap<RequestId, watch::Sender<Option<Cancellation>>>;
 
-/// The calls of one client that are being answered, by the ids of their requests. Two clients may use the same id.
+/// The calls of one client that are being answered, by request id. One table per client, because two clients
+/// may use the same id.
 #[derive(Clone, Default)]
 pub(crate) struct CancellableCalls {
-    // A std mutex: held for a look at a map, never across an await.
+    // A std mutex: held for single map operations, never across an await.
     senders: Arc<Mutex<CancelSenders>>,
 }
 
@@ -113,7 +115,7 @@ impl CancellableCalls {
         CancellableCall { calls: self.clone(), id, cancelled }
     }
 
-    /// Cancels a call. One that has been answered is not there any more.
+    /// Cancels a call. Does nothing if the call has already been answered.
     pub(crate) fn cancel(&self, id: &RequestId, reason: Option<String>) {
         if let Some(sender) = self.senders().remove(id) {
             sender.send_replace(Some(Cancellation { reason }));
@@ -121,7 +123,7 @@ impl CancellableCalls {
     }
 }
 
-/// A call that can be cancelled until this is dropped.
+/// Keeps a call cancellable until it is dropped.
 struct CancellableCall {
     calls: CancellableCalls,
     id: RequestId,
@@ -131,7 +133,7 @@ struct CancellableCall {
 impl Drop for CancellableCall {
     fn drop(&mut self) {
         let mut senders = self.calls.senders();
-        // The id may have been used again for a call that is being answered.
+        // The client may already have used the id for a new call.
         let sender = senders.get(&self.id);
         if sender.is_some_and(|sender| sender.subscribe().same_channel(&self.cancelled)) {
             senders.remove(&self.id);

@@ -1,16 +1,16 @@
-//! The clients that are known by name: what their configuration holds of us, and how long they wait.
+//! The clients known by name: their configuration entry for this server, and how long they wait for an
+//! answer.
 //!
-//! Data only. Where the files are, and how one of them is changed, is the business of the command
-//! line.
+//! This file is data only. Finding and changing the configuration files is the command line's task.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What clients call the server.
+/// The server's name in client configurations.
 pub const SERVER: &str = "adjutant";
 
-/// A program that speaks to servers.
+/// An MCP client with known configuration and timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownClient {
     /// Claude Code.
@@ -27,11 +27,10 @@ pub enum KnownClient {
     Cursor,
 }
 
-/// How long clients which can be told are told to wait for an answer; ours comes sooner.
+/// The timeout written into client configurations that have one. The server answers earlier.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What begins a line of a client's patience: how its name begins, and how long a call may take
-/// when progress is not asked for, and when it is.
+/// A client name prefix, and how long a call may block without and with a progress token.
 type ClientPatience = (&'static str, Duration, Duration);
 
 const SHORT_WAIT: Duration = Duration::from_secs(25);
@@ -39,32 +38,33 @@ const USUAL_WAIT: Duration = Duration::from_secs(45);
 const LONG_WAIT: Duration = Duration::from_secs(240);
 const LONGEST_WAIT: Duration = Duration::from_secs(540);
 
-/// How long a call keeps a client waiting at most, well within what the client itself allows. Where
-/// versions differ, the most impatient one in use counts.
+/// How long a call may block per client: well below the client's own timeout. Where client versions differ,
+/// the shortest timeout counts.
 const CLIENT_WAITS: [ClientPatience; 7] = [
-    // MCP_TOOL_TIMEOUT is about 28 hours by default, progress or not (code.claude.com/docs/en/mcp,
-    // and the description of `timeout` in 2.1.325). Longer than this nobody likes to look at it.
+    // MCP_TOOL_TIMEOUT is about 28 hours by default, with or without progress (code.claude.com/docs/en/mcp,
+    // and the description of `timeout` in 2.1.325). Blocking longer than nine minutes would try people's
+    // patience.
     ("claude-code", LONGEST_WAIT, LONGEST_WAIT),
     // The desktop app gives up after a minute (anthropics/claude-code#58687).
     ("claude-ai", USUAL_WAIT, USUAL_WAIT),
     // tool_timeout_sec was 60 by default, later 120 and 300 (openai/codex, codex-mcp/src/rmcp_client.rs).
     // The entry that is installed says 600, and --detach-after to match.
     ("codex", USUAL_WAIT, USUAL_WAIT),
-    // 60 seconds, the default of the SDK, from one progress message to the next; versions that do not
-    // ask for progress wait that long in all (anomalyco/opencode#24964, 1.18 asks).
+    // 60 seconds, the SDK's default, between two progress messages; versions that do not request progress
+    // wait 60 seconds in all (anomalyco/opencode#24964; 1.18 requests it).
     ("opencode", USUAL_WAIT, LONGEST_WAIT),
     // 10 minutes by default (google-gemini/gemini-cli, docs/tools/mcp-server.md).
     ("gemini-cli", LONGEST_WAIT, LONGEST_WAIT),
     // No limit of its own, but calls were cancelled after 5 minutes (microsoft/vscode#261734).
     ("Visual Studio Code", LONG_WAIT, LONG_WAIT),
-    // Nothing is documented; the SDK it is built on gives up after 60 seconds.
+    // Undocumented; the SDK it is built on gives up after 60 seconds.
     ("cursor", USUAL_WAIT, USUAL_WAIT),
 ];
 
-/// Returns how long a call keeps a client waiting before it is answered with a handle.
+/// Returns how long a call may block before it is answered with a handle.
 ///
-/// Names are compared without case, by how they begin: some clients add a version or the name of the
-/// server. A client that is not known may be as impatient as half a minute.
+/// Client names are compared by prefix, ignoring case, because some clients append a version or the server's
+/// name. An unknown client may give up after only 30 seconds.
 #[must_use]
 pub fn detach_after(client: &str, hears_progress: bool) -> Duration {
     let client = client.to_lowercase();
@@ -73,11 +73,11 @@ pub fn detach_after(client: &str, hears_progress: bool) -> Duration {
 }
 
 impl KnownClient {
-    /// Every client.
+    /// All known clients.
     pub const ALL: [Self; 6] =
         [Self::Claude, Self::Codex, Self::Opencode, Self::Gemini, Self::Vscode, Self::Cursor];
 
-    /// Returns what people call it.
+    /// Returns the product name.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ impl KnownClient {
         }
     }
 
-    /// Returns its name on the command line: of ours, and of its own where the two are the same.
+    /// Returns the name on our command line; also the client's own command if it has one.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl KnownClient {
         }
     }
 
-    /// Returns where its configuration names servers.
+    /// Returns the configuration key under which the client lists servers.
     #[must_use]
     pub const fn config_section(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl KnownClient {
         }
     }
 
-    /// Returns when the client gives up on a call by what its entry says.
+    /// Returns the timeout for calls that the configuration entry sets.
     #[must_use]
     pub fn timeout(self, entry: &Value) -> Option<Duration> {
         let (key, per_second) = match self {
@@ -126,11 +126,10 @@ impl KnownClient {
         seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
     }
 
-    /// Returns the arguments of the server that this client needs beside those a person gives.
+    /// Returns the server's arguments in the entry: those this client needs, followed by those the user gave.
     ///
-    /// Editors start servers in a folder of their choice and name the one that is open; a client that
-    /// waits as long as it is told is told to wait, so the server may use that, and where it is told to
-    /// wait less, must.
+    /// Editors start servers in an arbitrary directory and substitute the open one. Clients with a
+    /// configurable timeout also get `--detach-after` to match it.
     #[must_use]
     pub fn arguments(self, given: &[String], gives_up: Option<Duration>) -> Vec<String> {
         let waits =
@@ -157,7 +156,7 @@ impl KnownClient {
         all
     }
 
-    /// Returns what an entry must hold for the client to start `command`.
+    /// Returns the members that the entry must contain for the client to start `command`.
     #[must_use]
     pub fn required_members(self, command: &[String]) -> Vec<(&'static str, Value)> {
         let (program, arguments) =
@@ -172,7 +171,7 @@ impl KnownClient {
         }
     }
 
-    /// Returns what an entry holds as long as nobody says otherwise.
+    /// Returns the members that a new entry gets unless it already has them.
     #[must_use]
     pub fn default_members(self) -> Vec<(&'static str, Value)> {
         let seconds = CLIENT_TIMEOUT.as_secs();
@@ -184,7 +183,7 @@ impl KnownClient {
         }
     }
 
-    /// Reads the command that an entry starts; none where it starts nothing.
+    /// Returns the command that an entry starts, or `None` if it starts none.
     #[must_use]
     pub fn command_of(self, entry: &Value) -> Option<Vec<String>> {
         let texts = |value: &Value| -> Option<Vec<String>> {
@@ -200,7 +199,7 @@ impl KnownClient {
         (!command.is_empty()).then_some(command)
     }
 
-    /// Says whether an entry is there and switched off.
+    /// Returns whether the entry exists but is switched off.
     #[must_use]
     pub fn is_disabled(self, entry: &Value) -> bool {
         entry["enabled"] == false || entry["disabled"] == true
@@ -211,7 +210,7 @@ impl KnownClient {
 mod tests {
     use super::*;
 
-    /// Nobody is kept waiting until they give up: not with the name they use, nor with another.
+    /// No client reaches its timeout, whether its name is known or not.
     #[test]
     fn every_client_is_answered_before_it_gives_up() {
         let minute = Duration::from_secs(60);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_of_an_entry_is_the_one_it_was_made_of() {
+    fn an_entry_yields_the_command_it_was_made_from() {
         for client in KnownClient::ALL {
             let given = ["--model=x".to_owned()];
             let command = [vec!["/bin/us".to_owned()], client.arguments(&given, None)].concat();

@@ -1,13 +1,13 @@
-//! The MCP server: bounded delegation for any client of the protocol.
+//! The MCP server: delegation under limits for any MCP client.
 //!
-//! A front end. It carries no run itself: each lives in a process of its own, outside the server's process
-//! tree, and the server reads its journal and speaks to its control socket like any other process.
-//! Killing the client or the server therefore ends no run, and the handle is the run's id. No tool
-//! can approve, widen rights or choose where and with which keys work is done: that is fixed by the
-//! person who starts the server, and judged by the process that carries the run.
+//! The server is a front end. It does not execute runs itself: each run lives in its own process outside the
+//! server's process tree, and the server reads the run's journal and talks to its control socket like any
+//! other process. Killing the client or the server therefore does not end a run; its id is the handle to find
+//! it again. No tool can approve a call, widen rights, or choose the directory or the keys: the person who
+//! starts the server fixes these, and the run's process enforces them.
 //!
-//! Start at [`serve`]. Invariant: whatever anyone prints, every line of standard output is a message
-//! of the protocol.
+//! Start at [`serve`]. Invariant: every line of standard output is a protocol message, whatever other code
+//! prints.
 
 mod answer;
 mod approval;
@@ -43,40 +43,39 @@ pub use transport::http::{
     BearerToken, HttpOptions, HttpServer, TOKEN_VARIABLE, TokenError, serve_handler,
 };
 
-/// What a person decided when they started the server.
+/// The settings a person chose when they started the server.
 #[derive(Clone, Debug)]
 pub struct ServerSetup {
-    /// The runs.
+    /// Where runs are stored.
     pub archive: Archive,
-    /// The tree all work is done in; runs of other trees are not seen.
+    /// The directory tree in which all runs work. Runs of other trees are hidden from clients.
     pub root: PathBuf,
-    /// The program that carries a run.
+    /// The program that the server starts for each run.
     pub program: PathBuf,
-    /// Its arguments behind the subcommand, for whatever is begun; it prints events.
+    /// Arguments placed after the subcommand of every run's process. They make it print events.
     pub arguments: Vec<OsString>,
-    /// Further ones where it is a call of `Delegate`: commands and stories have presets of their own.
+    /// Additional arguments for `Delegate` calls only; slash commands and stories bring their own presets.
     pub task_arguments: Vec<OsString>,
-    /// Whether a run ends with the server that began it.
+    /// Whether a run ends when the server that started it ends.
     pub ends_with_server: bool,
-    /// Where git is looked for, as in the value of `PATH`.
+    /// Where git is looked up, in the format of `PATH`.
     pub search: OsString,
-    /// The bounds of one call.
+    /// The limits of one call.
     pub limits: CallLimits,
-    /// What becomes of a call that needs approval.
+    /// What happens to a call that needs approval.
     pub approval: ApprovalMode,
-    /// Whether a client that can is made to ask.
+    /// Whether the server asks the person through the client, if the client supports it.
     pub asks_client: bool,
-    /// How long a call may keep its client waiting before it is answered with a handle; where that
-    /// is not said, it depends on the client.
+    /// How long a call may block before it is answered with a handle. `None` chooses by the client's name.
     pub detach_after: Option<Duration>,
-    /// The most bytes of a result, text and data together; where that is not said, it depends on the client.
+    /// The maximum size of a result, text and data together. `None` chooses by the client's name.
     pub result_bytes: Option<usize>,
-    /// The folders in which the person keeps slash commands.
+    /// The directories that contain the user's slash commands.
     pub command_folders: UserFolders,
-    /// How commands that are recommended begin.
+    /// The program name at the start of commands that messages recommend.
     pub program_name: String,
-    /// Why nothing may be delegated, where that is so.
+    /// Set if delegation is refused altogether: the message that every call gets.
     pub refusal: Option<String>,
-    /// The version that clients are told.
+    /// The version reported to clients.
     pub version: String,
 }

@@ -1,4 +1,4 @@
-//! What another program may have put in the place of a file of ours.
+//! Test helpers that replace one of our files with a symlink or a FIFO, as a hostile program could.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// Puts a link to `victim`, or a pipe without another end, at `path`.
+/// Functions that put a symlink to `victim`, or a FIFO without a writer, at `path`.
 pub(crate) const ALL: [fn(path: &Path, victim: &Path); 2] = [link, pipe];
 
 fn link(path: &Path, victim: &Path) {

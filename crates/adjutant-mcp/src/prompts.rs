@@ -1,7 +1,7 @@
-//! The slash commands as prompts: a person chooses one in their client, and its agent delegates it.
+//! Slash commands as MCP prompts: a person picks one in the client, and the client's agent delegates it.
 //!
-//! What a command file says is not put into the prompt: it is written for the agent that the command goes
-//! to, with the rights that one has. Nothing of a file is executed or included here.
+//! The text of a command file is never put into the prompt: it is written for the agent that executes the
+//! command, with that agent's rights. Nothing in the file is executed or included here.
 
 use adjutant_engine::slash::{Handbook, SlashCommand, gather};
 use adjutant_view::sanitize;
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use crate::ServerSetup;
 use crate::start::requested_run::COMMAND_BYTES;
 
-/// The one argument: what stands behind the name of the command.
+/// The prompt's only argument: the text after the command's name.
 const ARGUMENTS_KEY: &str = "arguments";
 
 fn slash_commands(setup: &ServerSetup) -> Result<Handbook, String> {
     gather(&setup.root, &setup.command_folders).map_err(|error| error.to_string())
 }
 
-/// Returns every command that can be used.
+/// Returns a prompt for each usable slash command.
 pub(crate) fn list(setup: &ServerSetup) -> Result<Vec<Prompt>, String> {
     Ok(slash_commands(setup)?.commands.iter().map(to_prompt).collect())
 }
@@ -34,7 +34,7 @@ fn to_prompt(command: &SlashCommand) -> Prompt {
         .with_title(sanitize::line(&command.usage()).into_owned())
 }
 
-/// Returns what a client's agent is told when a person chose a command.
+/// Returns the message for the client's agent after a person picked a command.
 pub(crate) fn get(
     setup: &ServerSetup,
     request: &GetPromptRequestParams,

@@ -1,4 +1,4 @@
-//! Where runs stand and what came of them, as tools show it.
+//! The tools that report on existing runs (status, results, validation) and the one that cancels them.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::runs::run_processes::RunProcesses;
 use crate::runs::{VisibleRuns, error_chain};
 use crate::tools::{StatusToolArgs, ValidateToolArgs};
 
-/// Runs that have ended and are shown where no run is named.
+/// The number of ended runs in a status list.
 const STATUS_RUNS: usize = 10;
 
-/// Reports on runs, and ends them.
+/// Reports on runs and cancels them.
 #[derive(Clone)]
 pub(crate) struct RunReports {
     pub(crate) setup: Arc<ServerSetup>,
@@ -28,7 +28,7 @@ pub(crate) struct RunReports {
 }
 
 impl RunReports {
-    /// Says where a run stands, or lists the runs.
+    /// Returns the status of one run, or a list of runs.
     pub(crate) async fn status(
         &self,
         args: StatusToolArgs,
@@ -45,7 +45,7 @@ impl RunReports {
         self.runs.blocking(status).await
     }
 
-    /// Says what came of a run, or how far it is.
+    /// Returns the results of a run; of one that is still running, those it has so far.
     pub(crate) async fn results(
         &self,
         run: &str,
@@ -57,22 +57,22 @@ impl RunReports {
         let (setup, approvals) = (Arc::clone(&self.setup), self.approvals.clone());
         let run = run.to_owned();
         let read = move |_: &VisibleRuns| {
-            let seen = approvals.read_now(&run)?;
-            let over = seen.is_over().then(|| seen.files.id());
-            Ok((answer::of_run(&seen, form, &setup), over))
+            let snapshot = approvals.read_now(&run)?;
+            let over = snapshot.is_over().then(|| snapshot.files.id());
+            Ok((answer::of_run(&snapshot, form, &setup), over))
         };
         let (result, over) = self.runs.blocking(read).await?;
         over.into_iter().for_each(|run| self.processes.mark_reported(run));
         Ok(result)
     }
 
-    /// Ends a run.
+    /// Cancels a run.
     pub(crate) async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
         let (files, session, cancelled) = self.runs.blocking(move |runs| runs.cancel(&run)).await?;
         Ok(answer::of_cancel(&files, session, cancelled))
     }
 
-    /// Judges a return.
+    /// Checks a subagent's return against the contract.
     pub(crate) async fn validate(
         &self,
         args: ValidateToolArgs,

@@ -1,7 +1,7 @@
-//! Runs as resources: where one stands, what came of it, and what was said.
+//! Runs as MCP resources: status, results and transcripts.
 //!
-//! The same runs that the tools show, and no others. A resource is read in pages: one that does not fit
-//! ends with a line that names the next.
+//! Exactly the runs that the tools show. Long resources are read in pages; each page ends with a line that
+//! names the address of the next.
 
 use std::collections::BTreeMap;
 
@@ -17,27 +17,27 @@ use crate::answer::root_summary::RootSummary;
 use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
 use crate::{ServerSetup, answer};
 
-/// What every address begins with.
+/// The start of every resource address.
 const SCHEME: &str = "adjutant://run/";
 
 const JSON: &str = "application/json";
 pub(crate) const MARKDOWN: &str = "text/markdown";
 pub(crate) const PLAIN: &str = "text/plain";
 
-/// What of a run is meant.
+/// The part of a run that a resource shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
-    /// Where it stands.
+    /// The status.
     Run,
-    /// All that came of it.
+    /// The complete results.
     Result,
-    /// All that anybody in it was told and said.
+    /// The transcripts of all agents in the run.
     Transcript,
-    /// What one subagent was told and said.
+    /// The transcript of one subagent.
     Session(SessionId),
 }
 
-/// Returns the address of it.
+/// Returns the address of this part of the run.
 pub(crate) fn uri(run: RunId, of: ResourceKind) -> String {
     match of {
         ResourceKind::Run => format!("{SCHEME}{run}"),
@@ -47,7 +47,7 @@ pub(crate) fn uri(run: RunId, of: ResourceKind) -> String {
     }
 }
 
-/// Reads an address: which run, what of it, from which byte on.
+/// Parses an address into the run, its part and the byte offset.
 fn parse_uri(uri: &str) -> Option<(RunId, ResourceKind, usize)> {
     let (path, query) =
         uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
@@ -64,7 +64,7 @@ fn parse_uri(uri: &str) -> Option<(RunId, ResourceKind, usize)> {
     Some((run, of, offset))
 }
 
-/// Returns the forms that addresses have.
+/// Returns the address templates that clients are shown.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let form = |rest: &str, name: &str, about: &str, mime: &str| {
         ResourceTemplate::new(format!("{SCHEME}{{run}}{rest}"), name)
@@ -89,13 +89,13 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// Runs on a page of a list, beside those that go on.
+/// Ended runs on one page of the resource list.
 const PAGE_RUNS: usize = 25;
 
-/// Some resources, and where the next ones begin.
+/// Resources and the cursor of the next page.
 type ResourceListPage = (Vec<Resource>, Option<String>);
 
-/// Returns a page of the runs of the tree and where the next begins; nothing where there is no such page.
+/// Returns a page of the visible runs. Returns `None` if the cursor is invalid.
 pub(crate) fn list(
     runs: &VisibleRuns,
     setup: &ServerSetup,
@@ -104,10 +104,10 @@ pub(crate) fn list(
     let from = cursor.map(str::parse).transpose();
     let Ok(from) = from else { return Ok(None) };
     let Some(listing) = runs.list(PAGE_RUNS, from)? else { return Ok(None) };
-    let of_run = |seen: &RunSnapshot| {
-        let run = seen.files.id();
-        let what = answer::title(seen);
-        let about = format!("{what} ({})", answer::state(seen, &setup.program_name));
+    let of_run = |snapshot: &RunSnapshot| {
+        let run = snapshot.files.id();
+        let what = answer::title(snapshot);
+        let about = format!("{what} ({})", answer::state(snapshot, &setup.program_name));
         [
             Resource::new(uri(run, ResourceKind::Run), run.to_string())
                 .with_description(about.clone())
@@ -121,7 +121,7 @@ pub(crate) fn list(
     Ok(Some((all, listing.next.map(|place| place.to_string()))))
 }
 
-/// Reads a resource, a page of at most so many bytes; nothing where there is no such one.
+/// Reads a page of at most `page` bytes of a resource. Returns `None` if there is no such resource.
 pub(crate) fn read(
     runs: &VisibleRuns,
     setup: &ServerSetup,
@@ -129,28 +129,28 @@ pub(crate) fn read(
     page: usize,
 ) -> Result<Option<ReadResourceResult>, String> {
     let Some((run, of, offset)) = parse_uri(address) else { return Ok(None) };
-    let Ok(seen) = runs.read(&run.to_string()) else { return Ok(None) };
+    let Ok(snapshot) = runs.read(&run.to_string()) else { return Ok(None) };
     let mut filled = ResourcePage::new(offset, page);
     let mime = match of {
-        // Data has no pages: what is cut somewhere is data no more.
+        // JSON is not paged: a part of it could not be parsed.
         ResourceKind::Run if offset > 0 => return Ok(None),
         ResourceKind::Run => {
             let fits = |data: &Value| json!(wire::pretty(data)).to_string().len() <= page;
-            let data = answer::run_status_json(&seen, &setup.program_name, fits);
+            let data = answer::run_status_json(&snapshot, &setup.program_name, fits);
             let contents = ResourceContents::text(wire::pretty(&data), address);
             return Ok(Some(ReadResourceResult::new(vec![contents.with_mime_type(JSON)])));
         }
         ResourceKind::Result => {
-            filled.add(&full_result(&seen, setup));
+            filled.add(&full_result(&snapshot, setup));
             MARKDOWN
         }
         ResourceKind::Transcript => {
-            let sessions: Vec<_> = seen.view.preorder().iter().map(|it| it.session).collect();
-            add_transcripts(&seen, &sessions, &mut filled)?;
+            let sessions: Vec<_> = snapshot.view.preorder().iter().map(|it| it.session).collect();
+            add_transcripts(&snapshot, &sessions, &mut filled)?;
             PLAIN
         }
-        ResourceKind::Session(session) if seen.view.delegation(session).is_some() => {
-            add_transcripts(&seen, &[session], &mut filled)?;
+        ResourceKind::Session(session) if snapshot.view.delegation(session).is_some() => {
+            add_transcripts(&snapshot, &[session], &mut filled)?;
             PLAIN
         }
         ResourceKind::Session(_) => return Ok(None),
@@ -160,32 +160,32 @@ pub(crate) fn read(
     Ok(Some(ReadResourceResult::new(vec![contents])))
 }
 
-/// Returns all that came of a run, uncut.
-fn full_result(seen: &RunSnapshot, setup: &ServerSetup) -> String {
-    let look = seen.look(&setup.program_name);
-    let results = Results::of_run(&seen.view);
-    let results = results.seen(seen.liveness, look.content, &setup.program_name);
-    RootSummary::of(seen, setup).text + &results.markdown(&Options::default())
+/// Returns the complete results of a run.
+fn full_result(snapshot: &RunSnapshot, setup: &ServerSetup) -> String {
+    let look = snapshot.look(&setup.program_name);
+    let results = Results::of_run(&snapshot.view);
+    let results = results.seen(snapshot.liveness, look.content, &setup.program_name);
+    RootSummary::of(snapshot, setup).text + &results.markdown(&Options::default())
 }
 
-/// Adds what sessions were told and said, one after the other; those that said nothing are left out.
+/// Adds the transcripts of these sessions. Sessions without messages are left out.
 ///
-/// The journal is read once for all of them.
+/// The journal is read only once for all of them.
 fn add_transcripts(
-    seen: &RunSnapshot,
+    snapshot: &RunSnapshot,
     sessions: &[SessionId],
     page: &mut ResourcePage,
 ) -> Result<(), String> {
     let mut talks: BTreeMap<SessionId, Conversation> =
         sessions.iter().map(|session| (*session, Conversation::default())).collect();
-    for record in seen.files.records().map_err(|error| error_chain(&error))? {
+    for record in snapshot.files.records().map_err(|error| error_chain(&error))? {
         let event = record.map_err(|error| error_chain(&error))?.event;
         if let Some(talk) = event.conversation().and_then(|session| talks.get_mut(&session)) {
             talk.apply(&event);
         }
     }
     for (session, talk) in sessions.iter().filter_map(|session| talks.remove_entry(session)) {
-        let found = Transcript::of_parts(&seen.view, session, &talk, seen.liveness);
+        let found = Transcript::of_parts(&snapshot.view, session, &talk, snapshot.liveness);
         let said = found.filter(|it| !it.messages.is_empty() || sessions.len() == 1);
         let Some(said) = said else { continue };
         if !page.add(&sanitize::block(&format!("{}\n", said.render().trim_end()))) {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_reads_back_and_nothing_else_is_one() {
+    fn only_well_formed_addresses_are_parsed() {
         let run: RunId = "run_1735460684_a1b2c3".parse().unwrap();
         let session: SessionId = "sess_1735460684_d4e5f6".parse().unwrap();
         for of in [

@@ -1,4 +1,5 @@
-//! The server: parse a call, hand it on, answer.
+//! The protocol handler: parses each request, passes it to the type that does the work, and returns the
+//! answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,37 +36,37 @@ use crate::transport::eras;
 use crate::transport::stdio::{self, StdioTransport};
 use crate::{ServerSetup, prompts, resources};
 
-/// Threads for what may block: locks of other servers, runs that take their time to obey.
+/// Threads for blocking work, such as waiting for locks of other servers or for runs that are slow to stop.
 pub(crate) const BLOCKING_THREADS: usize = 8;
 
-/// Says why there is no server.
+/// Explains why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The runtime, a thread or a stream cannot be had.
+    /// The runtime, a thread or a standard stream could not be set up.
     #[error("the server cannot start")]
     Start(#[from] io::Error),
-    /// Others could reach it.
+    /// The address is reachable from other machines.
     #[error(
         "{0} is not an address of this machine alone; clients elsewhere are served on 127.0.0.1 \
          through a tunnel of yours"
     )]
     NotLoopback(SocketAddr),
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Where.
+        /// The requested address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It is not what a browser says of a page.
+    /// The text is not a valid web origin.
     #[error(
         "`{0}` is no origin: that is http:// or https://, a host and, if it is not the usual one, a port"
     )]
     Origin(String),
 }
 
-/// Serves one client on standard input and output until it says nothing more.
+/// Serves one client on standard input and output until the client closes its end.
 pub fn serve(setup: ServerSetup) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -76,22 +77,22 @@ pub fn serve(setup: ServerSetup) -> Result<(), ServeError> {
     runtime.block_on(async {
         let server = McpServer::new(setup, None, closing)?;
         let starter = server.starter().clone();
-        // A client that leaves before the handshake wanted nothing.
+        // An error here means that the client left before the handshake. There is nothing to clean up.
         if let Ok(running) = serve_server(server, stdio).await {
             let _ = running.waiting().await;
         }
         starter.wait_for_launches().await;
         Ok::<_, io::Error>(())
     })?;
-    // A thread that waits for another server's lock is of no account any more.
+    // Blocking threads may still wait for a lock of another server. Do not wait for them.
     runtime.shutdown_background();
     writing.finish();
     Ok(())
 }
 
-/// One client's server; what it shares with those of other clients is behind its handles.
+/// The server as one client sees it. State shared with other clients is behind the handles in its fields.
 ///
-/// Reads requests and hands them on. Each field has its own part of the work, and none of them knows the server.
+/// It only reads requests and passes them on; no field depends on the server.
 #[derive(Clone)]
 pub(crate) struct McpServer {
     setup: Arc<ServerSetup>,
@@ -100,12 +101,12 @@ pub(crate) struct McpServer {
     starter: RunStarter,
     tool_calls: ToolDispatcher,
     tasks: McpTasks,
-    /// This client's alone.
+    /// The only field that is not shared with other clients.
     cancellable: CancellableCalls,
 }
 
 impl McpServer {
-    /// Makes a server that sees the runs of an owner, or of everyone.
+    /// Creates a server that shows the runs of `owner`, or of everyone if `owner` is `None`.
     pub(crate) fn new(
         setup: ServerSetup,
         owner: Option<RunOwner>,
@@ -147,12 +148,12 @@ impl McpServer {
         Ok(Self { setup, runs, approvals, starter, tool_calls, tasks, cancellable })
     }
 
-    /// Returns a server for another client of this process.
+    /// Returns a server for another client of this process; both share runs and questions.
     pub(crate) fn for_another_client(&self) -> Self {
         Self { cancellable: CancellableCalls::default(), ..self.clone() }
     }
 
-    /// Returns what begins its runs.
+    /// Returns the part that starts runs, so that shutdown can wait for it.
     pub(crate) const fn starter(&self) -> &RunStarter {
         &self.starter
     }
@@ -304,7 +305,7 @@ impl ServerHandler for McpServer {
         self.tasks.cancel(&request.task_id).await
     }
 
-    /// What the library could not read as the request that it is.
+    /// Answers requests that `rmcp` could not parse: an unknown method, or known parameters in a wrong form.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -322,7 +323,7 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// Every request that is answered.
+/// All request methods that the server supports.
 const METHODS: [&str; 13] = [
     "initialize",
     "server/discover",
@@ -339,13 +340,13 @@ const METHODS: [&str; 13] = [
     "tasks/cancel",
 ];
 
-/// Refuses a cursor for a list that has one page.
+/// Rejects a cursor for a list that always fits on one page.
 fn refuse_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     let cursor = request.and_then(|it| it.cursor);
     cursor.map_or(Ok(()), |_| Err(no_such_page()))
 }
 
-/// Nothing is announced that does not happen: lists change without a word, and nobody subscribes.
+/// Announces no list-change notifications and no subscriptions, because the server sends neither.
 fn capabilities() -> ServerCapabilities {
     ServerCapabilities::builder()
         .enable_tools()
@@ -355,7 +356,7 @@ fn capabilities() -> ServerCapabilities {
         .build()
 }
 
-/// Answers a cursor that no answer of ours had.
+/// The error for a cursor that the server never handed out.
 fn no_such_page() -> ErrorData {
     ErrorData::invalid_params("cursor: no page begins there; ask again without it", None)
 }

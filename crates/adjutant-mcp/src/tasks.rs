@@ -1,8 +1,8 @@
-//! A run as a task, for clients that know tasks: `Delegate` is answered at once, and the client asks
-//! for the task until it has ended.
+//! Runs as MCP tasks, for clients that support tasks: `Delegate` is answered at once, and the client polls
+//! the task until it ends.
 //!
-//! The task is the run and has its id, so it outlives the client and the server like any other, and all
-//! tools take it.
+//! A task is a run and has the run's id. It therefore outlives the client and the server, and every tool
+//! accepts its id.
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ use crate::runs::run_processes::RunProcesses;
 use crate::runs::wait::draw_progress;
 use crate::runs::{RunSnapshot, VisibleRuns};
 
-/// How often a client should ask, in milliseconds.
+/// The polling interval that the server suggests, in milliseconds.
 const POLL_INTERVAL_MS: u64 = 2_000;
 
-/// Says whether a call may be answered with a task.
+/// Returns whether the client supports tasks, so that a call may be answered with one.
 pub(crate) fn is_task_client(context: &RequestContext<RoleServer>) -> bool {
     let is_new = context.protocol_version().is_some_and(|version| !version.has_initialize());
     is_new && context.client_capabilities().is_some_and(|able| able.supports_tasks())
 }
 
-/// Answers a call with the run that it began.
-pub(crate) fn task_answer(seen: &RunSnapshot) -> CallToolResponse {
-    CallToolResponse::Task(CreateTaskResult::new(task(seen, status(seen))))
+/// Answers a call with the run as a task.
+pub(crate) fn task_answer(snapshot: &RunSnapshot) -> CallToolResponse {
+    CallToolResponse::Task(CreateTaskResult::new(task(snapshot, status(snapshot))))
 }
 
-/// Shows runs as tasks.
+/// Shows runs as MCP tasks.
 #[derive(Clone)]
 pub(crate) struct McpTasks {
     pub(crate) setup: Arc<ServerSetup>,
@@ -47,7 +47,7 @@ pub(crate) struct McpTasks {
 }
 
 impl McpTasks {
-    /// Answers with where a task stands; once it is over, with what the call would have returned.
+    /// Returns the state of a task and, once it has ended, the result that the call would have returned.
     pub(crate) async fn get(
         &self,
         id: &str,
@@ -57,25 +57,25 @@ impl McpTasks {
         let (setup, bytes) = (Arc::clone(&self.setup), sizes::result_limit(&self.setup, context));
         let approvals = self.approvals.clone();
         let read = move |_: &VisibleRuns| {
-            let seen = approvals.read_now(&run.to_string())?;
-            let results = form_file::load(seen.files.path());
+            let snapshot = approvals.read_now(&run.to_string())?;
+            let results = form_file::load(snapshot.files.path());
             let form = AnswerForm { results, is_repeated: false, bytes };
-            let result = seen.is_over().then(|| answer::of_run(&seen, form, &setup));
-            Ok((seen, result))
+            let result = snapshot.is_over().then(|| answer::of_run(&snapshot, form, &setup));
+            Ok((snapshot, result))
         };
-        let (seen, result) = self.runs.blocking(read).await.map_err(invalid_params)?;
-        if seen.is_over() {
+        let (snapshot, result) = self.runs.blocking(read).await.map_err(invalid_params)?;
+        if snapshot.is_over() {
             self.processes.mark_reported(run);
         }
         let asks = if self.approvals.can_ask(context) {
-            self.approvals.show_questions(&seen)
+            self.approvals.show_questions(&snapshot)
         } else {
             InputRequests::new()
         };
-        task_result(&seen, asks, result, &self.setup.program_name)
+        task_result(&snapshot, asks, result, &self.setup.program_name)
     }
 
-    /// Takes a person's answers to what a task asked in its course.
+    /// Passes a person's answers to the questions of a task on to its run.
     pub(crate) async fn answer(
         &self,
         id: &str,
@@ -83,10 +83,10 @@ impl McpTasks {
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let run = parse_task_id(id)?;
-        let seen = self.approvals.read(&run.to_string()).await.map_err(invalid_params)?;
+        let snapshot = self.approvals.read(&run.to_string()).await.map_err(invalid_params)?;
         for (hash, said) in said {
-            // No other answer leads to a run: it must be to a question that was put, by one who can.
-            let open = seen.asks.iter().find(|asking| &asking.hash == hash);
+            // Only answers to a question that is open, from a client that may ask people, are passed on.
+            let open = snapshot.open_questions.iter().find(|question| &question.hash == hash);
             let Some(open) = open.filter(|_| self.approvals.can_ask(context)) else {
                 return Err(invalid_params(
                     "inputResponses: nothing of that name is asked".to_owned(),
@@ -100,7 +100,7 @@ impl McpTasks {
         Ok(())
     }
 
-    /// Cancels the run of a task.
+    /// Cancels the run behind a task.
     pub(crate) async fn cancel(&self, id: &str) -> Result<(), ErrorData> {
         let run = parse_task_id(id)?.to_string();
         let cancelled = self.runs.blocking(move |runs| runs.cancel(&run)).await;
@@ -108,18 +108,18 @@ impl McpTasks {
     }
 }
 
-/// Reads the id of a task: that of a run, and nothing else.
+/// Parses a task id, which is always a run id.
 fn parse_task_id(id: &str) -> Result<RunId, ErrorData> {
     id.parse().map_err(|_| invalid_params(format!("there is no task `{}`", sizes::quoted(id))))
 }
 
 fn task_result(
-    seen: &RunSnapshot,
+    snapshot: &RunSnapshot,
     asks: InputRequests,
     result: Option<CallToolResult>,
     program: &str,
 ) -> Result<GetTaskResult, ErrorData> {
-    let status = status(seen);
+    let status = status(snapshot);
     let payload = if status == TaskStatus::Cancelled {
         TaskPayload::Cancelled
     } else if !status.is_terminal() && asks.is_empty() {
@@ -131,37 +131,37 @@ fn task_result(
     } else {
         return Err(ErrorData::internal_error("the result cannot be written", None));
     };
-    let mut task = task(seen, payload.status());
+    let mut task = task(snapshot, payload.status());
     if let (TaskPayload::Working, Some(next)) =
-        (&payload, answer::approval_instructions(seen, program))
+        (&payload, answer::approval_instructions(snapshot, program))
     {
-        // This client cannot put the question, so the person has to be told where they answer it.
+        // This client cannot ask the person, so the message says where to answer.
         task = task.with_status_message(next);
     }
     Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
 }
 
-/// Answers for a task that there is not, or that does not obey.
+/// The error for a task that does not exist or an operation that was refused.
 fn invalid_params(problem: String) -> ErrorData {
     ErrorData::invalid_params(problem, None)
 }
 
-fn status(seen: &RunSnapshot) -> TaskStatus {
-    match (seen.is_over(), seen.view.outcome()) {
+fn status(snapshot: &RunSnapshot) -> TaskStatus {
+    match (snapshot.is_over(), snapshot.view.outcome()) {
         (false, _) => TaskStatus::Working,
         (true, Some(Outcome::Cancelled)) => TaskStatus::Cancelled,
-        // Also one that failed or was interrupted: the call has a result that says so.
+        // Failed and interrupted runs too: the call completes with a result that says so.
         (true, _) => TaskStatus::Completed,
     }
 }
 
-fn task(seen: &RunSnapshot, status: TaskStatus) -> Task {
-    let latest = seen.view.latest();
-    let began = seen.view.began().map_or(latest.wall_ms, |moment| moment.wall_ms);
+fn task(snapshot: &RunSnapshot, status: TaskStatus) -> Task {
+    let latest = snapshot.view.latest();
+    let began = snapshot.view.began().map_or(latest.wall_ms, |moment| moment.wall_ms);
     let (began, latest) = (rfc3339(began), rfc3339(latest.wall_ms));
-    let task = Task::new(seen.files.id().to_string(), status, began, latest);
+    let task = Task::new(snapshot.files.id().to_string(), status, began, latest);
     if matches!(status, TaskStatus::Working | TaskStatus::InputRequired) {
-        let message = draw_progress(&seen.view, seen.look("").now);
+        let message = draw_progress(&snapshot.view, snapshot.look("").now);
         return task.with_status_message(message).with_poll_interval_ms(POLL_INTERVAL_MS);
     }
     task

@@ -1,4 +1,4 @@
-//! What each tool does: begins a run, waits for one, or reports on one.
+//! The work behind each tool: starting a run, waiting for one, or reporting on one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::start::starter::{RunStarter, StartedRun, release};
 use crate::tools::{CancelToolArgs, MAX_WAIT_S, McpTool, ResultToolArgs, WaitToolArgs};
 use crate::{ServerSetup, answer, tasks};
 
-/// Answers calls of tools.
+/// Executes tool calls.
 #[derive(Clone)]
 pub(crate) struct ToolDispatcher {
     pub(crate) setup: Arc<ServerSetup>,
@@ -59,8 +59,8 @@ impl ToolDispatcher {
         answer.map(Into::into)
     }
 
-    /// Begins a run and waits as long as a call may: for its end, or for its first question alone where
-    /// the client asked for a handle or knows tasks.
+    /// Starts a run and waits as long as the call may block: until the run ends, or only until its first
+    /// question if the client asked for a handle or supports tasks.
     async fn delegate(
         &self,
         tool: McpTool,
@@ -71,7 +71,7 @@ impl ToolDispatcher {
         let form = job.return_form(&self.setup.limits);
         let StartedRun { run: id, is_repeated, waiter } =
             self.starter.start(job, arguments, call).await?;
-        // A call that is made again with the answer to its own question is still the first one.
+        // A call that is repeated to bring the answer to its own question still counts as the first call.
         let is_repeated = !call.owns(id, is_repeated);
         let run = id.to_string();
         let is_start = tool == McpTool::Start;
@@ -89,24 +89,28 @@ impl ToolDispatcher {
             AskOutcome::AnswerWith(question) => return Ok((*question).into()),
             AskOutcome::Clear if !waits && !is_start => {
                 let keep = move |runs: &VisibleRuns| {
-                    let seen = runs.read(&run)?;
-                    // If the form cannot be kept, the task is answered for in the usual one.
-                    let _ = form_file::save(seen.files.path(), form);
-                    Ok(seen)
+                    let snapshot = runs.read(&run)?;
+                    // If the form cannot be saved, the task's result has the default form.
+                    let _ = form_file::save(snapshot.files.path(), form);
+                    Ok(snapshot)
                 };
-                return self.runs.blocking(keep).await.map(|seen| tasks::task_answer(&seen));
+                return self
+                    .runs
+                    .blocking(keep)
+                    .await
+                    .map(|snapshot| tasks::task_answer(&snapshot));
             }
             AskOutcome::Clear | AskOutcome::Open | AskOutcome::Cancelled(_) => {}
         }
         if is_start {
-            let seen: RunSnapshot = self.approvals.read(&run).await?;
-            return Ok(answer::of_start(&seen, is_repeated, &self.setup.program_name).into());
+            let snapshot: RunSnapshot = self.approvals.read(&run).await?;
+            return Ok(answer::of_start(&snapshot, is_repeated, &self.setup.program_name).into());
         }
         let bytes = sizes::result_limit(&self.setup, call.context);
         self.reports.results(&run, form, is_repeated, bytes).await.map(Into::into)
     }
 
-    /// Waits for a run as long as a call may.
+    /// Waits for a run as long as the call may block.
     async fn wait(
         &self,
         args: WaitToolArgs,
@@ -116,13 +120,13 @@ impl ToolDispatcher {
             return Err(format!("timeout_s: {asked} is more than {MAX_WAIT_S}"));
         }
         if let Some(asked) = args.timeout_s {
-            // Never longer than the client waits: an answer that comes later is not heard.
+            // A longer wait would outlast the client's own timeout, and the answer would be lost.
             call.until = call.until.min(Instant::now() + Duration::from_secs(asked));
         }
         let run = args.run.clone();
         let (files, _) = self.runs.blocking(move |runs| runs.find(&run)).await?;
         let _waiter = self.starter.count_waiter(files.id()).await;
-        // A client that no longer waits has not said that the work should end.
+        // Cancelling a wait does not cancel the run.
         let outcome = self.approvals.follow(&args.run, call).await?;
         if let AskOutcome::AnswerWith(question) = outcome {
             return Ok((*question).into());
@@ -138,7 +142,7 @@ impl ToolDispatcher {
     }
 }
 
-/// Returns how long a call may keep its client waiting.
+/// Returns how long a call may block before it has to be answered.
 pub(crate) fn answer_timeout(
     setup: &ServerSetup,
     context: &RequestContext<RoleServer>,

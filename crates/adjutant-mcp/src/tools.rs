@@ -1,4 +1,4 @@
-//! The tools that clients are shown: few, each told in two sentences.
+//! The tools that clients see: names, descriptions and schemas. Each description has two sentences.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A tool by name.
+/// A tool of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum McpTool {
     Delegate,
@@ -22,7 +22,7 @@ pub(crate) enum McpTool {
 }
 
 impl McpTool {
-    /// Every tool, in the order they are listed.
+    /// All tools, in the order in which they are listed.
     pub(crate) const ALL: [Self; 9] = [
         Self::Delegate,
         Self::Start,
@@ -35,12 +35,12 @@ impl McpTool {
         Self::Validate,
     ];
 
-    /// Returns the tool of that name.
+    /// Returns the tool with this name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// Says whether a call of it may wait for a run.
+    /// Returns whether a call of this tool may block until a run changes.
     pub(crate) const fn may_wait(self) -> bool {
         match self {
             Self::Delegate | Self::Start | Self::Command | Self::Story | Self::Wait => true,
@@ -48,7 +48,7 @@ impl McpTool {
         }
     }
 
-    /// Returns the name on the wire.
+    /// Returns the name in the protocol.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Delegate => DELEGATE,
@@ -133,7 +133,7 @@ impl McpTool {
     fn annotations(self) -> ToolAnnotations {
         let hints = ToolAnnotations::with_title(self.title());
         match self {
-            // Subagents reach a model, and with the person's leave the network.
+            // Subagents reach a model, and the network if the person allows it.
             Self::Delegate | Self::Start | Self::Command | Self::Story => {
                 hints.read_only(false).destructive(false).idempotent(true).open_world(true)
             }
@@ -289,7 +289,7 @@ impl McpTool {
         json!({ "type": "object", "properties": properties, "required": required })
     }
 
-    /// Returns the tool as clients are shown it.
+    /// Returns the tool as `tools/list` shows it.
     pub(crate) fn to_listed_tool(self, limits: &CallLimits) -> Tool {
         let tool = Tool::new(self.name(), self.description(), json_object(self.input(limits)));
         tool.with_title(self.title())
@@ -298,7 +298,7 @@ impl McpTool {
     }
 }
 
-/// The longest that a client may ask to wait.
+/// The largest `timeout_s` that a client may request.
 pub(crate) const MAX_WAIT_S: u64 = 3600;
 
 fn json_object(schema: Value) -> Arc<JsonObject> {
@@ -362,16 +362,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_is_that_of_the_design_and_nothing_more() {
+    fn delegate_and_delegate_start_have_the_input_schema_of_core() {
         let limits = CallLimits::default();
         for tool in [McpTool::Delegate, McpTool::Start] {
             assert_eq!(tool.input(&limits), delegate_spec(&limits).schema);
         }
     }
 
-    /// Whoever can add a key to a call can find one that nobody bounded.
+    /// An additional key could carry something that no limit covers.
     #[test]
-    fn no_tool_takes_what_it_does_not_name() {
+    fn every_tool_schema_rejects_unknown_arguments() {
         for tool in McpTool::ALL {
             let schema = tool.input(&CallLimits::default());
             assert_eq!(schema["additionalProperties"], false, "{}", tool.name());

@@ -1,14 +1,14 @@
-//! The tables: what the suite calls, and what it expects back.
+//! The suite's fixtures as tables: what it calls, and the results it expects.
 
 use serde_json::{Value, json};
 
-/// One red pixel.
+/// An image of one red pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// A sound of no length.
+/// An audio file without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=";
 
-/// What the server says that it can do.
+/// The capabilities that the server announces.
 pub(crate) fn capabilities() -> Value {
     json!({
         "tools": { "listChanged": true }, "prompts": { "listChanged": true },
@@ -16,12 +16,12 @@ pub(crate) fn capabilities() -> Value {
     })
 }
 
-/// A result of a tool that is a text.
+/// A tool result with one text.
 pub(crate) fn said(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// Tools that take no arguments, beside those of which [`crate::rounds`] knows.
+/// Tools without arguments, except those in [`crate::rounds`].
 const PLAIN: [&str; 17] = [
     "test_simple_text",
     "test_image_content",
@@ -59,7 +59,7 @@ pub(crate) fn tools() -> Vec<Value> {
     all
 }
 
-/// A schema with keywords that must not be lost on the way.
+/// A schema whose keywords must survive the transport.
 fn vocabulary() -> Value {
     let address = json!({
         "$anchor": "addressDef", "type": "object",
@@ -84,7 +84,7 @@ fn vocabulary() -> Value {
     })
 }
 
-/// What a tool answers that does nothing else.
+/// The result of a tool that only returns a value.
 pub(crate) fn result(tool: &str) -> Option<Value> {
     let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
     let content = match tool {
@@ -122,20 +122,20 @@ fn embedded(uri: &str, kind: &str, text: &str) -> Value {
     json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "text": text } })
 }
 
-/// A question to the client's model.
+/// A sampling request to the client's model.
 pub(crate) fn sampling(prompt: &Value) -> Value {
     let message = json!({ "role": "user", "content": { "type": "text", "text": prompt } });
     let params = json!({ "messages": [message], "maxTokens": 100 });
     json!({ "method": "sampling/createMessage", "params": params })
 }
 
-/// A question to the person.
+/// An elicitation request to the client's user.
 pub(crate) fn elicitation(message: &Value, schema: &Value) -> Value {
     let params = json!({ "message": message, "requestedSchema": schema });
     json!({ "method": "elicitation/create", "params": params })
 }
 
-/// What a tool asks the person for first of all.
+/// The schema of the first elicitation.
 pub(crate) fn name_and_mail() -> Value {
     json!({
         "type": "object",
@@ -147,7 +147,7 @@ pub(crate) fn name_and_mail() -> Value {
     })
 }
 
-/// What other tools ask the person for.
+/// The schemas of the other elicitation tools.
 pub(crate) fn elicited(tool: &str) -> Option<Value> {
     let titled = |word: &str| {
         let numbers = [("1", "First"), ("2", "Second"), ("3", "Third")];
@@ -180,7 +180,7 @@ pub(crate) fn elicited(tool: &str) -> Option<Value> {
     Some(json!({ "type": "object", "properties": properties }))
 }
 
-/// The resources that are listed.
+/// The listed resources.
 pub(crate) fn resources() -> Value {
     let one = |uri: &str, kind: &str| json!({ "uri": uri, "name": uri, "description": format!("What {uri} holds"), "mimeType": kind });
     json!({ "resources": [
@@ -190,7 +190,7 @@ pub(crate) fn resources() -> Value {
     ] })
 }
 
-/// The templates that are listed.
+/// The listed resource templates.
 pub(crate) fn templates() -> Value {
     json!({ "resourceTemplates": [{
         "uriTemplate": "test://template/{id}/data", "name": "template",
@@ -198,7 +198,7 @@ pub(crate) fn templates() -> Value {
     }] })
 }
 
-/// What a resource holds.
+/// The contents of a resource.
 pub(crate) fn resource(uri: &str) -> Option<Value> {
     let text = |kind: &str, text: &str| json!({ "uri": uri, "mimeType": kind, "text": text });
     match uri {
@@ -216,7 +216,7 @@ pub(crate) fn resource(uri: &str) -> Option<Value> {
     }
 }
 
-/// The prompts that are listed.
+/// The listed prompts.
 pub(crate) fn prompts() -> Value {
     let one = |name: &str, keys: &[&str]| {
         let argument = |key: &&str| json!({ "name": key, "description": key, "required": true });
@@ -232,12 +232,12 @@ pub(crate) fn prompts() -> Value {
     ] })
 }
 
-/// A prompt that is a text.
+/// A prompt with one text.
 pub(crate) fn prompted(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] })
 }
 
-/// What a prompt says.
+/// The messages of a prompt.
 pub(crate) fn prompt(name: &str, arguments: &Value) -> Option<Value> {
     let text = |key: &str| arguments[key].as_str().unwrap_or_default();
     let with = |first: Value, then: &str| {

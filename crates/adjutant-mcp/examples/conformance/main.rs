@@ -1,8 +1,8 @@
-//! What the official conformance suite looks for in a server, over the transport of `adjutant mcp`.
+//! A server for the official conformance suite, over the HTTP transport of `adjutant mcp`.
 //!
-//! The suite calls tools, resources and prompts of fixed names. They are answered here from tables of
-//! what it expects (`fixtures`), so that what is tested is the transport, the eras and the library. It
-//! has no token to show, so none is asked. Prints where it listens; `tests/mcp/run` starts it.
+//! The suite calls tools, resources and prompts with fixed names. This server answers them from tables
+//! (`fixtures`), so that the suite tests the transport, the protocol eras and `rmcp`. The suite cannot send a
+//! token, so none is required. Prints its address; `tests/mcp/run` starts it.
 #![expect(clippy::print_stdout, reason = "where it listens is what it is run for")]
 #![expect(deprecated, reason = "the suite tests what older clients still ask")]
 
@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// How long a tool takes between two of the things it says.
+/// The pause between two messages of a tool.
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,20 +34,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(adjutant_mcp::serve_handler(move || fixture.clone(), |url| println!("{url}"))?)
 }
 
-/// What the suite expects, whoever asks.
+/// The handler, shared by all clients.
 #[derive(Clone)]
 struct Fixture {
-    /// Told when the lists are said to have changed: of tools, of prompts.
+    /// Signalled when the lists of tools and of prompts change.
     changed: Arc<[watch::Sender<()>; 2]>,
 }
 
-/// Reads a value of the protocol from how it is written.
+/// Parses a protocol value from JSON.
 fn of<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value)
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-/// Reads a result; the library takes off what older clients do not know.
+/// Parses a result. `rmcp` removes the fields that older clients do not know.
 fn whole<T: DeserializeOwned>(mut value: Value) -> Result<T, ErrorData> {
     value["resultType"] = json!("complete");
     of(value)
@@ -60,7 +60,7 @@ fn failed(error: &dyn std::error::Error) -> ErrorData {
 type Context = RequestContext<RoleServer>;
 
 impl Fixture {
-    /// Asks the client, as servers could before the client asked again with the answer.
+    /// Sends a request to the client and waits for its answer, as in the era with sessions.
     async fn ask(context: &Context, request: Value) -> Result<Value, ErrorData> {
         let request: ServerRequest = of(request)?;
         let answer: ClientResult =
@@ -90,7 +90,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Answers a tool that does something before it answers.
+    /// Executes a tool that does more than return a value.
     async fn act(
         &self,
         tool: &str,
@@ -99,7 +99,7 @@ impl Fixture {
     ) -> Result<String, ErrorData> {
         let is_new = context.protocol_version().is_some_and(|it| !it.has_initialize());
         match tool {
-            // In the new era nothing is logged for a request that names no level.
+            // In the new era, a request that names no level gets no log messages.
             "test_tool_with_logging" | "test_logging_tool" => {
                 if !is_new || context.meta.log_level().is_some() {
                     Self::log(context).await?;
@@ -168,8 +168,8 @@ impl ServerHandler for Fixture {
         if let Some(asked) = rounds::of_tool(tool) {
             let (responses, state) = (request.input_responses.as_ref(), request.request_state);
             return match asked.go_on(responses, state.as_deref(), &context)? {
-                rounds::Next::Asks(asks) => Ok(CallToolResponse::InputRequired(of(asks)?)),
-                rounds::Next::Done(text) => {
+                rounds::RoundOutcome::Asks(asks) => Ok(CallToolResponse::InputRequired(of(asks)?)),
+                rounds::RoundOutcome::Done(text) => {
                     Ok(CallToolResponse::Complete(whole(fixtures::said(&text))?))
                 }
             };
@@ -276,8 +276,8 @@ impl ServerHandler for Fixture {
         if let Some(asked) = rounds::of_prompt(&request.name) {
             let (responses, state) = (request.input_responses.as_ref(), request.request_state);
             return match asked.go_on(responses, state.as_deref(), &context)? {
-                rounds::Next::Asks(asks) => Ok(GetPromptResponse::InputRequired(of(asks)?)),
-                rounds::Next::Done(text) => {
+                rounds::RoundOutcome::Asks(asks) => Ok(GetPromptResponse::InputRequired(of(asks)?)),
+                rounds::RoundOutcome::Done(text) => {
                     Ok(GetPromptResponse::Complete(whole(fixtures::prompted(&text))?))
                 }
             };
@@ -298,7 +298,7 @@ impl ServerHandler for Fixture {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let [mut tools, mut prompts] = [self.changed[0].subscribe(), self.changed[1].subscribe()];
         loop {
-            // A client that did not ask for these hears nothing of them: the sink sees to it.
+            // `rmcp` delivers these only to clients that subscribed to them.
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 _ = tools.changed() => {

@@ -1,4 +1,4 @@
-//! Tools and prompts that ask the client for something and are called again with the answer.
+//! Tools and prompts that ask the client for input and are called again with the answer.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::fixtures::{elicitation, sampling};
 
-/// The tools that ask.
+/// The tools that ask for input.
 pub(crate) const TOOLS: [&str; 8] = [
     "test_input_required_result_elicitation",
     "test_input_required_result_sampling",
@@ -22,17 +22,17 @@ pub(crate) const TOOLS: [&str; 8] = [
     "test_input_required_result_capabilities",
 ];
 
-/// What is asked, round after round.
-pub(crate) struct Rounds {
+/// The requests for input, by round.
+pub(crate) struct InputRounds {
     asked: Vec<Value>,
     has_state: bool,
 }
 
-/// What a call comes to.
-pub(crate) enum Next {
-    /// More is asked.
+/// The outcome of a call.
+pub(crate) enum RoundOutcome {
+    /// More input is needed.
     Asks(Value),
-    /// All is known; what is said.
+    /// All input is there; the final text.
     Done(String),
 }
 
@@ -46,8 +46,8 @@ fn roots() -> Value {
     json!({ "method": "roots/list", "params": {} })
 }
 
-/// Returns what a tool asks.
-pub(crate) fn of_tool(tool: &str) -> Option<Rounds> {
+/// Returns the requests of a tool.
+pub(crate) fn of_tool(tool: &str) -> Option<InputRounds> {
     let name = || person("What is your name?", "name", "string");
     let confirm = || json!({ "confirm": person("Please confirm", "ok", "boolean") });
     let (asked, has_state) = match tool {
@@ -77,24 +77,26 @@ pub(crate) fn of_tool(tool: &str) -> Option<Rounds> {
         }
         _ => return None,
     };
-    Some(Rounds { asked, has_state })
+    Some(InputRounds { asked, has_state })
 }
 
-/// Returns what a prompt asks.
-pub(crate) fn of_prompt(prompt: &str) -> Option<Rounds> {
+/// Returns the requests of a prompt.
+pub(crate) fn of_prompt(prompt: &str) -> Option<InputRounds> {
     let context = || person("What context should the prompt use?", "context", "string");
-    (prompt == "test_input_required_result_prompt")
-        .then(|| Rounds { asked: vec![json!({ "user_context": context() })], has_state: false })
+    (prompt == "test_input_required_result_prompt").then(|| InputRounds {
+        asked: vec![json!({ "user_context": context() })],
+        has_state: false,
+    })
 }
 
-impl Rounds {
-    /// Judges the answers to the round that was asked last.
+impl InputRounds {
+    /// Checks the answers to the last round, and returns the next requests or the final text.
     pub(crate) fn go_on(
         &self,
         responses: Option<&BTreeMap<String, Value>>,
         state: Option<&str>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Next, ErrorData> {
+    ) -> Result<RoundOutcome, ErrorData> {
         let round = match state {
             Some(state) if self.has_state => opened(state)?,
             Some(_) | None => 0,
@@ -104,21 +106,21 @@ impl Rounds {
             responses.and_then(|all| all.get(key)).is_some_and(|it| fits(request, it))
         });
         if responses.is_none() || !is_answered {
-            return Ok(Next::Asks(self.asks(round, context)));
+            return Ok(RoundOutcome::Asks(self.asks(round, context)));
         }
         if round + 1 < self.asked.len() {
-            return Ok(Next::Asks(self.asks(round + 1, context)));
+            return Ok(RoundOutcome::Asks(self.asks(round + 1, context)));
         }
         let name = responses.and_then(|all| all.get("user_name"));
         let name = name.and_then(|it| it["content"]["name"].as_str()).unwrap_or("you");
         let all = responses.map(|all| json!(all)).unwrap_or_default();
-        Ok(Next::Done(format!("Hello, {name}! state-ok {all}")))
+        Ok(RoundOutcome::Done(format!("Hello, {name}! state-ok {all}")))
     }
 
     fn asks(&self, round: usize, context: &RequestContext<RoleServer>) -> Value {
         let able = context.client_capabilities().unwrap_or_default();
         let mut requests = self.asked.get(round).cloned().unwrap_or_default();
-        // Where there is a choice, only what the client is able to answer is asked.
+        // If there are several requests, send only those that the client supports.
         if let Some(requests) = requests.as_object_mut().filter(|it| it.len() == 2) {
             requests.retain(|_, request| match request["method"].as_str() {
                 Some("elicitation/create") => able.elicitation.is_some(),
@@ -134,7 +136,7 @@ impl Rounds {
     }
 }
 
-/// Says whether an answer has the form that was asked for.
+/// Returns whether an answer has the requested form.
 fn fits(request: &Value, response: &Value) -> bool {
     match request["method"].as_str() {
         Some("elicitation/create") => {

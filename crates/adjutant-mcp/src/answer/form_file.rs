@@ -1,5 +1,5 @@
-//! In which form the result of a task is wanted, kept in the folder of its run: a client that asks for it names only the
-//! task.
+//! The requested form of a task's result, saved in the run's directory because a client that polls a task
+//! sends only its id.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::path::Path;
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{open_private, open_private_existing};
 
-/// The file in the folder of a run.
+/// The file name in the run's directory.
 const FILE: &str = "form";
 
-/// More bytes than the name of a form has.
+/// Upper bound for the file's size; longer than the name of any form.
 const MAX_BYTES: u64 = 64;
 
-/// Remembers the form of a task, unless it is the usual one.
+/// Saves the form of a task, unless it is the default.
 pub(crate) fn save(folder: &Path, form: ReturnForm) -> io::Result<()> {
     if form == ReturnForm::default() {
         return Ok(());
@@ -23,10 +23,10 @@ pub(crate) fn save(folder: &Path, form: ReturnForm) -> io::Result<()> {
     file.write_all(form.as_str().as_bytes())
 }
 
-/// Returns the form of a task; the usual one where nothing else is known.
+/// Returns the saved form of a task, or the default.
 pub(crate) fn load(folder: &Path) -> ReturnForm {
     let mut kept = String::new();
-    // What cannot be read, or is a link or a pipe, says nothing.
+    // A file that is unreadable, a symlink or a FIFO counts as missing.
     if let Ok(file) = open_private_existing(&folder.join(FILE)) {
         let _ = file.take(MAX_BYTES).read_to_string(&mut kept);
     }
@@ -40,7 +40,7 @@ mod tests {
     use crate::planted_files;
 
     #[test]
-    fn a_link_or_a_pipe_in_the_place_of_a_form_is_neither_followed_nor_waited_for() {
+    fn a_form_file_that_is_a_symlink_or_fifo_is_neither_followed_nor_waited_for() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("run");
         std::fs::create_dir(&folder).unwrap();

@@ -1,4 +1,5 @@
-//! What a client is answered: the results of a run, in its form and no larger than the client takes.
+//! Answers to tool calls: the results of a run in the requested form, cut to the size that the client
+//! accepts.
 
 pub(crate) mod form_file;
 pub(crate) mod page;

@@ -1,30 +1,30 @@
-//! One page of a text that is made piece by piece, and no further than the page goes.
+//! One page of a long text. The text is produced piece by piece, and production stops when the page is full.
 
 use std::mem;
 
-/// Bytes that are left for the line at the end of a page.
+/// Bytes reserved for the note at the end of a page.
 const NOTE_BYTES: usize = 256;
 
 /// A page that is being filled.
 pub(crate) struct ResourcePage {
-    /// How many bytes of the text come before it.
+    /// The offset in the text at which the page starts.
     offset: usize,
-    /// The bytes of the message that are left for it.
+    /// The bytes that are left on the page, counted as escaped JSON.
     room: usize,
-    /// How many bytes of the text were seen.
+    /// How many bytes of the text were consumed so far.
     seen: usize,
     text: String,
     is_full: bool,
 }
 
 impl ResourcePage {
-    /// Begins the page at an offset that takes at most so many bytes of the message it travels in.
+    /// Starts a page at `offset` that takes at most `bytes` of the message, including its note.
     pub(crate) const fn new(offset: usize, bytes: usize) -> Self {
         let room = bytes.saturating_sub(NOTE_BYTES);
         Self { offset, room, seen: 0, text: String::new(), is_full: false }
     }
 
-    /// Adds what follows in the text; says whether anything more is wanted.
+    /// Adds the next piece of the text. Returns whether the page can take more.
     pub(crate) fn add(&mut self, piece: &str) -> bool {
         if self.is_full {
             return false;
@@ -33,7 +33,7 @@ impl ResourcePage {
         self.seen += passed;
         for character in piece[passed..].chars() {
             let size = escaped_len(character);
-            // Whatever its size, a page has one character: whoever follows them comes to the end.
+            // A page always has at least one character, so that following the pages reaches the end.
             self.is_full = size > self.room && !self.text.is_empty();
             if self.is_full {
                 return false;
@@ -45,7 +45,7 @@ impl ResourcePage {
         true
     }
 
-    /// Returns the page, which says where the next is unless it is the whole of the text.
+    /// Returns the page. Unless it is the whole text, a note says where the next page is.
     pub(crate) fn finish(mut self, address: &str) -> String {
         let text = mem::take(&mut self.text);
         let (begin, end) = (self.seen - text.len(), self.seen);
@@ -60,7 +60,7 @@ impl ResourcePage {
     }
 }
 
-/// Returns how many bytes a character takes in a string of JSON.
+/// Returns the length of a character inside a JSON string.
 fn escaped_len(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -75,15 +75,15 @@ mod tests {
 
     use super::*;
 
-    /// Whoever follows the pages has every byte once, and each page is as small as was asked for.
+    /// Following the pages yields every byte exactly once, and each page keeps to its size.
     #[test]
-    fn pages_together_are_the_whole() {
+    fn pages_together_are_the_whole_text() {
         let pieces: Vec<_> = (0..500).map(|n| format!("Zeile {n} \"äöü\" \u{1}\n")).collect();
         for bytes in [0, NOTE_BYTES + 1, NOTE_BYTES + 2, NOTE_BYTES + 101, NOTE_BYTES + 4000] {
             let (mut offset, mut all) = (0, String::new());
             loop {
                 let mut page = ResourcePage::new(offset, bytes);
-                // Nobody makes a piece behind the page.
+                // No piece is produced beyond the page.
                 let made = pieces.iter().take_while(|piece| page.add(piece)).count();
                 let text = page.finish("x");
                 let size = json!(text).to_string().len() - 2;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_has_no_note_and_what_is_behind_the_end_is_empty() {
+    fn a_text_that_fits_has_no_note_and_a_page_behind_the_end_is_empty() {
         let mut page = ResourcePage::new(0, NOTE_BYTES + 3);
         assert!(page.add("ab") && page.add("c"));
         assert_eq!(page.finish("x"), "abc");

@@ -1,4 +1,4 @@
-//! What the agent at the root of a run came to: that of a slash command, or of a story.
+//! The outcome of a run's root agent, which works on a slash command or a story.
 
 use std::path::Path;
 
@@ -11,27 +11,27 @@ use serde_json::{Value, json};
 use crate::ServerSetup;
 use crate::runs::RunSnapshot;
 
-/// What there is to say of it; nothing of a run that has no agent at its root.
+/// The outcome of the root agent; empty for a run without one.
 #[derive(Debug, Default)]
 pub(crate) struct RootSummary {
-    /// In words, before what it handed down.
+    /// The text shown before the results of the delegations.
     pub(crate) text: String,
     synthesis: Option<String>,
     story: Option<Value>,
 }
 
 impl RootSummary {
-    /// Looks at the root of a run.
-    pub(crate) fn of(seen: &RunSnapshot, setup: &ServerSetup) -> Self {
-        let view = &seen.view;
+    /// Summarizes the root agent of a run.
+    pub(crate) fn of(snapshot: &RunSnapshot, setup: &ServerSetup) -> Self {
+        let view = &snapshot.view;
         if view.root().is_none_or(|root| root.model.is_none()) {
             return Self::default();
         }
         if view.story().is_some() {
-            return Self::of_story(seen, setup);
+            return Self::of_story(snapshot, setup);
         }
         let said = synthesis(view);
-        let parts = if seen.is_over() {
+        let parts = if snapshot.is_over() {
             let said = Some(sanitize::block(&said).into_owned()).filter(|said| !said.is_empty());
             let end = root_end(view).map(|text| text.trim_end().to_owned());
             let came = command_end(view, &setup.program_name);
@@ -43,19 +43,19 @@ impl RootSummary {
         Self { text, synthesis: Some(said.into_owned()), story: None }
     }
 
-    fn of_story(seen: &RunSnapshot, setup: &ServerSetup) -> Self {
-        let Some(report) = StoryReport::of(&seen.view) else { return Self::default() };
-        let branch = branch_of(seen, &report, setup);
+    fn of_story(snapshot: &RunSnapshot, setup: &ServerSetup) -> Self {
+        let Some(report) = StoryReport::of(&snapshot.view) else { return Self::default() };
+        let branch = branch_of(snapshot, &report, setup);
         let mut data = json!(report);
         data["branch"] = json!(branch);
         let mut text = String::new();
-        if seen.is_over() {
+        if snapshot.is_over() {
             text = format!("{}\n", render(std::slice::from_ref(&report)));
             if let Some(branch) = &branch {
                 text += &format!("Its work is on the branch {}.\n", sanitize::line(branch));
             }
         }
-        let wishes = missing_consents(seen, setup);
+        let wishes = missing_consents(snapshot, setup);
         if !wishes.is_empty() {
             text += "Its PRD asks for what only a person can allow, and nobody has; they look at it and agree \
                      with `adjutant story` in a terminal:\n";
@@ -65,12 +65,12 @@ impl RootSummary {
         Self { text, synthesis: None, story: Some(data) }
     }
 
-    /// Returns the bytes of what was said.
+    /// Returns the length of the longest text.
     pub(crate) fn len(&self) -> usize {
         self.text.len().max(self.synthesis.as_ref().map_or(0, String::len))
     }
 
-    /// Adds it to what an answer holds as data, each text in at most so many bytes.
+    /// Adds the summary to an answer's data, each text cut to `room` bytes.
     pub(crate) fn add_to(&self, data: &mut Value, room: usize) {
         if let Some(synthesis) = &self.synthesis {
             data["synthesis"] = json!(ends(synthesis, room));
@@ -78,7 +78,7 @@ impl RootSummary {
         if let Some(story) = &self.story {
             let mut story = story.clone();
             if story.to_string().len() > room {
-                // What is sure stays; lists are in the whole result.
+                // The scalar fields stay. The lists are in the complete result.
                 for list in ["files", "children", "unread_markers"] {
                     story[list] = json!([]);
                 }
@@ -88,19 +88,19 @@ impl RootSummary {
     }
 }
 
-/// Returns the branch that was made of a story's work, where there is one.
-fn branch_of(seen: &RunSnapshot, report: &StoryReport, setup: &ServerSetup) -> Option<String> {
+/// Returns the branch that holds the story's work, if there is one.
+fn branch_of(snapshot: &RunSnapshot, report: &StoryReport, setup: &ServerSetup) -> Option<String> {
     let commit = report.commit.as_deref()?;
-    let tree = Path::new(seen.view.workdir());
+    let tree = Path::new(snapshot.view.workdir());
     let work = Work::open(&setup.search, tree, setup.archive.path()).ok()?;
-    let mut kept = work.results(seen.files.id()).ok()?;
+    let mut kept = work.results(snapshot.files.id()).ok()?;
     let kept = kept.iter_mut().find(|kept| kept.commit == commit)?;
     work.name_branch(kept, &report.id);
     work.has_branch(kept).then(|| kept.branch.clone())
 }
 
-/// Returns what the PRD of a run asks for that no person has agreed to.
-fn missing_consents(seen: &RunSnapshot, setup: &ServerSetup) -> Vec<String> {
-    let path = seen.view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
+/// Returns what the run's PRD requests that no person has agreed to.
+fn missing_consents(snapshot: &RunSnapshot, setup: &ServerSetup) -> Vec<String> {
+    let path = snapshot.view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
     path.map(|path| setup.archive.registry().lacking_consents(path)).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! How much of a result a client takes: text and data together.
+//! The size of results that each client accepts, and how results are cut to it.
 //!
-//! Clients cut what is too long, often without a word to the model, or put it into a file. What does not
-//! fit is therefore cut here, where it can be said what is missing and where the whole of it is.
+//! Clients cut long results, often without telling the model, or move them to a file. The server therefore
+//! cuts them itself, and says what is missing and where to find it.
 
 use adjutant_view::layout::excerpt;
 use adjutant_view::results::ends;
@@ -15,24 +15,24 @@ use crate::ServerSetup;
 use crate::resources::{self, ResourceKind};
 use crate::runs::RunSnapshot;
 
-/// Bytes of a result where nothing is known of the client.
+/// The maximum size in bytes for unknown clients.
 const DEFAULT_LIMIT: usize = 80_000;
 
-/// The least that a person may ask for: an answer says at least which run it is of, and what to do.
+/// The smallest limit a person may set; every answer must be able to name its run and the next step.
 const MIN_LIMIT: usize = 4_000;
 
-/// How the name of a client begins, and the bytes it takes.
+/// Client name prefixes and the maximum size in bytes.
 const CLIENT_LIMITS: [(&str, usize); 3] = [
-    // More than 50,000 characters go to a file, more than 25,000 tokens are an error
+    // More than 50,000 characters go to a file; more than 25,000 tokens are an error
     // (code.claude.com/docs/en/mcp, MAX_MCP_OUTPUT_TOKENS).
     ("claude-code", 48_000),
-    // 10 KB of what is shown to the model, the data where there is any (openai/codex#7906).
+    // 10 KB of what the model sees, which is the data if there is any (openai/codex#7906).
     ("codex", 19_000),
     // 50 KB or 2,000 lines (anomalyco/opencode#22565).
     ("opencode", 48_000),
 ];
 
-/// Returns the bytes of text and data that a result for this client has at most.
+/// Returns the size limit for results to this client, in bytes.
 pub(crate) fn client_limit(client: &str) -> usize {
     let client = client.to_lowercase();
     CLIENT_LIMITS
@@ -41,45 +41,45 @@ pub(crate) fn client_limit(client: &str) -> usize {
         .map_or(DEFAULT_LIMIT, |(_, bytes)| *bytes)
 }
 
-/// Returns how much of a result the client of a call takes, in bytes.
+/// Returns the size limit for the result of a call: the person's setting, or the client's limit.
 pub(crate) fn result_limit(setup: &ServerSetup, context: &RequestContext<RoleServer>) -> usize {
     let client = context.client_info().map(|info| info.name).unwrap_or_default();
     let said = setup.result_bytes.map(|bytes| bytes.max(MIN_LIMIT));
     said.unwrap_or_else(|| client_limit(&client))
 }
 
-/// Returns the bytes that a client reads of a result.
+/// Returns the size of a result as the client receives it.
 pub(crate) fn result_size(result: &CallToolResult) -> usize {
     let content = serde_json::to_vec(&result.content).map_or(0, |bytes| bytes.len());
     let data = serde_json::to_vec(&result.structured_content).map_or(0, |bytes| bytes.len());
     content + data
 }
 
-/// Characters of what a client said that are said back to it.
+/// The maximum length of client input that is quoted in an error message.
 const QUOTED_CHARS: usize = 200;
 
-/// Returns what a client said as it is said back to it: enough to know it again.
+/// Returns the start of a client's input for use in an error message.
 pub(crate) fn quoted(text: &str) -> String {
-    // Cut before it is made harmless too: the rest, however long, is not even looked at.
+    // Cut before sanitizing, so that very long input is not processed.
     let beginning = &text[..text.floor_char_boundary(QUOTED_CHARS * 4)];
     excerpt(&sanitize::line(beginning), QUOTED_CHARS)
 }
 
-/// Bytes of an error in words.
+/// The maximum length of an error message.
 const PROBLEM_BYTES: usize = 2_000;
 
-/// Returns what is wrong, in as many words as anybody reads.
+/// Shortens an error message to a readable length.
 pub(crate) fn shorten_error(problem: &str) -> String {
     ends(problem, PROBLEM_BYTES)
 }
 
-/// The longest string of data that has to be cut, at first.
+/// The string limit of the first attempt to shorten data.
 const FIRST_STRING_LIMIT: usize = 16 << 10;
 
-/// The shortest that strings are cut to: what is missing is counted in as many bytes.
+/// The string limit of the last attempt. The note about what is missing needs as many bytes.
 const LAST_STRING_LIMIT: usize = 64;
 
-/// Shortens the strings and lists of data until it fits, and says so in it.
+/// Shortens strings and lists until the data fits, and marks it as cut.
 pub(crate) fn shorten_to_fit(data: &Value, fits: impl Fn(&Value) -> bool) -> Value {
     let (mut cut, mut longest) = (data.clone(), FIRST_STRING_LIMIT);
     while !fits(&cut) && longest >= LAST_STRING_LIMIT {
@@ -111,12 +111,12 @@ fn shorten(data: &mut Value, longest: usize) {
     }
 }
 
-/// Names where the whole of what was cut is.
+/// Returns links to the complete result and to the transcripts of the cut sessions.
 pub(crate) fn resource_links(
-    seen: &RunSnapshot,
+    snapshot: &RunSnapshot,
     cut: &[adjutant_core::SessionId],
 ) -> Vec<ContentBlock> {
-    let run = seen.files.id();
+    let run = snapshot.files.id();
     let whole = Resource::new(resources::uri(run, ResourceKind::Result), format!("{run}/result"))
         .with_title("The whole result")
         .with_mime_type(resources::MARKDOWN);

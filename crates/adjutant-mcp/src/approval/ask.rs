@@ -1,4 +1,4 @@
-//! Asking a person through their client.
+//! Asking a person through their client: the form, its answer, and a record of which questions were asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,70 +17,70 @@ use tokio::time::Instant;
 
 use super::{OpenQuestion, UnansweredReason};
 
-/// Columns of the question; clients show it as it is.
+/// The width of the question in columns; clients show the text unchanged.
 const COLUMNS: usize = 80;
 
-/// The one thing that is asked for, and what means yes.
+/// The form's only field, and its two values.
 const ANSWER: &str = "answer";
 const START: &str = "start";
 const REFUSE: &str = "refuse";
 
-/// What a person said: yes, or no and in which way.
+/// A person's answer: yes, or no with a reason.
 pub(crate) type PersonAnswer = Result<(), String>;
 
-/// Questions that are out through this client; none is put twice at once.
+/// What this server knows about questions. Prevents that a question is asked twice at the same time.
 #[derive(Clone, Default)]
 pub(crate) struct QuestionTracker {
-    // Std mutexes: held for a look at a set, never across an await.
+    // Std mutexes: held for single map operations, never across an await.
     being_asked: Arc<Mutex<BTreeSet<String>>>,
-    /// The runs that calls of this process were given.
+    /// The runs that this process handed to calls.
     runs: Arc<Mutex<BTreeSet<RunId>>>,
-    /// What is known of open questions, by their runs and hashes.
+    /// Notes on open questions, by run and hash.
     open: Arc<Mutex<BTreeMap<RunId, BTreeMap<String, QuestionNotes>>>>,
 }
 
-/// What the server knows of an open question.
+/// What the server remembers about an open question.
 #[derive(Default)]
 struct QuestionNotes {
-    /// When the client was first shown it as part of a task.
+    /// When the client was first shown the question as part of a task.
     shown: Option<Instant>,
-    /// Why it waits in the inbox although the client was asked.
+    /// Why the question moved to the inbox although the client was asked.
     left_open: Option<UnansweredReason>,
 }
 
 impl QuestionTracker {
-    /// Notes that a call was given a run.
+    /// Records that a call of this process was given the run.
     pub(crate) fn add_run(&self, run: RunId) {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
     }
 
-    /// Says whether questions of a run may be put here: those of a run that another client or a person
-    /// began are answered where they were asked.
+    /// Returns whether this server may ask the questions of a run. Questions of runs that another client or a
+    /// person started are answered there.
     pub(crate) fn may_ask_for(&self, run: RunId) -> bool {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
     }
 
-    /// Notes that the client is shown a question now, unless it was before.
+    /// Records that the client is shown a question now, unless it was shown before.
     pub(crate) fn show(&self, run: RunId, hash: &str) {
         self.note(run, hash, |question| _ = question.shown.get_or_insert_with(Instant::now));
     }
 
-    /// Returns when the client was first shown a question; `None` if another server showed it.
+    /// Returns when the client was first shown a question, or `None` if this server did not show it.
     pub(crate) fn shown_at(&self, run: RunId, hash: &str) -> Option<Instant> {
         self.open().get(&run)?.get(hash)?.shown
     }
 
-    /// Leaves a question to the inbox: this client is not asked again.
+    /// Moves a question to the inbox: this client is not asked again.
     pub(crate) fn leave_open(&self, run: RunId, hash: &str, why: UnansweredReason) {
         self.note(run, hash, |question| question.left_open = Some(why));
     }
 
-    /// Marks the open questions of a run that were left to the inbox, and forgets those that are not open any more.
-    pub(crate) fn mark(&self, run: RunId, asks: &mut [OpenQuestion]) {
+    /// Fills in why questions of a run were left open, and forgets questions that are no longer open.
+    pub(crate) fn mark(&self, run: RunId, open_questions: &mut [OpenQuestion]) {
         let mut open = self.open();
         let Some(known) = open.get_mut(&run) else { return };
-        known.retain(|hash, _| asks.iter().any(|asking| asking.hash == *hash));
-        for asking in asks {
+        known.retain(|hash, _| open_questions.iter().any(|asking| asking.hash == *hash));
+        for asking in open_questions {
             asking.left_open = known.get(&asking.hash).and_then(|it| it.left_open.clone());
         }
         if known.is_empty() {
@@ -88,7 +88,7 @@ impl QuestionTracker {
         }
     }
 
-    /// Forgets the questions of a run once its process is gone, whether or not a client asks for the run again.
+    /// Forgets a run's questions once its process has exited, even if no client asks for the run again.
     pub(crate) fn forget_after(&self, run: RunId, mut gone: watch::Receiver<bool>) {
         let tracker = self.clone();
         tokio::spawn(async move {
@@ -105,7 +105,7 @@ impl QuestionTracker {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it upon us to put a question; nothing where that is being done.
+    /// Claims the right to ask a question. Returns `None` if it is already being asked.
     pub(crate) fn claim(&self, hash: &str) -> Option<AskClaim> {
         let mut out = self.being_asked.lock().unwrap_or_else(PoisonError::into_inner);
         out.insert(hash.to_owned())
@@ -113,7 +113,7 @@ impl QuestionTracker {
     }
 }
 
-/// A question that is ours to put, until this is dropped.
+/// The right to ask a question, held until this is dropped.
 pub(crate) struct AskClaim {
     tracker: QuestionTracker,
     hash: String,
@@ -125,25 +125,25 @@ impl Drop for AskClaim {
     }
 }
 
-/// Says whether a client can put a form to its person.
+/// Returns whether a client can show a form to its user.
 pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
     capabilities
         .and_then(|it| it.elicitation.as_ref())
-        // One that names no kind means forms, the only kind there was at first.
+        // A client that names no kind supports forms: the first protocol version had no other kind.
         .is_some_and(|it| it.form.is_some() || it.url.is_none())
 }
 
-/// Returns what is put to the person.
+/// Returns the form that the client shows to the person.
 pub(crate) fn question_form(asking: &OpenQuestion, root: &str) -> ElicitRequestParams {
     let (what, title) = match asking.is_about_whole_run {
         true => ("begin a run", "Begin this run?"),
         false => ("start subagents", "Start these subagents?"),
     };
-    let remedy = asking.question.remedy().map(|it| format!("\n{it}\n")).unwrap_or_default();
+    let remedy = asking.details.remedy().map(|it| format!("\n{it}\n")).unwrap_or_default();
     let message = format!(
         "A client asks Adjutant to {what} in {}.\n\n{}{remedy}",
         adjutant_view::sanitize::line(root),
-        asking.question.text(COLUMNS)
+        asking.details.text(COLUMNS)
     );
     let choice = EnumSchema::builder(vec![START.to_owned(), REFUSE.to_owned()]).untitled();
     let choice = choice.title(title).build();
@@ -155,7 +155,7 @@ pub(crate) fn question_form(asking: &OpenQuestion, root: &str) -> ElicitRequestP
     }
 }
 
-/// Reads what came back: nothing where the question was dismissed, else a plain yes or a no.
+/// Reads the reply to a form: `None` if it was dismissed, otherwise yes or no.
 pub(crate) fn person_answer(result: &ElicitResult) -> Option<PersonAnswer> {
     if result.action == ElicitationAction::Cancel {
         return None;
@@ -168,7 +168,7 @@ pub(crate) fn person_answer(result: &ElicitResult) -> Option<PersonAnswer> {
     Some(Err("the person said no".into()))
 }
 
-/// A question that is out.
+/// A question that was sent to the client and is not answered yet.
 pub(crate) struct SentQuestion {
     handle: RequestHandle<RoleServer>,
     peer: Peer<RoleServer>,
@@ -176,7 +176,7 @@ pub(crate) struct SentQuestion {
 }
 
 impl SentQuestion {
-    /// Puts a question to the person.
+    /// Sends a question to the client.
     pub(crate) async fn send(
         peer: &Peer<RoleServer>,
         form: ElicitRequestParams,
@@ -187,7 +187,7 @@ impl SentQuestion {
         Ok(Self { id: handle.id.clone(), peer: peer.clone(), handle })
     }
 
-    /// Splits it into the answer that is waited for and what takes the question back.
+    /// Splits the question into the future of its answer and a handle to withdraw it.
     pub(crate) fn split(
         self,
     ) -> (impl Future<Output = Result<ElicitResult, ServiceError>>, QuestionWithdrawal) {
@@ -202,17 +202,17 @@ impl SentQuestion {
     }
 }
 
-/// Takes a question back.
+/// Withdraws a question that was sent.
 pub(crate) struct QuestionWithdrawal {
     peer: Peer<RoleServer>,
     id: RequestId,
 }
 
 impl QuestionWithdrawal {
-    /// Tells the client that nobody needs the answer any more.
+    /// Tells the client that the question needs no answer any more.
     pub(crate) async fn send(self, reason: &str) {
         let param = CancelledNotificationParam::new(Some(self.id), Some(reason.to_owned()));
-        // A client that is gone is noticed where it is read from.
+        // The reader of the connection notices a client that is gone.
         let _ = self.peer.notify_cancelled(param).await;
     }
 }
@@ -233,7 +233,7 @@ mod tests {
         OpenQuestion {
             hash: hash.into(),
             id: hash.into(),
-            question: Question::of_call(&Preset::Scout.policy(), &[], root, 0),
+            details: Question::of_call(&Preset::Scout.policy(), &[], root, 0),
             is_about_whole_run: false,
             open_ms: 0,
             left_ms: 0,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_known_of_a_question_goes_when_it_is_not_open_any_more_or_its_run_is_over() {
+    async fn notes_on_a_question_are_dropped_when_it_is_closed_or_its_run_has_ended() {
         let tracker = QuestionTracker::default();
         let mut open = [asking("dismissed"), asking("shown")];
         for run in [run('1'), run('2')] {

@@ -1,11 +1,11 @@
-//! Calls that need a person's yes: who is asked, and where the question waits meanwhile.
+//! Calls that need a person's approval: who is asked, and where the question waits.
 //!
-//! The run asks, keeps the question in its journal and judges the answer: it is bound to the hash of
-//! the exact call, counts once, and expires. This module only carries question and answer between the
-//! run and a client that can put them to a person. Where none can, the question waits in the inbox.
+//! The run asks, keeps the question in its journal and judges the answer: an answer is bound to the hash of
+//! the exact call, counts once, and expires. This module only carries question and answer between the run and
+//! a client that can ask a person. If no client can, the question waits in the inbox.
 //!
-//! Start at `QuestionRelay::follow`. Invariant: no tool leads here with an answer; it comes from the client's own
-//! reply to a question of ours, or from a terminal.
+//! Start at `QuestionRelay::follow`. Invariant: no tool call can carry an answer; answers come from the
+//! client's reply to a question of this server, or from a terminal.
 
 mod ask;
 mod mode;

@@ -1,20 +1,20 @@
-//! What a person decided about calls that need their yes.
+//! The server's setting for calls that need approval.
 
 use std::fmt;
 use std::str::FromStr;
 
 use adjutant_core::Usd;
 
-/// What becomes of a call that needs approval.
+/// What happens to a call that needs approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApprovalMode {
-    /// It is put to a person by a client that can; else it waits until they answer in a terminal.
+    /// The client asks the person if it can; otherwise the question waits until they answer in a terminal.
     #[default]
     Inbox,
-    /// It is refused, whatever the client can do.
+    /// The call is refused, even if the client could ask.
     Deny,
-    /// It starts while the worst cases of today's calls of clients fit this amount, else a person is asked
-    /// as above. Inclusive.
+    /// The call starts if the worst-case cost of all calls of clients today, including this one, is at most
+    /// this amount. Otherwise as with `Inbox`.
     AutoBelow(Usd),
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_reads_back_as_it_was_written() {
+    fn every_mode_parses_back_from_its_text() {
         for text in ["inbox", "deny", "auto-below 0.5", "auto-below 12", "auto-below 0.000001"] {
             assert_eq!(text.parse::<ApprovalMode>().unwrap().to_string(), text);
         }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_none() {
+    fn invalid_modes_are_rejected() {
         for text in [
             "",
             "yes",

@@ -1,4 +1,4 @@
-//! A question that is open, as the journal of its run has it.
+//! An open question of a run, read from its journal.
 
 use std::path::Path;
 
@@ -8,35 +8,35 @@ use adjutant_engine::{RegistryHandle, question_id};
 use adjutant_view::RunView;
 use adjutant_view::approval::Question;
 
-/// Why a question that was put to the client waits in the inbox.
+/// Why a question that the client was asked is still open and waits in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UnansweredReason {
-    /// It was dismissed, or answered faster than a person can.
+    /// The form was dismissed, or answered faster than a person can read it.
     NotAPerson,
-    /// The run did not take the answer, for this reason.
+    /// The run did not accept the answer, for this reason.
     NotTaken(String),
 }
 
 /// A question that waits for a person.
 pub(crate) struct OpenQuestion {
-    /// What the answer is bound to.
+    /// The hash of the exact call, which binds the answer to it.
     pub(crate) hash: String,
-    /// What it is called where people answer it.
+    /// The id that people use in `approvals` and `approve`.
     pub(crate) id: String,
-    /// What is at stake.
-    pub(crate) question: Question,
-    /// Whether the whole run is asked about, and not what an agent of it hands down.
+    /// What is asked: tasks, limits and worst-case cost.
+    pub(crate) details: Question,
+    /// Whether the question is about the whole run rather than about a delegation by one of its agents.
     pub(crate) is_about_whole_run: bool,
-    /// How long it has been open, in milliseconds.
+    /// How long the question has been open, in milliseconds.
     pub(crate) open_ms: u64,
-    /// How long it stays open, in milliseconds.
+    /// How long the question will stay open, in milliseconds.
     pub(crate) left_ms: u64,
-    /// Why it waits in the inbox although the client was asked; `None` if it was not asked.
+    /// Why it waits in the inbox although the client was asked. `None` if the client was not asked.
     pub(crate) left_open: Option<UnansweredReason>,
 }
 
 impl OpenQuestion {
-    /// Finds the open questions of a run among what was admitted.
+    /// Returns the open questions of a run. `admitted` holds the admission events that questions are about.
     pub(crate) fn all(
         view: &RunView,
         admitted: &[Event],
@@ -57,7 +57,7 @@ impl OpenQuestion {
                 hash: open.hash.clone(),
                 id: question_id(&open.hash),
                 is_about_whole_run,
-                question: question.with_unallowed(lacking.unwrap_or_default()),
+                details: question.with_unallowed(lacking.unwrap_or_default()),
                 open_ms: policy.approval_s.saturating_mul(1000).saturating_sub(left_ms),
                 left_ms,
                 left_open: None,

@@ -1,4 +1,4 @@
-//! Carrying a run's questions to a person through their client, and the answers back to the run.
+//! Carries a run's questions through the client to a person, and the answers back to the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::client_call::{Cancellation, ClientCall};
 use crate::runs::wait::{RunWaiter, WaitFor, WaitOutcome};
 use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
 
-/// What became of the questions that a run may have.
+/// The result of asking a run's open questions.
 #[derive(Debug)]
 pub(crate) enum AskOutcome {
-    /// Nothing is open.
+    /// No question is open.
     Clear,
-    /// A question stays open, or the run goes on without this call.
+    /// A question stays open, or the call stopped waiting while the run continues.
     Open,
     /// The client cancelled its call.
     Cancelled(Cancellation),
-    /// The call is answered with the question, and made again with its answer.
-    // Boxed: it is the rare case, and larger than the others.
+    /// The call is answered with the question; the client repeats the call with the answer.
+    // Boxed, because this variant is rare and larger than the others.
     AnswerWith(Box<InputRequiredResult>),
 }
 
@@ -66,7 +66,7 @@ impl QuestionRelay {
         Self { setup, runs, waiter, tracker: QuestionTracker::default(), seals }
     }
 
-    /// Reads what a call brings back; `name` is that of the exact call.
+    /// Reads the answer that a repeated call brings. `name` is the hash of the exact call.
     pub(crate) fn open_round(
         &self,
         name: String,
@@ -75,36 +75,36 @@ impl QuestionRelay {
         self.seals.open_round(name, request, wall_now())
     }
 
-    /// Notes that a call was given a run, whose questions may be asked here from now on.
+    /// Records that a call was given a run, so that this server may ask the run's questions.
     pub(crate) fn add(&self, run: RunId) {
         self.tracker.add_run(run);
     }
 
-    /// Forgets the questions of a run once its process is gone.
+    /// Forgets a run's questions once its process has exited.
     pub(crate) fn forget_after(&self, run: RunId, gone: watch::Receiver<bool>) {
         self.tracker.forget_after(run, gone);
     }
 
-    /// Reads a run, with what is known here of its open questions.
+    /// Reads a run and adds what this server knows about its open questions.
     pub(crate) async fn read(&self, run: &str) -> Result<RunSnapshot, String> {
         let (approvals, run) = (self.clone(), run.to_owned());
         self.runs.blocking(move |_| approvals.read_now(&run)).await
     }
 
-    /// Like [`Self::read`], on a thread that may block.
+    /// Like [`Self::read`], for threads that may block.
     pub(crate) fn read_now(&self, run: &str) -> Result<RunSnapshot, String> {
-        let mut seen = self.runs.read(run)?;
-        self.tracker.mark(seen.files.id(), &mut seen.asks);
-        Ok(seen)
+        let mut snapshot = self.runs.read(run)?;
+        self.tracker.mark(snapshot.files.id(), &mut snapshot.open_questions);
+        Ok(snapshot)
     }
 
-    /// Says whether the client of a call can put a question to its person, and may.
+    /// Returns whether the client supports asking its user and the server is configured to use that.
     pub(crate) fn can_ask(&self, context: &RequestContext<RoleServer>) -> bool {
         self.setup.asks_client && ask::can_ask(context.client_capabilities().as_ref())
     }
 
-    /// Waits for a run, putting its questions to the person as they come up; one that stays open
-    /// ends the wait.
+    /// Waits for a run to end and asks its questions as they come up. A question that stays open ends the
+    /// wait.
     pub(crate) async fn follow(
         &self,
         run: &str,
@@ -117,7 +117,8 @@ impl QuestionRelay {
             if !matches!(outcome, AskOutcome::Clear) {
                 return Ok(outcome);
             }
-            // A question that cannot be found again is left to where it waits.
+            // A question that was reported but cannot be found again stays in the inbox; wait for the end
+            // only.
             let is_lost = was_asked && call.handled_questions.len() == known;
             let dealt = call.handled_questions.clone();
             let what = if is_lost { WaitFor::End } else { WaitFor::Next(&dealt) };
@@ -133,15 +134,17 @@ impl QuestionRelay {
         }
     }
 
-    /// Puts a question of a run to the person, if there is one that was not dealt with and the client can.
+    /// Asks the person one question of the run, if there is one this call has not handled and the client can
+    /// ask.
     pub(crate) async fn ask(
         &self,
         run: &str,
         call: &mut ClientCall<'_>,
     ) -> Result<AskOutcome, String> {
         let context = call.context;
-        let seen = self.read(run).await?;
-        let Some(asking) = seen.asks.iter().find(|it| !call.handled_questions.contains(&it.hash))
+        let snapshot = self.read(run).await?;
+        let Some(asking) =
+            snapshot.open_questions.iter().find(|it| !call.handled_questions.contains(&it.hash))
         else {
             return Ok(AskOutcome::Clear);
         };
@@ -151,9 +154,9 @@ impl QuestionRelay {
             && (answered.run.as_str(), &answered.hash) == (run, &asking.hash)
         {
             let (verdict, after) = (answered.verdict.clone(), answered.after);
-            return self.take_answer(seen.files.id(), &asking.hash, verdict, after).await;
+            return self.take_answer(snapshot.files.id(), &asking.hash, verdict, after).await;
         }
-        if !self.tracker.may_ask_for(seen.files.id()) || asking.left_open.is_some() {
+        if !self.tracker.may_ask_for(snapshot.files.id()) || asking.left_open.is_some() {
             return Ok(AskOutcome::Open);
         }
         let root = self.setup.root.display().to_string();
@@ -165,13 +168,13 @@ impl QuestionRelay {
         }
         let claim = self.tracker.claim(&asking.hash).filter(|_| self.can_ask(context));
         let Some(_claim) = claim else { return Ok(AskOutcome::Open) };
-        self.ask_now(&seen, asking, run, call).await
+        self.ask_now(&snapshot, asking, run, call).await
     }
 
-    /// Sends a question to the client and waits for the answer, from there or from elsewhere.
+    /// Sends a question to the client, and waits until it is answered there or elsewhere.
     async fn ask_now(
         &self,
-        seen: &RunSnapshot,
+        snapshot: &RunSnapshot,
         asking: &OpenQuestion,
         run: &str,
         call: &mut ClientCall<'_>,
@@ -187,10 +190,10 @@ impl QuestionRelay {
             said = answer => match said {
                 Ok(said) => {
                     let verdict = ask::person_answer(&said);
-                    let run = seen.files.id();
+                    let run = snapshot.files.id();
                     self.take_answer(run, &asking.hash, verdict, asked.elapsed()).await
                 }
-                // It stays where a person finds it.
+                // The question stays in the inbox.
                 Err(_) => Ok(AskOutcome::Open),
             },
             waited = waiting => {
@@ -200,18 +203,18 @@ impl QuestionRelay {
         }
     }
 
-    /// Returns what a run asks, each by the hash that the answer is bound to, and notes that it is shown now.
-    pub(crate) fn show_questions(&self, seen: &RunSnapshot) -> InputRequests {
+    /// Returns a run's open questions by hash, and records that they are shown now.
+    pub(crate) fn show_questions(&self, snapshot: &RunSnapshot) -> InputRequests {
         let root = self.setup.root.display().to_string();
         let form = |asking: &OpenQuestion| {
-            self.tracker.show(seen.files.id(), &asking.hash);
+            self.tracker.show(snapshot.files.id(), &asking.hash);
             let form = ElicitRequest::new(ask::question_form(asking, &root));
             (asking.hash.clone(), InputRequest::Elicitation(form))
         };
-        seen.asks.iter().filter(|it| it.left_open.is_none()).map(form).collect()
+        snapshot.open_questions.iter().filter(|it| it.left_open.is_none()).map(form).collect()
     }
 
-    /// Takes the answer to a question that was shown.
+    /// Passes on the answer to a question that was shown as part of a task.
     pub(crate) async fn take_shown(
         &self,
         run: RunId,
@@ -219,15 +222,15 @@ impl QuestionRelay {
         said: &ElicitResult,
     ) -> Result<(), String> {
         let open = Duration::from_millis(asking.open_ms);
-        // A question that another server showed was not shown before it was asked.
+        // Another server showed this question. Use the time since it was asked, which is an upper bound.
         let shown = self.tracker.shown_at(run, &asking.hash);
         let after = shown.map_or(open, |shown| shown.elapsed());
         self.take_answer(run, &asking.hash, ask::person_answer(said), after).await.map(|_| ())
     }
 
-    /// Hands an answer to the run, which judges it; `after` is the time between the question and the answer.
+    /// Passes an answer to the run, which judges it. `after` is the time between question and answer.
     ///
-    /// A question that is still open then is left to the inbox.
+    /// If the question is still open afterwards, it moves to the inbox.
     async fn take_answer(
         &self,
         run: RunId,
@@ -243,8 +246,8 @@ impl QuestionRelay {
             let Err(refused) = decided.map_err(|error| error_chain(&error))? else {
                 return Ok(AskOutcome::Clear);
             };
-            // An answer that came too late, or after another, changes nothing; the run says how it stands.
-            if !self.read(&run.to_string()).await?.asks.iter().any(|it| it.hash == hash) {
+            // The question was closed by an earlier answer or has expired. The run's state tells which.
+            if !self.read(&run.to_string()).await?.open_questions.iter().any(|it| it.hash == hash) {
                 return Ok(AskOutcome::Clear);
             }
             why = refused;

@@ -1,9 +1,9 @@
-//! Asking a person in the era without sessions: a call is answered with the question, and made again
-//! with the answer.
+//! Asking in the protocol version without sessions: a call is answered with the question, and the client
+//! repeats the call with the answer.
 //!
-//! What has to be known then travels with the client, sealed: which question of which run it was. The
-//! seal is bound to the exact call and expires with the question. It says nothing about the answer and
-//! opens nothing by itself: the run judges the answer as it does any other, and only once.
+//! The client carries a signed state that says which question of which run was
+//! asked. The seal is bound to the exact call and expires with the question. It contains no answer and grants
+//! nothing by itself: the run judges the answer like any other, and only once.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -23,60 +23,61 @@ use serde::{Deserialize, Serialize};
 use super::OpenQuestion;
 use super::ask::{self, PersonAnswer};
 
-/// What the one question is called among those a call may be answered with.
+/// The key of the question in `inputRequests`.
 const QUESTION: &str = "approval";
 
-/// Where the key of the seals lies in the state directory: any server opens what another sealed.
+/// Location of the sealing key in the state directory. It is shared, so that any server can open what another
+/// sealed.
 const FOLDER: &str = "approvals";
 const FILE: &str = "seal";
 const KEY_BYTES: usize = RequestStateCodec::MIN_KEY_LENGTH;
 
-/// What is sealed.
+/// The sealed state.
 #[derive(Serialize, Deserialize)]
 struct SealedQuestion {
     run: String,
     hash: String,
-    /// When the client was asked, in milliseconds since 1970. Seals of version 0.1 do not have it.
+    /// When the client was asked, in milliseconds since 1970. Seals of version 0.1 do not contain it.
     #[serde(default)]
     asked_ms: u64,
 }
 
-/// What a client brought back: the answer to a question of ours.
+/// The answer to a question that a repeated call brings.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnedAnswer {
     /// The run that asked.
     pub(crate) run: String,
-    /// What the answer is bound to.
+    /// The hash of the call that the question is about.
     pub(crate) hash: String,
-    /// What the person said; nothing where the question was dismissed.
+    /// The person's answer, or `None` if the question was dismissed.
     pub(crate) verdict: Option<PersonAnswer>,
-    /// The time between the question and the answer.
+    /// The time between question and answer.
     pub(crate) after: Duration,
 }
 
-/// A call, as one of perhaps several rounds.
+/// A call, which may be repeated to bring an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct CallRound {
-    /// The exact call, which seals are bound to.
+    /// The hash of the exact call, which seals are bound to.
     pub(crate) call: String,
-    /// What it brought back.
+    /// The answer that this call brings, if any.
     pub(crate) answered: Option<ReturnedAnswer>,
 }
 
-/// Seals questions, and opens what is brought back.
+/// Seals questions and opens the state that clients bring back.
 #[derive(Clone)]
 pub(crate) struct QuestionSeals {
     codec: Arc<RequestStateCodec>,
 }
 
 impl QuestionSeals {
-    /// Opens the seals of a state directory.
+    /// Reads the sealing key of a state directory, and creates it if needed.
     pub(crate) fn open(home: &Path) -> io::Result<Self> {
         let codec = RequestStateCodec::try_new(read_or_create_key(&home.join(FOLDER))?);
         Ok(Self { codec: Arc::new(codec.map_err(io::Error::other)?) })
     }
 
-    /// Returns the question in place of the answer to a call; `now_ms` is the time since 1970.
+    /// Returns the question as the answer to a call. `now_ms` is the time since 1970 in milliseconds.
     pub(crate) fn seal_question(
         &self,
         asking: &OpenQuestion,
@@ -97,7 +98,8 @@ impl QuestionSeals {
         Ok(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    /// Reads what a call brings back, for the call that it is; `now_ms` is the time since 1970.
+    /// Reads the answer that a call brings, after checking that the seal belongs to `call`. `now_ms` is the
+    /// time since 1970 in milliseconds.
     pub(crate) fn open_round(
         &self,
         call: String,
@@ -113,7 +115,7 @@ impl QuestionSeals {
                 .to_owned()
         })?;
         let said = request.input_responses.as_ref().and_then(|all| all.get(QUESTION));
-        // Whoever brings no answer is asked again, and that is no error.
+        // A repeated call without an answer is not an error: the question is asked again.
         let Some(said) = said else { return Ok(CallRound { call, answered: None }) };
         let said: ElicitResult = serde_json::from_value(said.clone())
             .map_err(|error| format!("inputResponses: `{QUESTION}`: {error}"))?;
@@ -121,16 +123,16 @@ impl QuestionSeals {
             run: sealed.run,
             hash: sealed.hash,
             verdict: ask::person_answer(&said),
-            // After a clock jump backwards the question stays open, which is the safe side.
+            // If the clock was set back, the time is zero and the question stays open, which is safe.
             after: Duration::from_millis(now_ms.saturating_sub(sealed.asked_ms)),
         };
         Ok(CallRound { call, answered: Some(answered) })
     }
 }
 
-/// Reads the key, or makes one; of several who make one at once the first wins.
+/// Reads the key, or creates it. If several processes create it at once, the first one wins.
 ///
-/// A key of the wrong length is what a crash left of one that was being made: it sealed nothing.
+/// A file of the wrong length was left by a crash during creation; that key was never used.
 fn read_or_create_key(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(FILE);
     if let Some(key) = read_whole_key(&path)? {
@@ -154,7 +156,7 @@ fn read_or_create_key(folder: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes.to_vec())
 }
 
-/// Reads a key that is whole.
+/// Reads the key. Returns `None` if it is missing or incomplete.
 fn read_whole_key(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match open_private_existing(path) {
         Ok(file) => {
@@ -173,7 +175,7 @@ mod tests {
     use crate::planted_files;
 
     #[test]
-    fn a_link_or_a_pipe_in_the_place_of_the_key_is_neither_followed_nor_waited_for() {
+    fn a_key_file_that_is_a_symlink_or_fifo_is_neither_followed_nor_waited_for() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join(FOLDER);
         let made = read_or_create_key(&folder).unwrap();

@@ -1,7 +1,7 @@
-//! Noticing that the files of a run changed, without looking at them again and again.
+//! Waits for changes in run directories through inotify.
 //!
-//! One watch of the kernel's serves all who wait. A folder that cannot be watched is looked at from
-//! time to time instead; a wait is then later, never wrong.
+//! One inotify instance serves all waiters. A directory that cannot be watched is polled instead; the wait
+//! then takes longer but is still correct.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -15,20 +15,20 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::sync::watch;
 
-/// How often a folder that cannot be watched is looked at.
+/// The polling interval for a directory that cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long after a change one looks again: the kernel says that a file was closed just before it
-/// gives up the lock on it.
+/// The delay of a second check after a change: the kernel reports the close of a file just before it releases
+/// the file's lock.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// The folder of an event by which the kernel says that it lost others (inotify(7), `IN_Q_OVERFLOW`).
+/// The watch descriptor of the event that reports lost events (inotify(7), `IN_Q_OVERFLOW`).
 const OVERFLOW: i32 = -1;
 
-/// All the folders that somebody waits for.
+/// All directories that are being watched. `None` if inotify is unavailable.
 #[derive(Clone)]
 pub(crate) struct DirectoryWatcher {
-    // A std mutex: held for a look at a map, never across an await.
+    // A std mutex: held for single map operations, never across an await.
     watched: Option<Arc<InotifyWatches>>,
 }
 
@@ -43,7 +43,7 @@ struct WatchedDirectory {
 }
 
 impl DirectoryWatcher {
-    /// Begins to listen, on a thread that ends with the process: the kernel wakes it, nobody else can.
+    /// Starts a thread that reads inotify events until the process ends.
     pub(crate) fn listen() -> Self {
         let fd = inotify::init(CreateFlags::CLOEXEC).ok();
         let watched = fd.map(|fd| Arc::new(InotifyWatches { fd, folders: Mutex::default() }));
@@ -55,7 +55,7 @@ impl DirectoryWatcher {
         Self { watched: heard }
     }
 
-    /// Watches a folder.
+    /// Watches a directory until the subscription is dropped.
     pub(crate) fn subscribe(&self, folder: &Path) -> DirectorySubscription {
         let flags = WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
@@ -83,7 +83,7 @@ impl InotifyWatches {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those who wait for a folder; all of them where the kernel could not keep what changed.
+    /// Wakes the waiters of a directory, or all waiters if the kernel lost events.
     fn wake(&self, wd: i32) {
         let folders = self.folders();
         let which = folders.iter().filter(|(folder, _)| wd == OVERFLOW || **folder == wd);
@@ -99,26 +99,26 @@ impl InotifyWatches {
             match reader.next().map(|event| event.wd()) {
                 Ok(wd) => self.wake(wd),
                 Err(Errno::INTR) => {}
-                // Those who wait look now and then in any case.
+                // Waiters also check from time to time without events.
                 Err(_) => return,
             }
         }
     }
 }
 
-/// A folder that somebody waits for.
+/// A watched directory.
 pub(crate) struct DirectorySubscription {
     watch: Option<(Arc<InotifyWatches>, i32, watch::Receiver<()>)>,
     looks_again: bool,
 }
 
 impl DirectorySubscription {
-    /// Waits until something may have changed since this was asked last.
+    /// Waits until the directory may have changed since the last call.
     pub(crate) async fn changed(&mut self) {
         let Some((_, _, changed)) = &mut self.watch else {
             return tokio::time::sleep(POLL_INTERVAL).await;
         };
-        // The sender lives as long as we are counted among those who wait.
+        // The sender lives as long as this subscription is counted.
         if !self.looks_again {
             let _ = changed.changed().await;
             self.looks_again = true;
@@ -139,7 +139,7 @@ impl Drop for DirectorySubscription {
         folder.waiting -= 1;
         if folder.waiting == 0 {
             folders.remove(wd);
-            // A folder that was removed is watched no more already.
+            // The kernel has already removed the watch of a deleted directory.
             let _ = inotify::remove_watch(&watched.fd, *wd);
         }
     }
@@ -149,9 +149,9 @@ impl Drop for DirectorySubscription {
 mod tests {
     use super::*;
 
-    /// What the kernel could not keep may have been anywhere.
+    /// Lost events may have been about any directory.
     #[test]
-    fn a_queue_that_overflowed_wakes_all_and_a_change_wakes_its_own() {
+    fn an_overflow_wakes_all_waiters_and_a_change_only_those_of_its_directory() {
         let changes = DirectoryWatcher::listen();
         let (one, other) =
             (changes.subscribe(Path::new("/proc")), changes.subscribe(Path::new("/sys")));

@@ -1,8 +1,8 @@
-//! Which runs a client is shown where it names none: those that go on first, then the latest.
+//! Lists runs: live ones first, then the latest.
 //!
-//! Runs of all trees lie beside each other, and only the beginning of a journal says of which tree it is.
-//! What was once found out is remembered, and how many are looked at for one list is bounded; a list
-//! says when it ends there. A run that goes on is known by its lock, so it is found wherever it lies.
+//! The runs of all trees share one directory, and only the start of a journal tells which tree a run belongs
+//! to. The answer is cached, and the number of journals opened per list is limited; the list says if it
+//! stopped there. Live runs are recognized by their locks, so they are found regardless of their age.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,28 +12,28 @@ use adjutant_engine::{Life, RunFiles};
 
 use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
 
-/// Runs that go on and are listed. More than may go on of one tree where nobody said otherwise.
+/// The maximum number of live runs in a list; more than the default limit for one tree.
 const MAX_LIVE_RUNS: usize = 64;
 
-/// Journals that are opened for one list, to find out of which tree they are.
+/// The maximum number of journals opened for one list.
 const MAX_JOURNALS_OPENED: usize = 1000;
 
-/// The runs of a tree, or a page of them.
+/// A page of the visible runs.
 pub(crate) struct RunListing {
-    /// Those that are shown, those that go on first.
+    /// The runs on this page, live ones first.
     pub(crate) runs: Vec<RunSnapshot>,
-    /// How many more there are for sure.
+    /// How many more visible runs are known.
     pub(crate) more: usize,
-    /// How many older runs, of whichever tree, were not looked at.
+    /// How many older runs, of any tree, were not examined.
     pub(crate) unseen: usize,
-    /// Where the next page begins, where there is one.
+    /// The start of the next page, if there is one.
     pub(crate) next: Option<usize>,
 }
 
-/// Of which runs it is known whether they are of this tree. It never changes.
+/// A cache of which runs belong to this tree. The answer for a run never changes.
 #[derive(Clone, Default)]
 pub(crate) struct TreeMembership {
-    // A std mutex: held for a look at a map, never across an await.
+    // A std mutex: held for single map operations, never across an await.
     by_run: Arc<Mutex<BTreeMap<RunId, bool>>>,
 }
 
@@ -42,7 +42,8 @@ impl TreeMembership {
         self.by_run.lock().unwrap_or_else(PoisonError::into_inner).get(&run).copied()
     }
 
-    /// Says whether a run works in this tree, and remembers it; one that has not begun does not yet.
+    /// Returns whether a run works in this tree. Only definite answers are cached: a run without records has
+    /// none yet.
     pub(crate) fn is_in_tree(&self, files: &RunFiles, root: &std::path::Path) -> bool {
         if let Some(is_in_tree) = self.get(files.id()) {
             return is_in_tree;
@@ -56,11 +57,10 @@ impl TreeMembership {
 }
 
 impl VisibleRuns {
-    /// Reads the runs that go on and the latest others, at most so many of these, from a place on;
-    /// one that cannot be read does not hide the others.
+    /// Returns the live runs and up to `most` other runs, the latest first. Unreadable runs are skipped.
     ///
-    /// A place is how many runs are behind it, all of them older: new ones do not move it. From such a
-    /// place on, those that go on are not listed again. Nothing where there is no such place.
+    /// `from` is the number of runs that are older than the page's start, so that new runs do not shift
+    /// pages. Pages after the first do not repeat the live runs. Returns `None` if `from` is out of range.
     pub(crate) fn list(
         &self,
         most: usize,
@@ -93,15 +93,15 @@ impl VisibleRuns {
             if taken == most {
                 listing.next.get_or_insert(all.len() - place);
                 listing.more += 1;
-            } else if let Some(seen) = self.read_files(files) {
+            } else if let Some(snapshot) = self.read_files(files) {
                 taken += 1;
-                listing.runs.push(seen);
+                listing.runs.push(snapshot);
             }
         }
         Ok(Some(listing))
     }
 
-    /// Returns the runs of ours that somebody works on, the newest first.
+    /// Returns the visible live runs, the newest first.
     fn live_runs(&self, all: &[RunFiles]) -> Vec<RunFiles> {
         let may_be = all.iter().filter(|files| self.membership().get(files.id()) != Some(false));
         let live = may_be.filter(|files| matches!(files.life(), Ok(Life::Live { .. })));

@@ -1,4 +1,4 @@
-//! The runs of one tree: their files, lists of them, and waiting for what happens in one.
+//! The runs of one tree: reading, listing, and waiting for them.
 
 mod directory_watcher;
 pub(crate) mod listing;

@@ -1,7 +1,7 @@
-//! Whose runs are whose, where one server may serve several people's clients one after another.
+//! The owner of a run, for servers that are started with different tokens.
 //!
-//! An owner is known by a hash of the token that its clients have. The hash is kept beside the run,
-//! so that a server which is started again with the same token finds it, and one with another does not.
+//! An owner is identified by a hash of the token. The hash is stored in the run's directory: a server with
+//! the same token finds the run, a server with another token does not.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
@@ -13,25 +13,25 @@ use adjutant_engine::open_private_existing;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The file in the folder of a run.
+/// The file name in the run's directory.
 const FILE: &str = "owner";
 
-/// More bytes than an owner has in it.
+/// Upper bound for the file's size; longer than any owner.
 const MAX_BYTES: u64 = 256;
 
-/// Who has begun a run.
+/// The owner of a run: a hash of the token.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct RunOwner(String);
 
 impl RunOwner {
-    /// Returns the owner that has a token.
+    /// Returns the owner for a token.
     pub(crate) fn of(token: &str) -> Self {
-        // Not the bare hash: the file must not help to recognise the token elsewhere.
+        // Salted, so that the file cannot be compared with hashes of the token elsewhere.
         let digest = Sha256::digest(format!("adjutant owner\0{token}"));
         Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Says that the run in this folder is the owner's.
+    /// Records this owner in a run's directory.
     pub(crate) fn mark(&self, folder: &Path) -> io::Result<()> {
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
@@ -41,7 +41,7 @@ impl RunOwner {
         File::open(folder)?.sync_all()
     }
 
-    /// Says whether the run in this folder is the owner's.
+    /// Returns whether a run's directory names this owner.
     pub(crate) fn has(&self, folder: &Path) -> bool {
         let mut text = String::new();
         let read = open_private_existing(&folder.join(FILE))

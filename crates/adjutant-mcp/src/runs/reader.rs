@@ -1,4 +1,4 @@
-//! The runs of one tree, read from their files.
+//! The runs of one tree that a client may see, read from their files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,16 +16,16 @@ use crate::runs::directory_watcher::{DirectorySubscription, DirectoryWatcher};
 use crate::runs::listing::TreeMembership;
 use crate::runs::owner::RunOwner;
 
-/// How long after its end a run still answers an equal call, in milliseconds.
+/// How long an ended run still answers an equal call, in milliseconds.
 const REPEAT_WINDOW_MS: u64 = 10 * 60 * 1000;
 
-/// How long a run may take until its first records are whole.
+/// How long a run may take until its first records are complete.
 const READABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a question may take to be shown where people answer it. A hundredth of it is the rule.
+/// How long a question may take to appear in the inbox. A hundredth of this is typical.
 const LISTED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The runs of one tree.
+/// The runs that a client may see: those of one tree and, if set, of one owner.
 #[derive(Clone)]
 pub(crate) struct VisibleRuns {
     archive: Archive,
@@ -35,22 +35,22 @@ pub(crate) struct VisibleRuns {
     watcher: DirectoryWatcher,
 }
 
-/// A run as it stands.
+/// The state of a run at one moment.
 pub(crate) struct RunSnapshot {
-    /// Its files.
+    /// The run's files.
     pub(crate) files: RunFiles,
-    /// What happened so far.
+    /// The run's events, folded.
     pub(crate) view: RunView,
-    /// Whether anyone works on it.
+    /// Whether a process is executing the run.
     pub(crate) liveness: Liveness,
-    /// The delegation that was asked about.
+    /// The delegation that was asked about, if the id was that of a session.
     pub(crate) session: Option<SessionId>,
-    /// What waits for a person.
-    pub(crate) asks: Vec<OpenQuestion>,
+    /// The open questions of the run.
+    pub(crate) open_questions: Vec<OpenQuestion>,
 }
 
 impl RunSnapshot {
-    /// Looks at it now; recommended commands begin with `program`.
+    /// Returns what the views need to render the run. Recommended commands start with `program`.
     pub(crate) fn look<'a>(&'a self, program: &'a str) -> Look<'a> {
         let content = match self.files.expiry() {
             Expiry::Kept => Content::Kept,
@@ -60,12 +60,12 @@ impl RunSnapshot {
         Look { view: &self.view, liveness: self.liveness, now, content, program }
     }
 
-    /// Returns how long ago the latest of it happened, in milliseconds.
+    /// Returns the time since the last event, in milliseconds.
     pub(crate) fn age_ms(&self) -> u64 {
         wall_now().saturating_sub(self.view.latest().wall_ms)
     }
 
-    /// Says whether nothing more will come.
+    /// Returns whether nothing more will happen in the run or in the delegation that was asked about.
     pub(crate) fn is_over(&self) -> bool {
         is_over(&self.view, self.liveness, self.session)
     }
@@ -77,14 +77,14 @@ fn is_over(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> bo
     has_ended || view.outcome().is_some() || liveness == Liveness::Dead
 }
 
-/// The run's own time now: what the latest record says, and the time since.
+/// Returns the current time on the run's own clock: the time of the last record plus the time since.
 fn now(files: &RunFiles, view: &RunView) -> Timestamp {
     let latest = view.latest();
     latest.at.plus_millis(files.since(latest.wall_ms))
 }
 
 impl VisibleRuns {
-    /// Takes the runs of a tree: those of an owner, or all.
+    /// Takes the runs of one tree: those of `owner`, or all.
     pub(crate) fn new(archive: Archive, root: &Path, owner: Option<RunOwner>) -> Self {
         let (root, membership) = (root.to_owned(), TreeMembership::default());
         Self { archive, root, owner, membership, watcher: DirectoryWatcher::listen() }
@@ -98,20 +98,20 @@ impl VisibleRuns {
         &self.membership
     }
 
-    /// Names who calls: clients of the same name that have other owners are others.
+    /// Returns the name of a caller. Clients of the same name but different owners are different callers.
     pub(crate) fn caller(&self, client: &str) -> String {
         self.owner.as_ref().map_or_else(|| client.to_owned(), |owner| format!("{owner} {client}"))
     }
 
-    /// Returns whose runs these are, where that is not everyone.
+    /// Returns the owner whose runs are visible, or `None` for all.
     pub(crate) const fn owner(&self) -> Option<&RunOwner> {
         self.owner.as_ref()
     }
 
-    /// Waits until it can be told from the files of a run that has begun where it works.
+    /// Waits until the files of a run tell which tree it works in.
     ///
-    /// Its first records count only together with those that follow them, and where a workspace is made
-    /// first that takes a while. Returns at once, and false, where there is no such run.
+    /// The first records only count once the group they belong to is complete, which takes a while if a
+    /// workspace has to be created. Returns false at once if the run does not exist.
     pub(crate) async fn wait_until_readable(&self, run: RunId) -> bool {
         let Ok((files, _)) = self.archive.find(&run.to_string()) else { return false };
         let mut changes = self.watcher.subscribe(files.path());
@@ -125,12 +125,12 @@ impl VisibleRuns {
                 changes.changed().await;
             }
         };
-        // After that, what is asked of it says what is wrong.
+        // After a timeout, the operation that follows reports what is wrong.
         let _ = tokio::time::timeout(READABLE_TIMEOUT, is_ready).await;
         true
     }
 
-    /// Does something with the files of runs on a thread that may block.
+    /// Runs `work` on a thread that may block.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
@@ -140,18 +140,18 @@ impl VisibleRuns {
         done.map_err(|error| error_chain(&error))?
     }
 
-    /// Says whether a run is of this tree and of who asks.
+    /// Returns whether a run belongs to this tree and to the owner, if there is one.
     pub(crate) fn is_visible(&self, files: &RunFiles) -> bool {
         self.membership.is_in_tree(files, &self.root)
             && self.owner.as_ref().is_none_or(|owner| owner.has(files.path()))
     }
 
-    /// Finds a run of this tree, or the one that holds a session; one elsewhere is not seen.
+    /// Finds a visible run by its id or by the id of a session in it.
     pub(crate) fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), String> {
         let unknown = || {
             format!("no run of this tree is called `{}`; delegate_status lists them", quoted(text))
         };
-        // Whatever goes wrong says the same: what is not ours must not be told from what is not.
+        // One message for all failures: a client must not learn whether a hidden run exists.
         let found = if let Ok(run) = text.parse::<RunId>() {
             self.archive.find(&run.to_string()).ok().filter(|(files, _)| self.is_visible(files))
         } else {
@@ -164,10 +164,10 @@ impl VisibleRuns {
         Ok((files, below))
     }
 
-    /// Reads a run with all that was said.
+    /// Reads a run with all texts.
     pub(crate) fn read(&self, text: &str) -> Result<RunSnapshot, String> {
         let (files, session) = self.find(text)?;
-        // Asked first: a run that ends while it is read must not look interrupted.
+        // Checked before reading, so that a run that ends meanwhile does not look interrupted.
         let liveness = liveness(&files)?;
         let (mut view, mut admitted) = (RunView::default(), Vec::new());
         for record in files.records().map_err(|error| error_chain(&error))? {
@@ -178,47 +178,48 @@ impl VisibleRuns {
             }
         }
         let registry = self.archive.registry();
-        let mut asks = OpenQuestion::all(&view, &admitted, now(&files, &view), registry);
+        let mut open_questions = OpenQuestion::all(&view, &admitted, now(&files, &view), registry);
         if liveness == Liveness::Dead {
             view.close_open_calls();
-            // Nobody would hear the answer.
-            asks.clear();
+            // No process would receive the answer.
+            open_questions.clear();
         }
-        Ok(RunSnapshot { files, view, liveness, session, asks })
+        Ok(RunSnapshot { files, view, liveness, session, open_questions })
     }
 
-    /// Says whether a run that an equal call began still answers it: it goes on, has an answer, or was
-    /// interrupted, and to begin another would pay a second time for what a person can go on with.
+    /// Returns whether a run still answers a call equal to the one that started it: it is live, has a result,
+    /// or was interrupted. Starting another run after an interruption would pay twice for work that a person
+    /// can resume.
     ///
-    /// Whoever calls again after a no, a failure or an end by hand asks again.
+    /// After a denial, a failure or a cancellation, an equal call starts a new run.
     pub(crate) fn answers_equal_call(&self, run: RunId) -> bool {
-        let Ok(seen) = self.read(&run.to_string()) else { return false };
-        if seen.view.run().is_none() {
+        let Ok(snapshot) = self.read(&run.to_string()) else { return false };
+        if snapshot.view.run().is_none() {
             return false;
         }
-        if !seen.is_over() {
+        if !snapshot.is_over() {
             return true;
         }
-        let is_cut_short = seen.view.delegations().any(|it| {
+        let is_cut_short = snapshot.view.delegations().any(|it| {
             let code = it.reason.as_ref().map(|reason| reason.code);
             code.is_some_and(|code| {
                 matches!(code, Code::ApprovalDenied | Code::Cancelled | Code::Interrupted)
             })
         });
-        let has_answer = match seen.view.outcome() {
+        let has_answer = match snapshot.view.outcome() {
             Some(Outcome::Completed | Outcome::Partial) => !is_cut_short,
             Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled | Outcome::Refused) => {
                 false
             }
             None => true,
         };
-        has_answer && seen.age_ms() <= REPEAT_WINDOW_MS
+        has_answer && snapshot.age_ms() <= REPEAT_WINDOW_MS
     }
 
-    /// Follows a run.
+    /// Starts watching a run.
     pub(crate) fn watch(&self, text: &str) -> Result<RunWatch, String> {
         let (files, session) = self.find(text)?;
-        // Subscribed before the first look, so that nothing falls between the two.
+        // Subscribe before the first read, so that no change is missed.
         let changes = self.watcher.subscribe(files.path());
         let liveness = liveness(&files)?;
         let (view, follow) = (RunView::light(), files.follow());
@@ -226,8 +227,8 @@ impl VisibleRuns {
         Ok(RunWatch { followed: Arc::new(Mutex::new(followed)), changes })
     }
 
-    /// Waits until people are shown a question where they answer it; the run asks a moment before
-    /// that. One that cannot be kept there is refused by its run.
+    /// Waits until a question appears in the inbox, which is shortly after the run asked it. If it cannot be
+    /// stored there, the run refuses the call.
     pub(crate) async fn wait_until_listed(&self, id: &str) {
         let registry = self.archive.registry();
         let mut changes = self.watcher.subscribe(self.archive.path());
@@ -239,7 +240,7 @@ impl VisibleRuns {
         let _ = tokio::time::timeout(LISTED_TIMEOUT, shown).await;
     }
 
-    /// Answers a question of a run that a client was asked so long before.
+    /// Answers a question of a run. `after` is the time since the client was asked.
     ///
     /// # Errors
     ///
@@ -254,7 +255,7 @@ impl VisibleRuns {
         let (files, _) = self.find(&run.to_string()).map_err(UnansweredReason::NotTaken)?;
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         files.decide(hash, verdict, Some(after_ms)).map_err(|error| {
-            // The run refuses an answer to an open question with this code only where it came too fast.
+            // For an open question, the run uses this code only if the answer came too fast.
             let is_too_fast =
                 matches!(&error, ControlError::Refused(it) if it.code == Code::ApprovalDenied);
             if is_too_fast {
@@ -265,7 +266,7 @@ impl VisibleRuns {
         })
     }
 
-    /// Ends a run, or a delegation and all below it.
+    /// Cancels a run, or a delegation and everything below it.
     pub(crate) fn cancel(
         &self,
         text: &str,
@@ -276,46 +277,46 @@ impl VisibleRuns {
     }
 }
 
-/// What a look at a run came to.
+/// What a check of a watched run found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchTick {
-    /// Whether something was recorded since the last.
+    /// Whether there are new records since the last check.
     pub(crate) grew: bool,
-    /// Whether nothing more will come.
+    /// Whether nothing more will happen.
     pub(crate) is_over: bool,
 }
 
-/// A run that is followed.
+/// A run that is being watched.
 pub(crate) struct RunWatch {
-    // A std mutex: held while files are read, apart, and for a look at what is known; never across an await.
+    // A std mutex: held while a blocking thread reads files and for short reads; never across an await.
     followed: Arc<Mutex<FollowedRun>>,
     changes: DirectorySubscription,
 }
 
 impl RunWatch {
-    /// Takes in what was recorded since, where nobody else is kept waiting by it.
+    /// Reads new records on a thread that may block.
     pub(crate) async fn look(&mut self) -> Result<WatchTick, String> {
         let followed = Arc::clone(&self.followed);
         let look = move || followed.lock().unwrap_or_else(PoisonError::into_inner).look();
         tokio::task::spawn_blocking(look).await.map_err(|error| error_chain(&error))?
     }
 
-    /// Returns what is known of it.
+    /// Returns what has been read so far.
     pub(crate) fn known(&self) -> MutexGuard<'_, FollowedRun> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there may be something to take in.
+    /// Waits until there may be new records.
     pub(crate) async fn changed(&mut self) {
         self.changes.changed().await;
     }
 }
 
-/// What is known of a run that is followed.
+/// What has been read of a watched run.
 pub(crate) struct FollowedRun {
     files: RunFiles,
     session: Option<SessionId>,
-    /// What happened so far, without texts.
+    /// The run's events, folded, without texts.
     pub(crate) view: RunView,
     follow: Follow,
     liveness: Liveness,
@@ -332,7 +333,7 @@ impl FollowedRun {
         Ok(WatchTick { grew, is_over: is_over(&self.view, self.liveness, self.session) })
     }
 
-    /// Returns the run's own time.
+    /// Returns the current time on the run's own clock.
     pub(crate) fn now(&self) -> Timestamp {
         now(&self.files, &self.view)
     }
@@ -349,7 +350,7 @@ fn liveness(files: &RunFiles) -> Result<Liveness, String> {
     })
 }
 
-/// Returns an error with all its causes, each said once.
+/// Returns an error and its causes as one line, without repetitions.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Waiting for a run on behalf of a client: as long as that is allowed, telling it what goes on.
+//! Waits for a run on behalf of a call, and sends progress messages meanwhile.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -15,37 +15,37 @@ use super::run_processes::RunProcesses;
 use super::{RunWatch, VisibleRuns};
 use crate::client_call::{Cancellation, ClientCall};
 
-/// How long a client hears nothing at most; clients take ten seconds of silence for trouble.
+/// The maximum time between progress messages. Some clients take ten seconds of silence for a failure.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
-/// How long it hears nothing at least, however much happens.
+/// The minimum time between progress messages.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long an answer is held back for the progress message before it.
+/// How long an answer waits for the progress message sent before it.
 pub(crate) const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Columns of what each subagent does.
+/// The width of a progress message in columns.
 const COLUMNS: usize = 100;
 
-/// How waiting came to its end.
+/// How a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WaitOutcome {
-    /// Nothing more will come of what was waited for.
+    /// The event that the call waited for has happened, or the run has ended.
     Over,
-    /// The time is up, or the client will hear nothing more; the run goes on.
+    /// The call ran out of time, the client disconnected, or the server shuts down. The run continues.
     Detached,
     /// The client cancelled its call.
     Cancelled(Cancellation),
 }
 
-/// What is waited for.
+/// What a call waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitFor<'a> {
     /// The end of the run.
     End,
-    /// A question other than these; or the end.
+    /// A question that is not in this list, or the end of the run.
     Next(&'a [String]),
-    /// The answer to the question with this hash, from wherever it comes; or the end.
+    /// An answer from anywhere to the question with this hash, or the end of the run.
     Answer(&'a str),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct RunWaiter {
 }
 
 impl RunWaiter {
-    /// Waits no longer than the server serves: `closing` becomes true when its clients leave.
+    /// Creates a waiter. Waits end when `closing` becomes true, which happens at shutdown.
     pub(crate) fn new(
         runs: VisibleRuns,
         processes: RunProcesses,
@@ -77,7 +77,7 @@ impl RunWaiter {
         Self { runs, processes, closing }
     }
 
-    /// Waits for something in a run, telling the client how the run stands.
+    /// Waits for something in a run, and sends progress messages meanwhile.
     pub(crate) async fn wait_for(
         &self,
         run: &str,
@@ -123,11 +123,11 @@ impl RunWaiter {
         }
     }
 
-    /// Waits for some work of this server, telling the client `message` meanwhile.
+    /// Waits for work of this server, and sends `message` as progress meanwhile.
     ///
     /// # Errors
     ///
-    /// What kept the client from waiting for it.
+    /// How the wait ended, if it ended before the work.
     pub(crate) async fn wait_for_work<T>(
         &self,
         work: &mut (impl Future<Output = T> + Unpin),
@@ -154,41 +154,41 @@ impl RunWaiter {
         done
     }
 
-    /// Waits until the process of a run is gone, if this server started it, but not beyond `until`.
+    /// Waits until the process of a run has exited, if this server started it, but not beyond `until`.
     pub(crate) async fn wait_for_exit(&self, run: &str, until: Instant) {
         self.processes.wait_for_exit(run, until).await;
     }
 }
 
-/// Progress messages of one call.
+/// Sends the progress messages of one call.
 ///
-/// At most one is on its way: a client that does not read, or is leaving, must not keep the wait from
-/// its end.
+/// At most one message is being sent at a time: a client that does not read must not keep the wait from
+/// ending.
 pub(crate) struct ProgressReporter {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
     count: u32,
     last_sent: Option<Instant>,
-    /// Whether there is something that was not told.
+    /// Whether there is news that was not sent yet.
     is_behind: bool,
     sending: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl ProgressReporter {
-    /// Tells `peer`, if it gave a token to tell with.
+    /// Creates a reporter. It sends nothing if the client gave no progress token.
     pub(crate) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
         let to = token.map(|token| (peer.clone(), token));
         Self { to, count: 0, last_sent: None, is_behind: false, sending: None }
     }
 
-    /// Returns when something must be told at the latest.
+    /// Returns when the next message is due.
     pub(crate) fn due(&self) -> Instant {
         let wait = if self.is_behind && self.to.is_some() { MIN_INTERVAL } else { MAX_SILENCE };
         let next = self.last_sent.unwrap_or_else(Instant::now) + wait;
-        // One that is still on its way is due no sooner than it has arrived.
+        // While a message is still being sent, the next one is not due yet.
         if self.sending.is_some() { next.max(Instant::now() + MIN_INTERVAL) } else { next }
     }
 
-    /// Begins to tell how things stand if there is news, unless something was told a moment ago.
+    /// Starts sending a message if there is news and the last message was not just sent.
     pub(crate) fn report(&mut self, is_news: bool, how: impl FnOnce() -> String) {
         self.is_behind |= is_news;
         let is_too_soon =
@@ -202,12 +202,12 @@ impl ProgressReporter {
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count));
         let (peer, progress) = (peer.clone(), progress.with_message(how()));
         self.sending = Some(Box::pin(async move {
-            // A client that is gone is noticed where it is read from.
+            // The reader of the connection notices a client that is gone.
             let _ = peer.notify_progress(progress).await;
         }));
     }
 
-    /// Waits until what is on its way has arrived; for ever if nothing is.
+    /// Waits until the current message is sent; forever if there is none.
     pub(crate) async fn sent(&mut self) {
         match &mut self.sending {
             Some(sending) => sending.await,
@@ -216,8 +216,8 @@ impl ProgressReporter {
         self.sending = None;
     }
 
-    /// Lets what is on its way arrive: progress must not come after the answer. A client that does not
-    /// read has to bear it.
+    /// Waits briefly for the current message, because progress must not arrive after the answer. A client
+    /// that does not read may still see it late.
     pub(crate) async fn finish_sending(&mut self) {
         if self.sending.is_some() {
             let _ = tokio::time::timeout(SEND_TIMEOUT, self.sent()).await;
@@ -225,7 +225,7 @@ impl ProgressReporter {
     }
 }
 
-/// Draws what each subagent does, a line each.
+/// Draws one line per subagent that says what it is doing.
 pub(crate) fn draw_progress(view: &RunView, now: Timestamp) -> String {
     let frame = Frame { width: COLUMNS, height: None, now, palette: Palette::Plain };
     sanitize::block(frame.render(view).trim_end()).into_owned()

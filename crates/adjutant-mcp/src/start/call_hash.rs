@@ -1,10 +1,9 @@
-//! One text for calls that mean the same, whatever the order of their keys.
+//! A hash that is equal for equal calls, independent of the order of JSON keys.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Returns the name of a call: equal for equal calls of one client in one tree that name what is the
-/// same.
+/// Returns the hash of a call together with the tree, the client and the contents of its context files.
 pub(crate) fn call_hash(call: &Value, root: &str, client: &str, contexts: Option<&str>) -> String {
     let whole = Value::from(vec![sorted(call), root.into(), client.into(), contexts.into()]);
     Sha256::digest(whole.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_keys_is_of_no_account_and_everything_else_is() {
+    fn the_hash_ignores_key_order_and_nothing_else() {
         let call = json!({ "tasks": [{ "label": "a", "prompt": "b" }], "concurrency": 1 });
         let turned = json!({ "concurrency": 1, "tasks": [{ "prompt": "b", "label": "a" }] });
         let name = call_hash(&call, "/tree", "client", None);

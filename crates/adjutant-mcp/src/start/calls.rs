@@ -1,8 +1,9 @@
-//! Which run a call has, and which calls wait for a run, as the registry of the state directory knows it.
+//! The calls in the registry of the state directory: which run answers a call, and which calls wait for a
+//! run.
 //!
-//! Clients repeat a call whose answer they did not wait for. A call is known by the hash of everything that makes
-//! two calls equal; its run is recorded before the process of the run starts, so that an equal call finds that run,
-//! in whichever server it arrives and whatever was killed meanwhile.
+//! Clients repeat a call if they stop waiting for its answer. A call is identified by a hash of everything
+//! that makes two calls equal. Its run is recorded before the run's process starts, so that an equal call
+//! finds the run, in any server and after any crash.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,20 +21,21 @@ use tokio::time::Instant;
 
 use crate::runs::error_chain;
 
-/// How long a run that is being cancelled may take to end.
+/// How long to wait for a run that is being cancelled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often the registry is asked again while another process holds what is wanted.
+/// The polling interval while another process holds the call.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 type CallMutex = tokio::sync::Mutex<()>;
 
-/// The calls of all servers of one state directory.
+/// Access to the calls of all servers that share a state directory.
 #[derive(Clone)]
 pub(crate) struct CallRegistry {
     registry: RegistryHandle,
-    // A std mutex: held for a look at a map, never across an await.
-    /// Those that this server begins, so that equal calls of its own clients need not ask again and again.
+    // A std mutex: held for single map operations, never across an await.
+    /// Calls that this server is starting runs for. Equal calls of its own clients wait here instead of
+    /// polling the registry.
     locks: Arc<Mutex<BTreeMap<CallKey, Weak<CallMutex>>>>,
 }
 
@@ -42,7 +44,7 @@ impl CallRegistry {
         Self { registry, locks: Arc::default() }
     }
 
-    /// Waits until no other call of this server begins a run for `call`.
+    /// Waits until no other call of this server is starting a run for `call`.
     pub(crate) async fn lock_call(&self, call: &CallKey) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,16 +59,16 @@ impl CallRegistry {
         lock.lock_owned().await
     }
 
-    /// Returns the run that a call has.
+    /// Returns the run that the registry has for a call.
     pub(crate) async fn run_of(&self, call: &CallKey) -> Result<Option<RunId>, String> {
         let (registry, call) = (self.registry.clone(), call.clone());
         let known = run_blocking(move || registry.look()).await?.map_err(unavailable)?;
         Ok(known.call(&call).map(|record| record.run))
     }
 
-    /// Gives a call a run that is to be begun; `None` while another process begins or ends one for it.
+    /// Reserves a new run for a call. Returns `None` while another process starts or cancels one for it.
     ///
-    /// `instead_of` is the run that the call had, if it has ended and does not answer the call.
+    /// `instead_of` is the call's previous run, which has ended and does not answer the call.
     pub(crate) async fn begin(
         &self,
         call: &CallKey,
@@ -89,17 +91,19 @@ impl CallRegistry {
         run_blocking(begin).await?
     }
 
-    /// Gives up the run of a call, which was not begun.
+    /// Removes the reservation of a run that was not started.
     pub(crate) async fn abandon(&self, call: CallKey, run: RunId) {
         let registry = self.registry.clone();
-        // Refused if the call has another run by now. A registry that cannot be written is told of by the next call.
+        // The registry refuses this if the call has another run by now. A registry that cannot be written is
+        // reported by the next call.
         let abandon = move || registry.submit(RegistryCommand::AbandonCall { call, run }).is_ok();
         let _ = run_blocking(abandon).await;
     }
 
-    /// Counts a call among those that wait for a run, in whichever server. Waits while the run is being cancelled.
+    /// Registers a call, of any server, as waiting for a run. If the run is being cancelled, waits for that
+    /// first.
     ///
-    /// `None` if the registry cannot be used: the call waits all the same, and is only not counted.
+    /// Returns `None` if the registry is unavailable: the call then waits without being registered.
     pub(crate) async fn register_waiter(&self, run: RunId) -> Option<CallHold> {
         let until = Instant::now() + CANCEL_TIMEOUT;
         loop {
@@ -122,8 +126,8 @@ impl CallRegistry {
         }
     }
 
-    /// Returns the right to cancel a run that no call waits for. Until it is given back, no call can wait for the
-    /// run or begin another in its place.
+    /// Claims the right to cancel a run that no call waits for. Until it is released, no call can wait for
+    /// the run or start another one in its place.
     pub(crate) async fn claim_cancellation(&self, run: RunId) -> Option<CallHold> {
         let registry = self.registry.clone();
         let start = move || {
@@ -140,21 +144,21 @@ fn unavailable(why: RegistryUnavailable) -> String {
     error_chain(&RegistryError::from(why))
 }
 
-/// Runs something that may block on a thread for that.
+/// Runs `work` on a thread that may block.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
     spawn_blocking(work).await.map_err(|error| error_chain(&error))
 }
 
-/// What a call holds of a run until this is dropped: that it waits for the run, or that it cancels it.
+/// A call's claim on a run, as a waiter or as its canceller. Dropping it releases the claim.
 #[derive(Debug)]
 pub(crate) struct CallHold {
     guard: Option<ReleaseOnDrop>,
 }
 
 impl CallHold {
-    /// Gives it back; returns when that is recorded.
+    /// Releases the claim and returns when that is recorded.
     pub(crate) async fn release(mut self) {
         let guard = self.guard.take();
         let _ = run_blocking(move || drop(guard)).await;
@@ -181,7 +185,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_joins_a_run_that_is_being_cancelled_and_nobody_cancels_one_that_was_joined() {
+    async fn a_call_cannot_join_a_run_that_is_being_cancelled_nor_cancel_one_that_others_wait_for()
+    {
         let home = TempDir::new().unwrap();
         let calls = || CallRegistry::new(RegistryHandle::at(home.path()));
         let (one, other) = (calls(), calls());
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_has_one_run_until_that_is_given_up_or_its_server_is_gone() {
+    async fn a_call_keeps_its_run_until_it_is_abandoned_or_its_server_is_gone() {
         let home = TempDir::new().unwrap();
         let calls = || CallRegistry::new(RegistryHandle::at(home.path()));
         let (one, other) = (calls(), calls());

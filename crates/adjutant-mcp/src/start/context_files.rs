@@ -1,5 +1,5 @@
-//! What the context files of a call hold: two calls that name the same files mean something else once
-//! one of them has changed.
+//! The contents of a call's context files, as part of its identity: once a file has changed, a repeated call
+//! is a new one.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,10 +9,10 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Bytes that are read of one file. A call with a file that has more is refused.
+/// How many bytes of a file are hashed. A call with a larger file is refused later.
 const MAX_FILE_BYTES: u64 = (256 << 10) + 1;
 
-/// Returns one name for what all of them hold; none where there are none.
+/// Returns a hash over the contents of all context files, or `None` if the call has none.
 pub(crate) fn digest(call: &Value, root: &Path) -> Option<String> {
     let tasks = call["tasks"].as_array().into_iter().flatten();
     let files = tasks.flat_map(|task| task["context"].as_array().into_iter().flatten());
@@ -25,14 +25,14 @@ pub(crate) fn digest(call: &Value, root: &Path) -> Option<String> {
     (!files.is_empty()).then(digest)
 }
 
-/// Returns the hash of what a file holds; nothing where there is none that could be used.
+/// Returns the hash of a file. Returns `None` if the file is outside the tree, missing or not a regular file.
 fn hash_file(root: &Path, file: &Path) -> Option<[u8; 32]> {
     let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     let inside = file.strip_prefix(root).unwrap_or(file);
     if !inside.components().all(is_inside) {
         return None;
     }
-    // Not blocking: what looks like a file may be one that nobody ever writes to.
+    // Non-blocking, because the path may be a FIFO without a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(root.join(inside), flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {

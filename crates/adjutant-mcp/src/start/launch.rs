@@ -1,9 +1,9 @@
-//! Beginning a run in a process of its own.
+//! Starts a run in its own process.
 //!
-//! The process is not a descendant of the server (see `detach`), so that nothing that ends the server ends
-//! the run, unless a person wants just that. It reads from its standard input which run it begins, and what is asked.
-//! Once it prints an event, that run has begun, and the server stops
-//! listening: what the run does is in its journal. The socket that is its standard input tells when it exits.
+//! The process is not a descendant of the server (see `detach`), so that the run survives the end of the
+//! server unless a person configured otherwise. It reads its id and the request from standard input, which is
+//! a socket. Once it prints an event, the run has started, and the server stops reading: everything else is
+//! in the journal. The socket closes when the process exits.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,18 +22,18 @@ use super::handover::LaunchHandover;
 use super::requested_run::RequestedRun;
 use crate::{ServerSetup, TOKEN_VARIABLE};
 
-/// How long a process may take to begin a run. A hundredth of it is the rule.
+/// How long a process may take to start its run. A hundredth of this is typical.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The most that is kept of what a process says that begins nothing.
+/// How much of a failing process's standard error is kept.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
 
-/// Why a run was not begun.
+/// Explains why a run was not started.
 #[derive(Debug)]
 pub(crate) struct LaunchFailure {
-    /// The reason, in words.
+    /// The reason, as shown to the client.
     pub(crate) problem: String,
-    /// Becomes true once the process is gone, where it may still begin the run.
+    /// Becomes true once the process has exited. Set if the process may still start the run.
     pub(crate) may_begin_until: Option<watch::Receiver<bool>>,
 }
 
@@ -43,14 +43,15 @@ impl LaunchFailure {
     }
 }
 
-/// Begins a run on these further terms. What is returned becomes true once its process is gone.
+/// Starts a run with the additional arguments `terms`. The returned receiver becomes true once the process
+/// has exited.
 pub(crate) async fn launch(
     setup: &ServerSetup,
     terms: Vec<OsString>,
     job: &RequestedRun,
     handover: &LaunchHandover,
 ) -> Result<watch::Receiver<bool>, LaunchFailure> {
-    // What it prints may be as long as what it was asked; its folder says shortly that it is there.
+    // The first event may be as long as the request. The run's directory appears earlier.
     let has_folder = || setup.archive.find(&handover.run.to_string()).is_ok();
     let started = start(setup, terms, job, handover);
     let (mut child, mut socket, input) =
@@ -69,7 +70,7 @@ pub(crate) async fn launch(
     };
     drop(has_begun);
     if has_folder() && matches!(begun, Ok(true) | Err(_)) {
-        // Output that the server does not read would fill the pipe and stop the run: the pipe is closed.
+        // Close the pipe instead of leaving it unread: a full pipe would block the run.
         drop(collecting);
         reap(child);
         return Ok(watch_exit(socket));
@@ -79,7 +80,7 @@ pub(crate) async fn launch(
     }
     drop(collecting);
     if !has_folder() {
-        // A detached process cannot be killed here.
+        // This has no effect on a detached process, which is not a child of the server.
         let _ = child.start_kill();
     }
     reap(child);
@@ -92,7 +93,7 @@ pub(crate) async fn launch(
     }
 }
 
-/// Says that a process has not begun its run in time. Only one that ends with the server was killed.
+/// Explains that a process did not start its run in time. A process that ends with the server was killed.
 fn too_slow_message(is_killed: bool) -> String {
     let seconds = START_TIMEOUT.as_secs();
     if is_killed {
@@ -110,7 +111,7 @@ fn cannot_start_message(error: io::Error) -> String {
     format!("cannot start a process for the run: {error}")
 }
 
-/// Starts the process; beside it are our end of its standard input, and what is to be written there.
+/// Starts the process. Returns it with our end of its standard input and the bytes to write there.
 fn start(
     setup: &ServerSetup,
     terms: Vec<OsString>,
@@ -126,31 +127,31 @@ fn start(
         command.arg(detach::SUBCOMMAND);
     }
     command.args(job.arguments(setup, terms));
-    // What runs has no use for the right to begin more of them.
+    // A run must not be able to start further runs through the server.
     command.env_remove(TOKEN_VARIABLE);
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok((command.spawn()?, ours, input))
 }
 
-/// Waits for a child of ours in the background, so that it does not stay a zombie.
+/// Waits for a child process in the background, so that it does not stay a zombie.
 fn reap(mut child: Child) {
     tokio::spawn(async move { child.wait().await });
 }
 
-/// Returns what becomes true once the process of a run is gone, which closes its end of the socket.
+/// Returns a receiver that becomes true once the process has exited and thereby closed the socket.
 fn watch_exit(mut socket: UnixStream) -> watch::Receiver<bool> {
     let (gone, is_gone) = watch::channel(false);
     tokio::spawn(async move {
-        // A process that has not read all of its input when it exits shows as an error.
+        // Reading fails if the process exits without having read all of its input. It has exited either way.
         let _ = tokio::io::copy(&mut socket, &mut tokio::io::sink()).await;
         gone.send_replace(true);
     });
     is_gone
 }
 
-/// Writes what the process reads; says whether anything came back.
+/// Writes the process's input. Returns whether the process printed anything.
 ///
-/// A detached process must have left our process tree by then: its parent, the child, has exited.
+/// A detached process has left our process tree by then, because its parent has exited.
 async fn hand_over(
     child: &mut Child,
     socket: &mut UnixStream,
@@ -159,7 +160,7 @@ async fn hand_over(
 ) -> bool {
     let stdout = child.stdout.take();
     let write = async {
-        // A process that refuses before it has read everything is heard below.
+        // A process may fail before it has read everything. Its standard error tells why.
         let _ = socket.write_all(input).await;
         let _ = socket.shutdown().await;
     };
@@ -175,15 +176,15 @@ async fn hand_over(
     tokio::join!(write, read, leave).1
 }
 
-/// Takes in what a process says until it says nothing more.
+/// Collects standard error until it is closed.
 async fn collect_stderr(stderr: Option<ChildStderr>, stderr_bytes: &mut Vec<u8>) {
     let Some(mut stderr) = stderr else { return };
     let _ = (&mut stderr).take(MAX_STDERR_BYTES).read_to_end(stderr_bytes).await;
-    // Whoever talks on is not kept from going on.
+    // Keep reading, so that a full pipe does not block the process.
     let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
 }
 
-/// Returns what a process said that began no run.
+/// Returns the standard error of a process that did not start its run, as an error message.
 fn stderr_message(stderr_bytes: &[u8]) -> String {
     let stderr_bytes = String::from_utf8_lossy(stderr_bytes);
     let stderr_bytes =
@@ -230,13 +231,14 @@ mod tests {
         }
     }
 
-    /// A detached process is out of the server's reach: it may begin its run, and spend, after the call was answered.
+    /// The server cannot kill a detached process: it may start its run, and spend money, after the call was
+    /// answered.
     #[tokio::test(start_paused = true)]
     async fn a_call_is_told_that_a_slow_detached_process_may_still_begin_its_run() {
         let home = TempDir::new().unwrap();
         let program = home.path().join("slow");
-        // It waits for a writer that never comes. The shell makes the file: one that this process had open for writing
-        // could not be executed while another test forks.
+        // The program waits for a writer that never comes. The shell creates it, because a file that this
+        // process has open for writing could not be executed while another test forks.
         let made = "mkfifo fifo && printf '#!/bin/sh\\nexec cat \"${0%%/*}/fifo\"\\n' >slow && chmod +x slow";
         let mut shell = std::process::Command::new("sh");
         let made = shell.args(["-c", made]).current_dir(home.path()).status().unwrap();

@@ -1,4 +1,4 @@
-//! Beginning the run that a call asks for: which calls are equal, and the process that carries the run.
+//! Starts the run that a call requests: finds the run of an equal call, or starts a process for a new one.
 
 pub(crate) mod call_hash;
 mod calls;

@@ -1,7 +1,7 @@
-//! What a call asks to begin: tasks, a slash command, or a story of a PRD.
+//! The run that a call requests: tasks, a slash command, or a story of a PRD.
 //!
-//! Each is one run, carried by a subcommand of the program. What the client chose travels on standard
-//! input, as the value of a flag in the same word, or behind `--`: nothing of it can become a flag.
+//! Each becomes one run, executed by a subcommand of the program. Client input is passed on standard input,
+//! as `--flag=value`, or after `--`, so that it can never be taken for a flag.
 
 use std::ffi::OsString;
 use std::path::{Component, Path};
@@ -13,20 +13,20 @@ use serde_json::Value;
 use crate::ServerSetup;
 use crate::tools::McpTool;
 
-/// The longest command. Inclusive. As much as a person could type as one argument.
+/// The maximum length of a slash command. Inclusive. Equal to the kernel's limit for one argument.
 pub(crate) const COMMAND_BYTES: usize = 128 << 10;
 
-/// The longest path or id. Inclusive.
+/// The maximum length of a path or id. Inclusive.
 const NAME_BYTES: usize = 4096;
 
-/// What is to be begun.
+/// The run that a call requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RequestedRun {
-    /// A call of `Delegate`.
+    /// The arguments of a `Delegate` call.
     Tasks(Value),
     /// A slash command with its arguments.
     Command(String),
-    /// A story of a PRD; the next that is ready where none is named.
+    /// A story of a PRD. Without an id, the next story that is ready.
     Story { prd: String, story: Option<String> },
 }
 
@@ -45,7 +45,7 @@ struct StoryToolArgs {
 }
 
 impl RequestedRun {
-    /// Reads what a tool was called with; nothing for a tool that begins nothing.
+    /// Parses the arguments of a tool that starts runs.
     pub(crate) fn parse(
         tool: McpTool,
         arguments: &Value,
@@ -74,7 +74,7 @@ impl RequestedRun {
         }
     }
 
-    /// Returns the form its results are wanted in.
+    /// Returns the requested form of the results.
     pub(crate) fn return_form(&self, limits: &CallLimits) -> ReturnForm {
         match self {
             Self::Tasks(call) => {
@@ -84,17 +84,18 @@ impl RequestedRun {
         }
     }
 
-    /// Says whether an equal call asks for something else once this one has been answered.
+    /// Returns whether an equal call requests something else once this run has been reported: the next story.
     pub(crate) fn asks_for_next_story(&self) -> bool {
         matches!(self, Self::Story { story: None, .. })
     }
 
-    /// Says whether something comes of it after its run has ended: a branch, and an entry in the PRD.
+    /// Returns whether the process still has work to do after the run has ended: a branch and an entry in the
+    /// PRD.
     pub(crate) fn has_work_after_end(&self) -> bool {
         matches!(self, Self::Story { .. })
     }
 
-    /// Returns the arguments of the process that carries it, on these further terms.
+    /// Returns the command line of the run's process, with the additional arguments `terms`.
     pub(crate) fn arguments(&self, setup: &ServerSetup, terms: Vec<OsString>) -> Vec<OsString> {
         let mut all: Vec<OsString> = Vec::new();
         match self {
@@ -104,7 +105,7 @@ impl RequestedRun {
             }
             Self::Command(_) => all.push("run".into()),
             Self::Story { story, .. } => {
-                // Whatever the PRD asks for, a client gets a branch.
+                // Clients always get a branch, even if the PRD asks for a merge.
                 all.extend(["story".into(), "--merge=branch".into()]);
                 all.push(match story {
                     Some(id) => format!("--story={id}").into(),
@@ -125,7 +126,7 @@ impl RequestedRun {
         all
     }
 
-    /// Returns what that process reads.
+    /// Returns what the process reads from standard input after the handover.
     pub(crate) fn input(&self) -> Vec<u8> {
         match self {
             Self::Tasks(call) => call.to_string().into_bytes(),
@@ -166,7 +167,7 @@ fn parse_story(args: StoryToolArgs) -> Result<RequestedRun, String> {
     Ok(RequestedRun::Story { prd, story })
 }
 
-/// No program takes such a byte, so nobody could have typed it.
+/// Rejects NUL, which no command line can contain.
 fn refuse_nul(name: &str, text: &str) -> Result<(), String> {
     if text.contains('\0') {
         return Err(format!("{name}: holds a NUL character"));
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_could_not_have_typed_is_no_job() {
+    fn arguments_that_no_command_line_could_contain_are_rejected() {
         let long = format!("/plan {}", "x".repeat(1 << 20));
         for (tool, arguments) in [
             (McpTool::Command, json!({ "command": "--yes" })),

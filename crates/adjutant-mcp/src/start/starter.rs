@@ -1,7 +1,7 @@
-//! Beginning a run for a call, whatever becomes of the call meanwhile.
+//! Starts runs for calls, independently of what happens to the call meanwhile.
 //!
-//! A run is begun in a task of its own, which always gets to its end: a client that takes its call back,
-//! runs out of patience or leaves is heard at once, and what was begun is remembered all the same.
+//! Each start runs in its own task, which always completes: a client that cancels, times out or disconnects
+//! is answered at once, and the started run is recorded all the same.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -29,48 +29,48 @@ use crate::runs::run_processes::RunProcesses;
 use crate::runs::wait::{RunWaiter, WaitOutcome};
 use crate::runs::{VisibleRuns, error_chain};
 
-/// How many processes are begun at once; more wait for their turn.
+/// How many processes are started at the same time. More have to wait.
 const MAX_LAUNCHES: usize = 8;
 
-/// How long a server whose clients have left waits for runs that are being begun.
+/// How long the server waits at shutdown for runs that are being started.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long another process may take to begin an equal call.
+/// How long to wait for another process that is starting a run for an equal call.
 const EQUAL_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Characters of a client's name that are kept.
+/// The maximum length of a client's name.
 const CLIENT_CHARS: usize = 100;
 
-/// What a call asks to begin.
+/// A request to start a run.
 struct StartRequest {
     job: RequestedRun,
-    /// What an equal call is known by.
+    /// Identifies equal calls.
     call: CallKey,
-    /// What the process of the run is told of the client.
+    /// Additional arguments for the run's process: approval mode and client name.
     terms: Vec<OsString>,
 }
 
-/// The run that a call has.
+/// The run that answers a call.
 pub(crate) struct StartedRun {
     pub(crate) run: RunId,
-    /// Whether an equal call began it.
+    /// Whether an equal call started it.
     pub(crate) is_repeated: bool,
-    /// Counts the call among those that wait for it.
+    /// The call's registration as waiting for the run.
     pub(crate) waiter: Option<CallHold>,
 }
 
-/// What a client is told while its run is begun.
+/// The progress message while the run is starting.
 const STARTING: &str = "The run is being begun.";
 
-/// What it is told where that takes longer than it waits.
+/// The answer if starting takes longer than the call may block.
 const STILL_STARTING: &str = "The run is still being begun, and nothing is lost: make the same call again, and it is \
                        answered with that run; delegate_status lists what runs.";
 
-/// What it is told where another does not get on with it.
+/// The answer if another process is starting a run for an equal call and does not finish.
 const EQUAL_CALL_STUCK: &str = "An equal call is being begun elsewhere and does not get on. Make the same call again in a \
                     moment, and it is answered with that run; delegate_status lists what runs.";
 
-/// Begins runs for calls.
+/// Starts runs for calls.
 #[derive(Clone)]
 pub(crate) struct RunStarter {
     setup: Arc<ServerSetup>,
@@ -80,7 +80,7 @@ pub(crate) struct RunStarter {
     processes: RunProcesses,
     calls: CallRegistry,
     launching: Arc<Semaphore>,
-    /// Held by whatever begins a run, so that the process ends after that.
+    /// Locked for reading by each start in progress. Shutdown waits for the write lock.
     launches_running: Arc<RwLock<()>>,
 }
 
@@ -98,7 +98,8 @@ impl RunStarter {
         Self { setup, runs, waiter, approvals, processes, calls, launching, launches_running }
     }
 
-    /// Finds the run of an equal call, or begins one, as long as the client waits for that.
+    /// Returns the run of an equal call, or starts one. Gives up when the client stops waiting; the start
+    /// continues.
     pub(crate) async fn start(
         &self,
         job: RequestedRun,
@@ -128,12 +129,12 @@ impl RunStarter {
         Err(STILL_STARTING.into())
     }
 
-    /// Waits until every run that clients were told of is begun, as long as that is likely to end.
+    /// Waits until all starts in progress have completed, up to a timeout.
     pub(crate) async fn wait_for_launches(&self) {
         let _ = timeout(SHUTDOWN_TIMEOUT, self.launches_running.write()).await;
     }
 
-    /// Counts a call among those that wait for a run, until what is returned is dropped.
+    /// Registers a call as waiting for a run until the result is dropped.
     pub(crate) async fn count_waiter(&self, run: RunId) -> Option<CallHold> {
         self.calls.register_waiter(run).await
     }
@@ -149,7 +150,8 @@ impl RunStarter {
         }
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let root = self.setup.root.display().to_string();
-        // Who starts the server anew with another model or budget wants another answer.
+        // The server's own settings are part of the call's identity: after a restart with another model or
+        // budget, an equal call must start a new run.
         let terms: Vec<_> = self.setup.arguments.iter().chain(&self.setup.task_arguments).collect();
         let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
         let call = json!([arguments, terms]);
@@ -182,17 +184,17 @@ impl RunStarter {
         }
     }
 
-    /// Returns the run of an equal call, if it answers this one.
+    /// Returns the run of an equal call if it still answers this one.
     async fn run_of_equal_call(
         &self,
         run: RunId,
         job: &RequestedRun,
     ) -> Result<Option<StartedRun>, String> {
-        // Its process may have been started a moment ago.
+        // The other call may have started the process only a moment ago.
         if !self.runs.wait_until_readable(run).await {
             return Ok(None);
         }
-        // Counted before one looks how it stands: a call that is cancelled ends it before that, or not at all.
+        // Register before looking at the run's state. Otherwise a cancellation could end the run in between.
         let waiter = self.calls.register_waiter(run).await;
         let is_reported = job.asks_for_next_story() && self.processes.is_reported(run);
         let answers = self
@@ -202,7 +204,7 @@ impl RunStarter {
         Ok(answers.then_some(StartedRun { run, is_repeated: true, waiter }))
     }
 
-    /// Starts the process of a run that the registry knows.
+    /// Starts the process of a run that is reserved in the registry.
     async fn launch(&self, run: RunId, request: StartRequest) -> Result<StartedRun, String> {
         let StartRequest { job, call, terms } = request;
         let owner = self.runs.owner().cloned();
@@ -219,7 +221,7 @@ impl RunStarter {
                 }
                 self.runs.wait_until_readable(run).await;
             }
-            // One that began something is the answer, whatever its process came to.
+            // A run that started is the answer, even if its process failed afterwards.
             Err(failure) if !self.runs.answers_equal_call(run) => {
                 return Err(self.give_up(handover.call, run, failure).await);
             }
@@ -229,7 +231,8 @@ impl RunStarter {
         Ok(StartedRun { run, is_repeated: false, waiter })
     }
 
-    /// Frees a call whose run was not begun; as long as its process may still begin it, the call is not free.
+    /// Frees the call of a run that was not started. If the process may still start it, waits for its exit
+    /// first.
     async fn give_up(&self, call: CallKey, run: RunId, failure: LaunchFailure) -> String {
         let LaunchFailure { problem, may_begin_until } = failure;
         let Some(mut gone) = may_begin_until else {
@@ -244,19 +247,19 @@ impl RunStarter {
         problem
     }
 
-    /// Ends a run whose call was cancelled, unless another call began it or waits for it.
+    /// Cancels the run of a cancelled call, unless another call started it or waits for it.
     pub(crate) async fn abandon(&self, run: RunId, is_own: bool) -> Result<(), String> {
         if !is_own {
             return Ok(());
         }
-        // Held while it ends: an equal call that comes now finds it ended, and begins another.
+        // Hold the claim until the run has ended. An equal call that arrives meanwhile then starts a new run.
         let Some(right) = self.calls.claim_cancellation(run).await else { return Ok(()) };
         let cancelled = self.runs.blocking(move |runs| runs.cancel(&run.to_string())).await;
         right.release().await;
         cancelled.map(|_| ())
     }
 
-    /// Returns what the process of a run is told of this client.
+    /// Returns additional arguments for the run's process: approval mode and client name.
     fn terms(&self, client: &str) -> Vec<OsString> {
         let approval = self.setup.approval;
         let client: String =
@@ -265,7 +268,7 @@ impl RunStarter {
     }
 }
 
-/// Stops counting a call among those that wait for a run.
+/// Ends a call's registration as waiting for a run.
 pub(crate) async fn release(waiter: Option<CallHold>) {
     if let Some(waiter) = waiter {
         waiter.release().await;

@@ -1,32 +1,31 @@
-//! The two eras of the protocol: a version agreed on by a handshake, or named in every request.
+//! The two eras of the protocol: the version is agreed in a handshake, or named in every request.
 //!
-//! The library carries both. What is said here is which versions there are, and by which request a
-//! client has chosen between the eras.
+//! `rmcp` implements both. This file lists the supported versions and decides which era a request belongs to.
 
 use rmcp::model::{ClientRequest, GetMeta, ProtocolVersion};
 
-/// The versions that are spoken, the oldest first.
+/// The supported versions, oldest first.
 ///
-/// Older ones have batches and ask for less than is answered, and no client needs them.
+/// Older versions have batches and stricter rules for responses, and no client needs them.
 pub(crate) const VERSIONS: &[ProtocolVersion] =
     &[ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
 
-/// What a request says about the era, where none was chosen yet.
+/// The era that a request indicates, as long as the client has not chosen one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolEra {
-    /// It begins the handshake.
+    /// It starts the handshake.
     Handshake,
-    /// It names a version that is spoken, and all that must be named with it.
+    /// It names a supported version and everything else that is required with it.
     Inline,
-    /// It may be asked in either era and chooses none.
+    /// It is allowed in both eras and chooses neither.
     Either,
-    /// It names a version, but not one that is spoken, or not all that must be named with it.
+    /// It names an unsupported version, or lacks something that is required with it.
     Unsupported,
-    /// It says nothing.
+    /// It does not name a version.
     Unspecified,
 }
 
-/// Returns what a request says about the era.
+/// Returns the era that a request indicates.
 pub(crate) fn request_era(request: &ClientRequest) -> ProtocolEra {
     if matches!(request, ClientRequest::InitializeRequest(_)) {
         return ProtocolEra::Handshake;
@@ -37,7 +36,7 @@ pub(crate) fn request_era(request: &ClientRequest) -> ProtocolEra {
     let meta = request.get_meta();
     let Some(version) = meta.protocol_version() else { return ProtocolEra::Unspecified };
     if version.has_initialize() && VERSIONS.contains(&version) {
-        // One that is agreed on by a handshake cannot be named in its place.
+        // A version of the handshake era cannot be chosen in a request.
         return ProtocolEra::Unspecified;
     }
     let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();

@@ -1,4 +1,4 @@
-//! The ways a client reaches the server: standard input and output, and HTTP.
+//! The transports: standard input and output, and HTTP.
 
 pub(crate) mod eras;
 pub(crate) mod http;

@@ -1,8 +1,7 @@
-//! The requests of one client that are not answered yet: how many there may be, and that no two have
-//! the same id.
+//! The unanswered requests of one client: their number is limited, and their ids are unique.
 //!
-//! A client that does not read its answers is read no further, so that what it asks stays with it. One
-//! that reads, but asks for more than may wait at once, is told so.
+//! The server stops reading from a client that does not read its answers. A client that reads, but has too
+//! many unanswered requests, gets an error.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,34 +12,34 @@ use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 
 use crate::tools::McpTool;
 
-/// Calls at once that may wait for a run.
+/// The maximum number of calls that wait for a run.
 pub(crate) const MAX_WAITING_CALLS: usize = 256;
 
-/// Requests at once, those calls among them: whoever waits can still ask how things stand, and end them.
+/// The maximum number of requests, including waiting calls. It leaves room to query and cancel them.
 const MAX_REQUESTS: usize = MAX_WAITING_CALLS + 64;
 
-/// Bytes of all of them together. One alone may have as many as a line.
+/// The maximum size of all requests together. A single request may be larger.
 const MAX_TOTAL_BYTES: usize = 32 << 20;
 
-/// The longest id of a request: it is kept and written again. Inclusive.
+/// The maximum length of a request id, which is stored and sent back. Inclusive.
 const MAX_ID_BYTES: usize = 1024;
 
-/// How long one waits for room before it is refused: many quick ones after another are no harm.
+/// How long a request waits for room before it is refused, so that short bursts are accepted.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a request is not taken.
+/// Explains why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestRefusal {
-    /// Another with its id is not answered yet.
+    /// Another unanswered request has the same id.
     InUse,
-    /// As many as there may be wait already.
+    /// There are too many unanswered requests.
     Full,
 }
 
-/// The requests that are not answered yet.
+/// The unanswered requests of one client.
 #[derive(Clone, Default)]
 pub(crate) struct PendingRequests {
-    // A std mutex: held for a look at a map, never across an await.
+    // A std mutex: held for single map operations, never across an await.
     shared: Arc<(Mutex<PendingTable>, Condvar)>,
 }
 
@@ -51,7 +50,7 @@ struct PendingTable {
     waiting: usize,
     /// Answers that are not written yet.
     unwritten: usize,
-    /// Whether there was no room the last time.
+    /// Whether the last wait for room timed out.
     is_full: bool,
 }
 
@@ -60,10 +59,10 @@ struct PendingRequest {
     is_answered: bool,
 }
 
-/// What a request takes of what there is.
+/// What a request counts towards the limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestWeight {
-    /// The bytes of its line.
+    /// The length of the message.
     pub(crate) bytes: usize,
     /// Whether it may wait for a run.
     pub(crate) waits: bool,
@@ -96,7 +95,7 @@ impl PendingRequests {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request; waits while answers cannot be written.
+    /// Adds a request. Blocks while there is no room and the client has not read all answers.
     pub(crate) fn add(&self, id: &RequestId, weight: RequestWeight) -> Result<(), RequestRefusal> {
         let mut known = self.lock();
         loop {
@@ -119,7 +118,7 @@ impl PendingRequests {
         Ok(())
     }
 
-    /// Takes a request if there is room now.
+    /// Adds a request if there is room.
     pub(crate) fn try_add(
         &self,
         id: &RequestId,
@@ -141,7 +140,7 @@ impl PendingRequests {
         self.lock().waiting
     }
 
-    /// Notes that a request has its answer, which is yet to be written.
+    /// Records that the answer to a request exists but is not written yet.
     pub(crate) fn mark_answered(&self, id: &RequestId) {
         let mut known = self.lock();
         known.unwritten += 1;
@@ -150,7 +149,7 @@ impl PendingRequests {
         }
     }
 
-    /// Notes that the answer to a request is written, or nobody will read it.
+    /// Records that the answer to a request was written or dropped.
     pub(crate) fn mark_written(&self, id: &RequestId) {
         let mut known = self.lock();
         known.unwritten = known.unwritten.saturating_sub(1);
@@ -158,7 +157,7 @@ impl PendingRequests {
         self.shared.1.notify_all();
     }
 
-    /// Notes that a request is taken back: it gets no answer, unless it has one already.
+    /// Records that the client cancelled a request. It gets no answer, unless that already exists.
     pub(crate) fn mark_cancelled(&self, id: &RequestId) {
         let mut known = self.lock();
         if known.requests.get(id).is_some_and(|request| !request.is_answered) {
@@ -168,8 +167,8 @@ impl PendingRequests {
     }
 }
 
-/// Takes a request among those that wait for their answer, if `enter` lets it; one that is taken back
-/// makes room. The error is for the request, where its id may be named.
+/// Adds a request through `enter`; a cancellation removes one. Returns the error for the client, with the
+/// request's id unless that is too long.
 pub(crate) fn admit(
     pending: &PendingRequests,
     message: &ClientJsonRpcMessage,
@@ -208,7 +207,7 @@ pub(crate) fn admit(
     }
 }
 
-/// An answer on its way out; its request ends when this is dropped.
+/// An answer that is being sent. Dropping it removes its request.
 pub(crate) struct OutgoingAnswer(Option<(PendingRequests, RequestId)>);
 
 impl OutgoingAnswer {
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_may_and_each_end_makes_room_for_one() {
+    fn waiting_calls_are_limited_and_each_one_that_ends_makes_room() {
         let pending = PendingRequests::default();
         for number in 0..MAX_WAITING_CALLS {
             assert_eq!(pending.add(&id(number), call(1)), Ok(()));
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_count_but_one_alone_may_have_any() {
+    fn the_total_size_is_limited_but_a_single_request_may_exceed_it() {
         let pending = PendingRequests::default();
         assert_eq!(pending.add(&id(1), call(MAX_TOTAL_BYTES * 2)), Ok(()));
         assert_eq!(pending.add(&id(2), call(1)), Err(RequestRefusal::Full));
@@ -280,9 +279,9 @@ mod tests {
         assert_eq!(pending.add(&id(3), call(1)), Err(RequestRefusal::Full));
     }
 
-    /// However long it takes: nothing is refused because an answer is not read.
+    /// Nothing is refused because an answer has not been read, however long that takes.
     #[test]
-    fn whoever_does_not_read_is_waited_for() {
+    fn a_client_that_does_not_read_is_waited_for() {
         let pending = PendingRequests::default();
         for number in 0..MAX_WAITING_CALLS {
             pending.add(&id(number), call(1)).unwrap();

@@ -1,9 +1,8 @@
-//! Standard input and output as messages, one a line.
+//! Messages on standard input and output, one per line.
 //!
-//! Stands in front of the library: it bounds a line before any of it is parsed, answers what is no
-//! message at all, and lets nothing but requests through before the handshake. Threads do the blocking
-//! work, so that a client that does not read cannot stop the ones that wait for runs; it is read no
-//! further itself.
+//! This layer in front of `rmcp` limits the length of a line before parsing it, answers invalid messages, and
+//! lets only requests through before the handshake. Threads do the blocking IO, so that a client that does
+//! not read its answers cannot block calls that wait for runs; the server merely stops reading from it.
 //!
 //! Start at [`StdioTransport::open`].
 
@@ -28,54 +27,55 @@ use tokio::sync::{mpsc, watch};
 use crate::transport::eras::{self, ProtocolEra};
 use crate::transport::requests::{self, OutgoingAnswer, PendingRequests, RequestWeight};
 
-/// The longest line that is taken. Inclusive; the end of the line does not count.
+/// The maximum length of a line. Inclusive, without the line feed.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Messages that wait to be handled. One, because each may be as long as a line.
+/// The capacity of the queue of received messages. One, because each message may be as long as a line.
 const INCOMING: usize = 1;
 
-/// Messages that wait to be written: a progress message for each of many calls at once.
+/// The capacity of the queue of lines to write: a progress message for each of many calls.
 const OUTGOING: usize = 64;
 
-/// How long a client that says nothing more may leave what was said to it unread.
+/// After the client has closed its end: how long output may make no progress before it is abandoned.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long it may do so while not all was heard that it had to say.
+/// Like `UNREAD_TIMEOUT`, while not all of the client's input has been read.
 const STALLED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The transport of a server on standard input and output.
 pub(crate) struct StdioTransport {
     incoming: mpsc::Receiver<ClientJsonRpcMessage>,
-    /// Absent once closed.
+    /// `None` once closed.
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
     closing: watch::Sender<bool>,
     pending: PendingRequests,
-    /// Becomes true once the client is gone and reads nothing.
+    /// Becomes true once the client is gone and does not read.
     abandoned: watch::Receiver<bool>,
 }
 
-/// The end of the transport that a server keeps.
+/// What the server needs to shut down after the transport has closed.
 pub(crate) struct StdioShutdown {
-    /// Becomes true once the client will say nothing more.
+    /// Becomes true once the client has closed its end.
     pub(crate) closing: watch::Receiver<bool>,
-    /// The lines that are being written.
+    /// The lines that are still being written.
     pub(crate) writing: OutputProgress,
 }
 
-/// Lines on their way out.
+/// The progress of a thread: lines written so far, and whether the thread has ended.
 pub(crate) struct OutputProgress {
     written: Arc<AtomicU64>,
-    /// Never says anything; ends with the writer.
+    /// Carries no values; it disconnects when the thread ends.
     done: Receiver<()>,
 }
 
 impl OutputProgress {
-    /// Waits until all is written, or nobody reads.
+    /// Waits until all lines are written or the client stops reading.
     pub(crate) fn finish(&self) {
         while self.wait_for_end(UNREAD_TIMEOUT) == Some(true) {}
     }
 
-    /// Waits that long for the end, which is nothing; says whether anything was written meanwhile.
+    /// Waits up to `wait` for the thread to end and returns `None` if it did. Otherwise returns whether any
+    /// line was written meanwhile.
     fn wait_for_end(&self, wait: Duration) -> Option<bool> {
         let before = self.written.load(Ordering::Relaxed);
         match self.done.recv_timeout(wait) {
@@ -86,8 +86,8 @@ impl OutputProgress {
 }
 
 impl StdioTransport {
-    /// Takes standard output for messages alone; what anyone prints there from now on goes to
-    /// standard error.
+    /// Reserves standard output for messages. Everything else that is printed goes to standard error from now
+    /// on.
     pub(crate) fn open() -> io::Result<(Self, StdioShutdown)> {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdout(io::stderr())?;
@@ -119,12 +119,11 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-/// Waits until the client has closed our input, and says so if what it said before that is not read
-/// because it does not read either.
+/// Waits until the client closes our input. Sets `abandon` if neither side makes progress after that.
 fn watch_for_hangup(reading: &OutputProgress, abandon: &watch::Sender<bool>) {
     let stdin = io::stdin();
     let mut ends = [PollFd::new(&stdin, PollFlags::RDHUP)];
-    // What cannot be asked is read to its end like a file.
+    // A descriptor that cannot be polled is read to its end like a file.
     while let Err(rustix::io::Errno::INTR) = poll(&mut ends, None) {}
     while let Some(moves) = reading.wait_for_end(STALLED_TIMEOUT) {
         if !moves {
@@ -147,7 +146,7 @@ impl Transport<RoleServer> for StdioTransport {
             let outgoing = outgoing.ok_or(io::ErrorKind::NotConnected)?;
             let line = line?;
             let place = outgoing.reserve().await.map_err(|_| io::ErrorKind::BrokenPipe)?;
-            // Before the client can have read it: it may use the id again at once.
+            // Release the id before the client can read the answer, because the client may reuse it at once.
             drop(answer);
             place.send(line);
             Ok(())
@@ -157,7 +156,7 @@ impl Transport<RoleServer> for StdioTransport {
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         let message = tokio::select! {
             message = self.incoming.recv() => message,
-            // Whoever notices has an end that is noticed here in any case.
+            // If the watching thread ends without setting this, reading ends through the other branch.
             Ok(_) = self.abandoned.wait_for(|is_abandoned| *is_abandoned) => None,
         };
         if message.is_none() {
@@ -178,7 +177,7 @@ fn encode_line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Writes lines until nobody has any more to write, or nobody reads them.
+/// Writes lines until the queue is closed or the client stops reading.
 fn write_all(mut output: impl Write, mut lines: mpsc::Receiver<Vec<u8>>, written: &AtomicU64) {
     while let Some(line) = lines.blocking_recv() {
         if output.write_all(&line).and_then(|()| output.flush()).is_err() {
@@ -188,7 +187,7 @@ fn write_all(mut output: impl Write, mut lines: mpsc::Receiver<Vec<u8>>, written
     }
 }
 
-/// Hands on messages until the client says nothing more; what is none is answered here.
+/// Passes on messages until the client closes its end. Invalid messages are answered here.
 fn read_all(
     mut input: impl BufRead,
     messages: &mpsc::Sender<ClientJsonRpcMessage>,
@@ -197,7 +196,7 @@ fn read_all(
 ) {
     let mut gate = HandshakeGate::default();
     let mut line = Vec::new();
-    // An input that cannot be read has ended.
+    // A read error counts as the end of the input.
     while let Ok(read) = read_line(&mut input, &mut line) {
         let judged = match read {
             LineRead::End => return,
@@ -209,7 +208,7 @@ fn read_all(
                 .and_then(|message| gate.check(message))
                 .and_then(|message| admit(pending, message, line.len())),
         };
-        // A long line must not stay in memory until the next one comes.
+        // Do not keep the memory of a long line.
         line.shrink_to(64 << 10);
         let sent = match judged {
             Ok(Some(message)) => messages.blocking_send(message).is_ok(),
@@ -225,7 +224,7 @@ fn read_all(
 
 const LINE_TOO_LONG: &str = "a message may have at most 4 MiB";
 
-/// Takes a message if it may be; a request waits for room.
+/// Admits a message. A request waits for room.
 fn admit(
     pending: &PendingRequests,
     message: Option<ClientJsonRpcMessage>,
@@ -241,7 +240,7 @@ fn admit(
     Ok(message)
 }
 
-/// What reading a line came to.
+/// The result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 enum LineRead {
     Whole,
@@ -249,7 +248,7 @@ enum LineRead {
     End,
 }
 
-/// Reads a line without its end; of one that is too long nothing is kept.
+/// Reads a line without its line feed. Discards the content of a line that is too long.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let (mut is_too_long, mut is_empty) = (false, true);
@@ -279,9 +278,9 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRea
     }
 }
 
-/// An answer to what is no message, and to whom.
+/// The answer to an invalid message, and the id of the request it belongs to.
 pub(crate) struct MessageError {
-    // Boxed: it is the rare case, and larger than the usual one.
+    // Boxed, because errors are rare and larger than messages.
     error: Box<ErrorData>,
     to: Option<RequestId>,
 }
@@ -298,7 +297,7 @@ impl MessageError {
     }
 }
 
-/// Reads a message.
+/// Parses a message.
 pub(crate) fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, MessageError> {
     let value = read_json(line)?;
     let id = request_id(&value);
@@ -307,7 +306,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, MessageError> {
     })
 }
 
-/// Reads the JSON of a message; one with a key twice is refused under the id of its request.
+/// Parses the JSON of a message. Repeated keys are an error, which carries the request's id.
 pub(crate) fn read_json(line: &[u8]) -> Result<Value, MessageError> {
     json::from_slice(line).map_err(|error| {
         if !json::is_repeated_key(&error) {
@@ -326,20 +325,20 @@ fn request_id(message: &Value) -> Option<RequestId> {
     message.get("id").and_then(|id| serde_json::from_value(id.clone()).ok())
 }
 
-/// Lets only what may come before the handshake come before it.
+/// Holds back everything that must not precede the handshake.
 #[derive(Default)]
 struct HandshakeGate {
     is_open: bool,
 }
 
 impl HandshakeGate {
-    /// Returns the message if it may pass, nothing if it is passed over.
+    /// Returns the message if it may pass, and `None` if it is ignored.
     fn check(
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> Result<Option<ClientJsonRpcMessage>, MessageError> {
         let JsonRpcMessage::Request(request) = &message else {
-            // The library takes anything else before the handshake for its failure.
+            // `rmcp` would take any other message for a failed handshake.
             return Ok(Some(message).filter(|_| self.is_open));
         };
         let era = eras::request_era(&request.request);
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_whatever_the_size_of_the_buffer() {
+    fn lines_are_read_with_any_buffer_size() {
         let whole = |length| (LineRead::Whole, length);
         for buffer in [1, 2, 3, 7, 4096] {
             assert_eq!(lines(b"one\n\nthree", buffer), [whole(3), whole(0), whole(5)]);
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_have_as_much_as_the_cap_and_no_byte_more() {
+    fn a_line_may_be_exactly_as_long_as_the_limit() {
         for (length, expected) in [
             (MAX_LINE_BYTES, (LineRead::Whole, MAX_LINE_BYTES)),
             (MAX_LINE_BYTES + 1, (LineRead::TooLong, 0)),

@@ -1,7 +1,7 @@
-//! Who may speak: judged from the head of a request, before any of its body is read.
+//! Checks the head of a request before its body is read: host, origin, path and token.
 //!
-//! A page in a browser can reach this port too. It cannot choose the names in `Host` and `Origin`,
-//! so these are held to be ours; and it does not have the token.
+//! A web page in a browser can reach this port too. It cannot set `Host` and `Origin` freely, so they are
+//! compared with known names; and it does not have the token.
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::Authority;
@@ -9,28 +9,28 @@ use hyper::{StatusCode, Uri};
 
 use super::BearerToken;
 
-/// The path that is served.
+/// The path of the MCP endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
-/// What is asked of every request.
+/// What the head of every request is compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestGate {
-    /// The port, which names in `Host` must have.
+    /// The server's port, which `Host` must name.
     pub(crate) port: u16,
-    /// Names of this machine, as they stand in `Host`.
+    /// Allowed names in `Host`: those of this machine.
     pub(crate) names: Vec<String>,
-    /// Pages of elsewhere that a person allowed, in lower case.
+    /// Additional allowed origins, in lower case.
     pub(crate) origins: Vec<String>,
-    /// The secret; none only where the tests of others, which have none to show, are run.
+    /// The token. `None` only for conformance suites, which cannot send one.
     pub(crate) token: Option<BearerToken>,
 }
 
-/// Says why a request is not heard.
+/// Explains why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HttpRefusal {
-    /// The status of the answer.
+    /// The status code of the response.
     pub(crate) status: StatusCode,
-    /// What is said.
+    /// The body of the response.
     pub(crate) text: &'static str,
 }
 
@@ -47,7 +47,7 @@ const WRONG_TOKEN: HttpRefusal =
     refusal(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
 
 impl RequestGate {
-    /// Judges everything but the token.
+    /// Checks host, origin and path.
     pub(crate) fn check_address(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let (first, second) = (hosts.next(), hosts.next());
@@ -64,7 +64,7 @@ impl RequestGate {
         if uri.path() == PATH { Ok(()) } else { Err(WRONG_PATH) }
     }
 
-    /// Judges the token.
+    /// Checks the token.
     pub(crate) fn check_token(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let Some(token) = &self.token else { return Ok(()) };
         let mut shown = headers.get_all(AUTHORIZATION).iter();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_this_machine_with_the_port_are_hosts() {
+    fn only_names_of_this_machine_with_the_right_port_are_accepted_hosts() {
         for (host, is_ours) in [
             ("127.0.0.1:8080", true),
             ("localhost:8080", true),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_pages_and_those_a_person_allowed_may_ask() {
+    fn only_own_and_allowed_origins_are_accepted() {
         for (origin, is_allowed) in [
             ("http://127.0.0.1:8080", true),
             ("http://localhost:8080", true),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_whole_token_opens() {
+    fn only_one_complete_token_is_accepted() {
         let right = "t".repeat(32);
         for (shown, is_open) in [
             (format!("Bearer {right}"), true),

@@ -1,8 +1,8 @@
 //! Streamable HTTP on a loopback address.
 //!
-//! Stands in front of the library like the reader of standard input does: it judges who may speak,
-//! bounds what is read and how many may speak at once, and hands whole requests on. One process serves
-//! many clients; each has a server of its own, and all see the runs of the token they share.
+//! Like the reader of standard input, this layer in front of `rmcp` checks who sends a request, limits its
+//! size and the number of connections, and passes on complete requests. One process serves many clients; each
+//! has its own server, and all see the runs of the token they share.
 //!
 //! Start at [`HttpServer::bind`].
 
@@ -42,46 +42,47 @@ use crate::ServerSetup;
 use crate::server::{BLOCKING_THREADS, McpServer, ServeError};
 use crate::transport::stdio;
 
-/// The longest body that is taken. Inclusive.
+/// The maximum length of a body. Inclusive.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// Connections at once: each call that waits holds one. Who comes later is told to come again.
+/// The maximum number of authenticated connections; each waiting call holds one. Later ones are told to
+/// retry.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Connections at once that have not shown the token yet; a new one ends the oldest of them. They take no
-/// places of clients.
+/// The maximum number of unauthenticated connections; a new one closes the oldest. They do not count towards
+/// `MAX_CONNECTIONS`.
 const MAX_UNAUTHENTICATED: usize = 64;
 
-/// How long a connection may take until it has shown the token.
+/// How long a connection may take to send the token.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a client may take to send the head of a request, and be silent between two.
+/// How long a client may take to send the head of a request, and be idle between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most of a head that is held.
+/// The maximum length of a request head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// How long calls that wait are given to be answered when the server ends.
+/// How long waiting calls may take to be answered at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long nobody is let in after that has failed, as it does when there are no more files to open.
+/// The pause after accepting a connection failed, for example because there are too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// What a person decided about the address.
+/// The HTTP settings a person chose.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// Where to listen; port 0 lets the system choose.
+    /// The address to listen on; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// What a client must show.
+    /// The token that clients must send.
     pub token: BearerToken,
-    /// Pages in browsers that may ask, as scheme://host:port.
+    /// Web origins that may send requests, as scheme://host:port.
     pub origins: Vec<String>,
 }
 
-/// A server that listens.
+/// A server that is bound to its address.
 #[derive(Debug)]
 pub struct HttpServer {
     setup: ServerSetup,
@@ -91,7 +92,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens, without answering yet.
+    /// Binds the address without accepting connections yet.
     pub fn bind(setup: ServerSetup, http: HttpOptions) -> Result<Self, ServeError> {
         if !http.address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(http.address));
@@ -102,13 +103,13 @@ impl HttpServer {
         Ok(Self { setup, http, listener, address })
     }
 
-    /// Returns where clients find it.
+    /// Returns the endpoint's address for clients.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Serves clients until the process is told to end. Runs go on.
+    /// Serves clients until the process gets a signal to end. Runs continue.
     pub fn serve(self) -> Result<(), ServeError> {
         let Self { setup, http, listener, address } = self;
         let owner = http.token.owner();
@@ -123,16 +124,15 @@ impl HttpServer {
             starter.wait_for_launches().await;
             served
         })?;
-        // A thread that waits for another server's lock is of no account any more.
+        // Blocking threads may still wait for a lock of another server. Do not wait for them.
         runtime.shutdown_background();
         Ok(())
     }
 }
 
-/// Serves any handler over the same transport, without a token.
+/// Serves any handler over the same transport without a token.
 ///
-/// For the suites of others, which look for tools of theirs and have no token to show; `ready` is told
-/// where it listens.
+/// For conformance suites, which need their own tools and cannot send a token. `ready` receives the address.
 #[doc(hidden)]
 pub fn serve_handler<H: ServerHandler>(
     handler: impl Fn() -> H + Send + Sync + 'static,
@@ -160,7 +160,7 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> 
     bind().map_err(|source| ServeError::Listen { address, source })
 }
 
-/// Takes an origin as browsers write it: a scheme, a host and a port that is not the usual one.
+/// Normalizes an origin: scheme, host and optional port.
 fn parse_origin(text: &str) -> Result<String, ServeError> {
     let origin = text.trim_end_matches('/').to_ascii_lowercase();
     let rest = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
@@ -182,14 +182,14 @@ impl RequestGate {
 
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// What every connection has.
+/// Handles the requests of all connections.
 struct ConnectionHandler<H> {
     gate: RequestGate,
     service: StreamableHttpService<H, HttpSessions>,
     permits: Arc<Semaphore>,
 }
 
-/// A connection: a stranger's until it has shown the token, then a client's.
+/// A connection's permit, which it holds once it has sent the token.
 #[derive(Default)]
 struct ConnectionSlot {
     permit: watch::Sender<Option<OwnedSemaphorePermit>>,
@@ -200,7 +200,7 @@ impl ConnectionSlot {
         self.permit.borrow().is_some()
     }
 
-    /// Gives it a place among the clients.
+    /// Gives the connection a permit if it has none.
     fn authenticate(&self, permits: &Arc<Semaphore>) -> Result<(), HttpRefusal> {
         if !self.is_authenticated() {
             let permit = Arc::clone(permits).try_acquire_owned().map_err(|_| FULL)?;
@@ -209,7 +209,7 @@ impl ConnectionSlot {
         Ok(())
     }
 
-    /// Waits until a stranger has had its time; a client has all it wants.
+    /// Returns when the time to authenticate is over; never returns for an authenticated connection.
     async fn wait_for_token_timeout(&self) {
         let mut permit = self.permit.subscribe();
         if timeout(TOKEN_TIMEOUT, permit.wait_for(Option::is_some)).await.is_ok() {
@@ -218,12 +218,12 @@ impl ConnectionSlot {
     }
 }
 
-/// The connections that have not shown the token, the oldest first.
+/// The connections that have not sent the token, oldest first.
 #[derive(Default)]
 struct UnauthenticatedConnections(VecDeque<(AbortHandle, Arc<ConnectionSlot>)>);
 
 impl UnauthenticatedConnections {
-    /// Makes room for one more.
+    /// Makes room for another connection by closing the oldest ones.
     fn make_room(&mut self) {
         self.0.retain(|(task, slot)| !task.is_finished() && !slot.is_authenticated());
         while self.0.len() >= MAX_UNAUTHENTICATED {
@@ -244,7 +244,7 @@ async fn serve_all<H: ServerHandler>(
     closing: watch::Sender<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    // Hosts and origins are judged by us, with the port; the library's own list is wider.
+    // The gate checks host and origin including the port; `rmcp` would ignore the port.
     let config = StreamableHttpServerConfig::default();
     let cancel = config.cancellation_token.clone();
     let sessions = Arc::new(HttpSessions::new());
@@ -274,18 +274,18 @@ async fn serve_all<H: ServerHandler>(
     }
     closing.send_replace(true);
     let all = async { while connections.join_next().await.is_some() {} };
-    // Streams of no call never end by themselves.
+    // Streams that belong to no call never end by themselves.
     let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
     cancel.cancel();
     Ok(())
 }
 
-/// Waits for the signal by which people and supervisors end a server.
+/// Waits for a signal that ends the server.
 async fn shutdown_signal() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // What a closed terminal sends.
+    // Sent when the terminal is closed.
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::select! {
         _ = hangup.recv() => {}
@@ -307,7 +307,7 @@ async fn serve_one<H: ServerHandler>(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // What a client breaks off is its own affair.
+    // Errors of a connection concern only its client.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = slot.wait_for_token_timeout() => return,
@@ -338,7 +338,7 @@ impl<H: ServerHandler> ConnectionHandler<H> {
         } else {
             self.service.handle(Request::from_parts(head, Full::<Bytes>::default())).await
         };
-        // Judged above: only a page that may ask is told that it may listen.
+        // The origin was checked above, so the page may read the response.
         if let Some(origin) = origin {
             let headers = answer.headers_mut();
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -349,7 +349,7 @@ impl<H: ServerHandler> ConnectionHandler<H> {
         answer
     }
 
-    /// Hands a message on; what is not one is answered with an error of JSON-RPC, as over standard input.
+    /// Passes on a message. An invalid one is answered with a JSON-RPC error, as on standard input.
     async fn post(&self, head: Parts, body: Bytes) -> HttpResponse {
         let broken = |complaint: stdio::MessageError| {
             json_response(StatusCode::BAD_REQUEST, complaint.to_json())
@@ -361,7 +361,7 @@ impl<H: ServerHandler> ConnectionHandler<H> {
             value.as_bytes().to_ascii_lowercase().starts_with(b"application/json")
         });
         let answer = self.service.handle(Request::from_parts(head, Full::new(body.clone()))).await;
-        // The library takes JSON that is not a message for a wrong media type.
+        // `rmcp` answers JSON that is not a message with "unsupported media type".
         let is_refused = answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json;
         if is_refused && let Err(complaint) = stdio::parse(&body) {
             return broken(complaint);
@@ -370,7 +370,7 @@ impl<H: ServerHandler> ConnectionHandler<H> {
     }
 }
 
-/// Answers with JSON.
+/// Returns a response with a JSON body.
 fn json_response(status: StatusCode, body: Vec<u8>) -> HttpResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
     *answer.status_mut() = status;
@@ -379,7 +379,7 @@ fn json_response(status: StatusCode, body: Vec<u8>) -> HttpResponse {
     answer
 }
 
-/// Answers a browser that asks whether a page may ask.
+/// Answers a browser's CORS preflight request.
 fn preflight_response() -> HttpResponse {
     let mut answer = text_response(StatusCode::NO_CONTENT, "");
     let headers = answer.headers_mut();
@@ -391,7 +391,7 @@ fn preflight_response() -> HttpResponse {
     answer
 }
 
-/// Reads a body; of one that is too long nothing is kept.
+/// Reads a body. Discards the content of one that is too long.
 async fn read_body(mut body: Incoming) -> Result<Bytes, HttpRefusal> {
     let too_long = HttpRefusal {
         status: StatusCode::PAYLOAD_TOO_LARGE,
@@ -411,7 +411,7 @@ async fn read_body(mut body: Incoming) -> Result<Bytes, HttpRefusal> {
             } else {
                 whole.extend_from_slice(&part);
             }
-            // Read on for a while: who is still writing does not hear an answer.
+            // Keep reading for a while: a client that is still sending does not read the response.
             if length > 4 * MAX_BODY_BYTES {
                 break;
             }

@@ -1,4 +1,4 @@
-//! The sessions of clients that shake hands: how many there may be, and what is kept for each.
+//! The HTTP sessions of clients that use the handshake: their number, and what is kept for each.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -21,35 +21,35 @@ use crate::transport::requests::{
     self, MAX_WAITING_CALLS, OutgoingAnswer, PendingRequests, RequestRefusal, RequestWeight,
 };
 
-/// Sessions at once; a new one ends the one that was silent for longest and waits for nothing.
+/// The maximum number of sessions. A new one ends the one that was idle longest and has no waiting call.
 ///
-/// Its client is told that it is gone and shakes hands again; its runs go on. Those that wait for an
-/// answer each hold a connection, of which there are only so many.
+/// The client of the ended session gets an error and starts a new one; its runs continue. Sessions with
+/// waiting calls hold a connection, whose number is limited too.
 const MAX_SESSIONS: usize = 64;
 
-/// How long a session may be silent before it ends.
+/// How long a session may be idle before it ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The id that the library gives to the event that opens a stream of no call.
+/// The event id that `rmcp` gives to the event that opens a stream without a call.
 const OPENING_EVENT_ID: &str = "0";
 
 /// The sessions of one server.
 pub(crate) struct HttpSessions {
     local: LocalSessionManager,
-    // A std mutex: held for a look at a map, never across an await.
+    // A std mutex: held for single map operations, never across an await.
     records: Mutex<HashMap<SessionId, SessionRecord>>,
 }
 
-/// What is known of a session.
+/// What the server tracks per session.
 struct SessionRecord {
     at: Instant,
-    /// Held by each request whose client listens.
+    /// Cloned by each response stream that is still being read.
     open: Arc<()>,
-    /// The requests that are not answered yet, whether their clients listen or not.
+    /// The unanswered requests, whether or not their streams are still read.
     pending: PendingRequests,
 }
 
-/// A stream with the answer to a request; its session stays while this lives.
+/// A response stream. Its session is not evicted while this lives.
 struct SessionStream {
     stream: EventStream,
     _open: Option<Arc<()>>,
@@ -77,7 +77,7 @@ impl Stream for SingleMessage {
 type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
 type SessionFailure = <LocalSessionManager as SessionManager>::Error;
 
-/// The library's transport of a session, which notes what is answered.
+/// The session's transport in `rmcp`, extended to track which requests are answered.
 pub(crate) struct TrackingTransport {
     local: LocalTransport,
     pending: PendingRequests,
@@ -93,7 +93,7 @@ impl Transport<RoleServer> for TrackingTransport {
         let answer = OutgoingAnswer::of(&self.pending, &item);
         let sent = self.local.send(item);
         async move {
-            // Before the client can have read it: it may use the id again at once.
+            // Release the id before the client can read the answer, because the client may reuse it at once.
             drop(answer);
             sent.await
         }
@@ -112,7 +112,7 @@ impl HttpSessions {
     pub(crate) fn new() -> Self {
         let mut local =
             LocalSessionManager::default().with_event_store(Arc::new(SseHistory::default()));
-        // A call that waits is answered long before, so nothing is cut off.
+        // Waiting calls are answered long before this, so none is cut off.
         local.session_config.keep_alive = Some(IDLE_TIMEOUT);
         Self { local, records: Mutex::default() }
     }
@@ -121,7 +121,7 @@ impl HttpSessions {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a session is used, and returns what keeps it.
+    /// Records that a session is used. Returns a handle that protects it from eviction.
     fn touch(&self, id: &SessionId) -> Option<Arc<()>> {
         self.records().get_mut(id).map(|used| {
             used.at = Instant::now();
@@ -129,8 +129,8 @@ impl HttpSessions {
         })
     }
 
-    /// Takes a message of a session, if it may be: no two requests have one id, and of all sessions
-    /// together no more calls wait than one client may have, since each holds files open.
+    /// Admits a message of a session. Request ids must be unique per session, and the number of waiting calls
+    /// is limited over all sessions, because each holds files open.
     fn admit(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<ServerSseMessage> {
         let (pending, waiting) = {
             let used = self.records();
@@ -151,7 +151,7 @@ impl HttpSessions {
         Some(ServerSseMessage::from_message(JsonRpcMessage::error(error, to)))
     }
 
-    /// Returns the session that was silent for longest, if there are as many as there may be.
+    /// Returns the session that was idle longest, if the limit is reached.
     fn session_to_evict(&self) -> Option<SessionId> {
         let used = self.records();
         let idle = used.iter().filter(|(_, used)| Arc::strong_count(&used.open) == 1);
@@ -241,7 +241,7 @@ impl SessionManager for HttpSessions {
         Ok(again)
     }
 
-    // No store for requests without a session: a stream that is closed is not heard again there. The
-    // call ends with it, its run does not: a run is lost to a broken connection only where a person
-    // said so, and ends by `delegate_cancel` or `tasks/cancel`.
+    // There is no event store for requests without a session: a closed stream cannot be resumed. The call
+    // ends with its connection, but the run continues unless a person configured otherwise; `delegate_cancel`
+    // and `tasks/cancel` end it.
 }

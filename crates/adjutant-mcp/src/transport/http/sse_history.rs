@@ -1,8 +1,8 @@
-//! What was said on a stream, kept for clients that lost it.
+//! The latest events of each response stream, for clients whose connection broke.
 //!
-//! A client whose connection broke asks for what came after the last event it has; the answer to its
-//! call is among it, also if it was given while nobody listened. What is kept is bounded: a client
-//! that comes too late asks for the run by its handle.
+//! Such a client asks for the events after the last one it received, among them the answer to its call, even
+//! if that came while the client was disconnected. The history is limited: a client that comes back too late
+//! asks for its run by id instead.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -16,37 +16,37 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// Streams that are remembered; of more, the oldest are forgotten.
+/// The maximum number of streams; the oldest are dropped.
 const MAX_STREAMS: usize = 512;
 
-/// Bytes that are remembered of all streams together.
+/// The maximum size of all events together.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Events of one stream that are remembered. The answer is the last of them.
+/// The maximum number of events per stream. The answer is the last event.
 const MAX_EVENTS: usize = 64;
 
-/// Events on their way to a client that reads them again.
+/// The capacity of the queue of replayed events.
 const REPLAY_QUEUE: usize = 16;
 
-/// All that is remembered.
+/// The histories of all streams of one server.
 #[derive(Default)]
 pub(crate) struct SseHistory {
-    // A std mutex: held for a look at maps, never across an await.
+    // A std mutex: held for single map operations, never across an await.
     histories: Arc<Mutex<StreamHistories>>,
 }
 
 #[derive(Default)]
 struct StreamHistories {
     streams: HashMap<String, StreamHistory>,
-    /// The names, the oldest first.
+    /// The stream ids, oldest first.
     order: VecDeque<String>,
     bytes: usize,
 }
 
-/// One stream.
+/// The latest events of one stream.
 #[derive(Default)]
 struct StreamHistory {
-    /// Each with its number and its size.
+    /// Each event with its number and size.
     events: VecDeque<(u64, ServerSseMessage, usize)>,
     next: u64,
     is_over: bool,
@@ -60,7 +60,7 @@ impl SseHistory {
 }
 
 impl StreamHistories {
-    /// Takes an event and returns its id.
+    /// Stores an event and returns its id.
     fn store(&mut self, stream: &str, event: &ServerSseMessage) -> String {
         let message = event.message.as_deref();
         let size = message.and_then(|it| serde_json::to_vec(it).ok()).map_or(0, |json| json.len());
@@ -95,7 +95,7 @@ impl StreamHistories {
         self.bytes -= said.events.iter().map(|(_, _, size)| size).sum::<usize>();
     }
 
-    /// Returns what was said from a number on, and whether more may come.
+    /// Returns the events from `number` on, and whether the stream has ended.
     fn events_from(&self, stream: &str, number: u64) -> Option<(Vec<ServerSseMessage>, bool)> {
         let said = self.streams.get(stream)?;
         let later = said.events.iter().filter(|(it, _, _)| *it >= number);
@@ -128,7 +128,7 @@ impl EventStore for SseHistory {
     }
 }
 
-/// Hands on what was said and what is being said, until all is or nobody listens.
+/// Sends stored events and then new ones, until the stream ends or the client disconnects.
 async fn follow(
     histories: Arc<Mutex<StreamHistories>>,
     stream: String,
@@ -158,7 +158,7 @@ async fn follow(
     }
 }
 
-/// What a client hears again.
+/// The stream of replayed events.
 struct ReplayStream(mpsc::Receiver<ServerSseMessage>);
 
 impl Stream for ReplayStream {
@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_after_an_event_is_heard_up_to_the_answer_and_of_no_other_stream() {
+    async fn a_replay_contains_the_events_of_its_stream_up_to_the_answer() {
         let events = SseHistory::default();
         let first = events.store_event("a", &note("1")).await.unwrap();
         events.store_event("b", &note("other")).await.unwrap();
         let second = events.store_event("a", &note("2")).await.unwrap();
-        // Asked before all is said: the rest is heard as it comes.
+        // Requested before the answer exists: the rest arrives as it is stored.
         let early = tokio::spawn(heard(events.replay_events_after(&first).await.unwrap()));
         tokio::task::yield_now().await;
         let last = events.store_event("a", &answer()).await.unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_bounded_and_the_latest_is_kept() {
+    async fn the_history_is_bounded_and_keeps_the_latest_events() {
         let events = SseHistory::default();
         let long = note(&"x".repeat(1 << 20));
         for number in 0..100 {

@@ -1,4 +1,4 @@
-//! The secret that a client must have.
+//! The bearer token that HTTP clients must send.
 
 use std::fmt::{self, Debug, Formatter};
 use std::io;
@@ -7,42 +7,43 @@ use sha2::{Digest, Sha256};
 
 use crate::runs::owner::RunOwner;
 
-/// The environment variable that a token may be given in. Never an argument: other users read those.
+/// The environment variable for the token. There is no flag for it, because other users can read command
+/// lines.
 pub const TOKEN_VARIABLE: &str = "ADJUTANT_MCP_TOKEN";
 
-/// Characters that a token has at least.
+/// The minimum length of a token.
 const MIN_CHARS: usize = 32;
 
-/// Characters that a token has at most; more would not fit into a header.
+/// The maximum length of a token; it must fit into a header.
 const MAX_CHARS: usize = 1024;
 
-/// What a client must show with every request.
+/// A bearer token that clients must send with every request.
 #[derive(Clone)]
 pub struct BearerToken {
     text: String,
     digest: [u8; 32],
 }
 
-/// Says why a text is no token.
+/// Explains why a text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It could be guessed, or does not fit.
+    /// It is short enough to be guessed, or too long for a header.
     #[error("a token has {MIN_CHARS} to {MAX_CHARS} characters, and this one has {0}")]
     Length(usize),
-    /// It could not be sent.
+    /// It contains characters that a header cannot carry.
     #[error("a token has no spaces and no characters beyond ASCII")]
     Characters,
 }
 
 impl BearerToken {
-    /// Makes a token of 256 bits that nobody can guess.
+    /// Generates a random token of 256 bits.
     pub fn generate() -> io::Result<Self> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
         Ok(Self::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Takes the token that a person chose.
+    /// Parses a token that a person chose.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let length = text.chars().count();
         if !(MIN_CHARS..=MAX_CHARS).contains(&length) {
@@ -54,20 +55,20 @@ impl BearerToken {
         Ok(Self::new(text.to_owned()))
     }
 
-    /// Returns the token itself, to be shown to the person once.
+    /// Returns the token's text, to be shown to the person once.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// Returns who has begun the runs of clients that have this token.
+    /// Returns the owner of the runs that clients with this token start.
     pub(crate) fn owner(&self) -> RunOwner {
         RunOwner::of(&self.text)
     }
 
-    /// Says whether a client has shown it.
+    /// Returns whether this is the token that a client sent.
     ///
-    /// Takes as long whatever was shown: hashes are compared, and all of them.
+    /// Compares hashes in constant time.
     pub(crate) fn matches(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();
         let differing =
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_differ_and_only_the_whole_one_opens() {
+    fn generated_tokens_differ_and_only_the_complete_token_matches() {
         let token = BearerToken::generate().unwrap();
         assert_eq!(token.reveal().len(), 64);
         assert_ne!(token.reveal(), BearerToken::generate().unwrap().reveal());
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_guessed_or_not_be_sent_is_no_token() {
+    fn tokens_that_are_guessable_or_unsendable_are_rejected() {
         for (text, expected) in [
             ("short".to_owned(), Err(TokenError::Length(5))),
             ("x".repeat(31), Err(TokenError::Length(31))),
