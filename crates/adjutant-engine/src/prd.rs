@@ -13,7 +13,9 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use adjutant_formats::prd::{Outcome, Prd, PrdError as Fault};
-use adjutant_workspace::{Dir, DirLock, FileMode, Lock, Over, PathError, Place, RelPath, Root};
+use adjutant_workspace::{
+    Dir, DirLock, FileMode, FileTarget, LockMode, Overwrite, PathError, RelPath, Root,
+};
 
 use crate::specs::{PATIENCE, locked};
 
@@ -215,7 +217,7 @@ impl PrdFile {
     pub fn reread(&mut self) -> Result<(), PrdError> {
         let shown = self.path.display().to_string();
         let failed = |source: PathError| PrdError::file("open", &shown, source);
-        let place = self.dir.place(&self.name).map_err(failed)?;
+        let place = self.dir.file_target(&self.name).map_err(failed)?;
         let read = present(&place, &shown)?;
         if read.text != self.prd.to_text() {
             self.prd = parse(&read.text, &shown)?;
@@ -231,7 +233,7 @@ impl PrdFile {
     /// file is no PRD any more. Whatever the error, the file is as it was.
     pub fn save(&mut self, story_id: &str, outcome: &Outcome) -> Result<Saved, PrdError> {
         let shown = self.path.display().to_string();
-        let place = self.dir.place(&self.name);
+        let place = self.dir.file_target(&self.name);
         let place = place.map_err(|source| PrdError::file("open", &shown, source))?;
         let _alone = lock(&self.dir, &shown)?;
         let changed = |what: String| PrdError::Changed {
@@ -291,7 +293,7 @@ impl PrdFile {
     /// Replaces the file while it is what it was; says whether it still was.
     fn replace(
         &self,
-        place: &Place,
+        place: &FileTarget,
         before: &Read,
         text: &str,
         shown: &str,
@@ -301,19 +303,19 @@ impl PrdFile {
         }
         let failed = |source: PathError| PrdError::file("write", shown, source);
         place.prepare(text.as_bytes(), Some(before.mode), &self.temp).map_err(failed)?;
-        let settled = match place.holds(Some(before.text.as_bytes())) {
-            Ok(true) => place.settle(&self.temp, Over::File).map(|()| true),
+        let settled = match place.has_content(Some(before.text.as_bytes())) {
+            Ok(true) => place.move_into_place(&self.temp, Overwrite::Allowed).map(|()| true),
             other => other,
         };
         match settled {
             Ok(true) => place.sync().map_err(failed).map(|()| true),
             Ok(false) => {
-                place.clean(&self.temp).map_err(failed)?;
+                place.remove_temp(&self.temp).map_err(failed)?;
                 Ok(false)
             }
             Err(source) => {
                 // Best effort: the error that matters is the one above.
-                let _ = place.clean(&self.temp);
+                let _ = place.remove_temp(&self.temp);
                 Err(failed(source))
             }
         }
@@ -323,7 +325,7 @@ impl PrdFile {
 impl PrdError {
     fn file(action: &'static str, path: &str, source: PathError) -> Self {
         let path = path.to_owned();
-        if matches!(source, PathError::Loop | PathError::Link) {
+        if matches!(source, PathError::Loop | PathError::SymbolicLink) {
             return Self::Link { path };
         }
         if matches!(source, PathError::ReadOnly) {
@@ -360,13 +362,13 @@ fn temp_name(name: &OsStr) -> OsString {
 }
 
 fn lock(dir: &Dir, shown: &str) -> Result<DirLock, PrdError> {
-    let taken = locked(dir, Lock::Exclusive);
+    let taken = locked(dir, LockMode::Exclusive);
     let taken = taken.map_err(|source| PrdError::file("lock the folder of", shown, source))?;
     taken.ok_or(PrdError::Busy { path: shown.to_owned(), seconds: PATIENCE.as_secs() })
 }
 
 /// Finds the folder of a path, and the place in it.
-fn found(path: &Path, shown: &str) -> Result<(Dir, OsString, Place), PrdError> {
+fn found(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdError> {
     let failed = |source: PathError| PrdError::file("open", shown, source);
     let Some(name) = path.file_name().map(OsStr::to_owned) else {
         return Err(failed(PathError::NotRegular(adjutant_workspace::FileKind::Directory)));
@@ -374,17 +376,17 @@ fn found(path: &Path, shown: &str) -> Result<(Dir, OsString, Place), PrdError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let root = Root::open(parent.unwrap_or(Path::new("."))).map_err(failed)?;
     let dir = root.open_dir(&RelPath::default()).map_err(failed)?;
-    let place = dir.place(&name).map_err(failed)?;
+    let place = dir.file_target(&name).map_err(failed)?;
     Ok((dir, name, place))
 }
 
 /// Reads a file that has to be there.
-fn present(place: &Place, shown: &str) -> Result<Read, PrdError> {
+fn present(place: &FileTarget, shown: &str) -> Result<Read, PrdError> {
     let missing = || PrdError::file("open", shown, PathError::NotFound);
     read(place, shown)?.ok_or_else(missing)
 }
 
-fn read(place: &Place, shown: &str) -> Result<Option<Read>, PrdError> {
+fn read(place: &FileTarget, shown: &str) -> Result<Option<Read>, PrdError> {
     let path = || shown.to_owned();
     let image = match place.read(MAX_BYTES) {
         Ok(Some(image)) => image,
@@ -411,7 +413,7 @@ fn parse(text: &str, shown: &str) -> Result<Prd, PrdError> {
 /// mounted read-only and a full one alike, and takes away what an interrupted save left.
 fn try_out(
     path: &Path,
-    place: &Place,
+    place: &FileTarget,
     text: &str,
     mode: FileMode,
     temp: &OsStr,
@@ -421,7 +423,8 @@ fn try_out(
     if OpenOptions::new().write(true).open(path).is_err() {
         return Err(PrdError::ReadOnly { path: shown() });
     }
-    let tried = place.prepare(text.as_bytes(), Some(mode), temp).and_then(|()| place.clean(temp));
+    let tried =
+        place.prepare(text.as_bytes(), Some(mode), temp).and_then(|()| place.remove_temp(temp));
     tried.map_err(|source| {
         if matches!(source, PathError::ReadOnly) {
             return PrdError::ReadOnly { path: shown() };

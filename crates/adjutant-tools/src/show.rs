@@ -50,17 +50,17 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
         PathError::PermissionDenied => format!("permission to open `{shown}` was denied"),
         PathError::NameTooLong => format!("`{shown}` is longer than a path may be"),
         PathError::Invalid => format!("`{shown}` contains a NUL byte"),
-        PathError::Link => {
+        PathError::SymbolicLink => {
             format!("`{shown}` leads through a symbolic link; name the real path")
         }
-        PathError::Guarded => {
+        PathError::InGitDir => {
             format!("`{shown}` is in a git directory, or would make one; agents do not write there")
         }
         PathError::GitDirUnknown => format!(
             "`{shown}` was not written: the git directory that `.git` names here cannot be found, and it must \
              not be written in; a person has to repair `.git`"
         ),
-        PathError::Closed => {
+        PathError::Protected => {
             format!(
                 "`{shown}` is a record or a setting of adjutant itself, or of the user's agents; no agent may write it"
             )

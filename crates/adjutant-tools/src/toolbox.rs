@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use adjutant_core::message::ToolSpec;
 use adjutant_core::{Change, HostSet, Writes, content_hash};
-use adjutant_workspace::sandbox::Cancel;
-use adjutant_workspace::{Folders, OpenedFile, PathError, RelPath, Root};
+use adjutant_workspace::sandbox::CancelHandle;
+use adjutant_workspace::{MissingParents, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
 use crate::args::brief;
@@ -270,7 +270,7 @@ impl Toolbox {
         arguments: &Value,
         confinement: &Confinement,
         environment: &[(String, String)],
-        cancel: &Cancel,
+        cancel: &CancelHandle,
         on_output: &mut dyn FnMut(&str),
     ) -> ToolOutput {
         let call = self.as_call(arguments, &|| false);
@@ -287,7 +287,7 @@ impl Toolbox {
         arguments: &Value,
         confinement: &Confinement,
         environment: &[(String, String)],
-        cancel: &Cancel,
+        cancel: &CancelHandle,
         on_output: &mut dyn FnMut(&str),
     ) -> ToolOutput {
         let call = self.as_call(arguments, &|| false);
@@ -303,7 +303,7 @@ impl Toolbox {
     /// Why nobody can tell.
     pub fn look(&self, path: &str) -> Result<Option<String>, PathError> {
         let path = self.root.relative(path)?;
-        let place = self.root.place(&RelPath::default(), &path, Folders::Expected)?;
+        let place = self.root.file_target(&RelPath::default(), &path, MissingParents::Leave)?;
         Ok(place.read(self.caps.write_bytes)?.map(|image| content_hash(&image.bytes)))
     }
 
@@ -314,8 +314,8 @@ impl Toolbox {
     /// Why it could not be removed.
     pub fn clean(&self, path: &str, temp: &str) -> Result<(), PathError> {
         let path = self.root.relative(path)?;
-        let place = self.root.place(&RelPath::default(), &path, Folders::Expected)?;
-        place.clean(OsStr::new(temp))
+        let place = self.root.file_target(&RelPath::default(), &path, MissingParents::Leave)?;
+        place.remove_temp(OsStr::new(temp))
     }
 
     fn as_call<'call>(

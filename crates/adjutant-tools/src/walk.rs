@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::vec::IntoIter;
 
-use adjutant_workspace::{Dir, Entry, FileKind, PathError, RelPath, Root};
+use adjutant_workspace::{Dir, DirEntry, FileKind, PathError, RelPath, Root};
 
 use crate::output::{count, remark};
 use crate::rules::{Rules, Verdict};
@@ -150,7 +150,7 @@ struct Walker<'walk> {
 struct Frame {
     /// `None` when it was closed to keep few handles open.
     dir: Option<Dir>,
-    entries: IntoIter<Entry>,
+    entries: IntoIter<DirEntry>,
     /// The length of its path from the root.
     path_len: usize,
     /// How many rules there were before its own.
@@ -182,7 +182,7 @@ impl Walker<'_> {
         self.enter(&entry, visit)
     }
 
-    fn is_skipped(&mut self, entry: &Entry) -> bool {
+    fn is_skipped(&mut self, entry: &DirEntry) -> bool {
         if entry.name == ".git" {
             return true;
         }
@@ -200,7 +200,7 @@ impl Walker<'_> {
     /// Shows the entry to the visitor and goes into it when it is a directory.
     fn enter(
         &mut self,
-        entry: &Entry,
+        entry: &DirEntry,
         visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let from = self.stack.first().map_or(0, |top| top.path_len);
@@ -211,7 +211,7 @@ impl Walker<'_> {
         let is_folder = entry.kind == FileKind::Directory;
         let child = is_folder.then(|| dir.open_dir(&entry.name));
         // As if it were not there: not even its name is anything to the agent.
-        if let Some(Err(PathError::Closed)) = child {
+        if let Some(Err(PathError::Protected)) = child {
             return ControlFlow::Continue(());
         }
         visit(&Found {

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use adjutant_core::{Change, Writes, content_hash};
-use adjutant_workspace::{FileKind, Folders, Image, PathError, Place, RelPath};
+use adjutant_workspace::{FileImage, FileKind, FileTarget, MissingParents, PathError, RelPath};
 
 use crate::args::{ArgError, Args, Field, brief};
 use crate::edit::{Edit, edited};
@@ -46,9 +46,9 @@ pub enum Prepared {
 
 /// A change that has been worked out and not been made.
 struct Plan {
-    place: Place,
+    place: FileTarget,
     path: RelPath,
-    image: Option<Image>,
+    image: Option<FileImage>,
     content: Vec<u8>,
     /// What the model is told once it is done.
     words: String,
@@ -59,7 +59,7 @@ type Objection = String;
 
 /// Works out what a call would change.
 pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &Writes) -> Prepared {
-    let plan = match plan(call, tool, writes, Folders::Expected) {
+    let plan = match plan(call, tool, writes, MissingParents::Leave) {
         Ok(plan) => plan,
         Err(objection) => return Prepared::Answer(ToolOutput::error(objection)),
     };
@@ -88,7 +88,7 @@ pub(crate) fn commit(
     change: &Change,
     temp: &OsStr,
 ) -> ToolOutput {
-    let plan = match plan(call, tool, writes, Folders::Made) {
+    let plan = match plan(call, tool, writes, MissingParents::Create) {
         Ok(plan) => plan,
         Err(objection) => return ToolOutput::error(objection),
     };
@@ -113,7 +113,7 @@ fn plan(
     call: &Call<'_>,
     tool: ToolName,
     writes: &Writes,
-    folders: Folders,
+    folders: MissingParents,
 ) -> Result<Plan, Objection> {
     let below = match writes {
         Writes::Nowhere => return Err("you may not write files".to_owned()),
@@ -140,7 +140,7 @@ fn plan(
         ));
     }
     let below = RelPath::new(below).map_err(|error| refused(&error))?;
-    let place = call.root.place(&below, &path, folders).map_err(|error| refused(&error))?;
+    let place = call.root.file_target(&below, &path, folders).map_err(|error| refused(&error))?;
     let max = call.caps.write_bytes;
     let image = place.read(max).map_err(|error| refused(&error))?;
     let shown = show::path(path.as_path());
@@ -176,7 +176,7 @@ fn words(error: ArgError) -> Objection {
 
 fn whole_text(
     args: &Args<'_>,
-    image: Option<&Image>,
+    image: Option<&FileImage>,
     shown: &str,
 ) -> Result<(Vec<u8>, String), Objection> {
     let content = args.text("content").map_err(words)?;
@@ -191,7 +191,7 @@ fn whole_text(
 
 fn change_text(
     args: &Args<'_>,
-    image: Option<&Image>,
+    image: Option<&FileImage>,
     shown: &str,
 ) -> Result<(Vec<u8>, String), Objection> {
     let old = args.required("old_string").map_err(words)?;
@@ -225,7 +225,7 @@ fn change_text(
 }
 
 /// Refuses to write the mark of a secret where the secret itself would be lost, or a false one left.
-fn check_masks(content: &str, image: Option<&Image>) -> Result<(), Objection> {
+fn check_masks(content: &str, image: Option<&FileImage>) -> Result<(), Objection> {
     let held = image.is_some_and(|image| {
         image.bytes.windows(OPENING.len()).any(|part| part == OPENING.as_bytes())
     });

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 
-use crate::closed::Closed;
-use crate::kernel::{self, Links};
+use crate::kernel::{self, SymlinkPolicy};
+use crate::protected::ProtectedPaths;
 use crate::root::OpenedFile;
 use crate::{FileKind, PathError};
 
@@ -21,18 +21,18 @@ use crate::{FileKind, PathError};
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// The longest path handed to the kernel in one piece; PATH_MAX is 4,096 with its NUL.
-const STEP_BYTES: usize = 2048;
+const MAX_PART_BYTES: usize = 2048;
 
 /// An open directory beneath a root.
 #[derive(Debug)]
 pub struct Dir {
     handle: OwnedFd,
-    closed: Option<Closed>,
+    closed: Option<ProtectedPaths>,
 }
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirEntry {
     /// The name; any bytes but `/` and NUL.
     pub name: OsString,
     /// What it names; a symbolic link is not followed.
@@ -41,9 +41,9 @@ pub struct Entry {
 
 /// What a directory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct DirListing {
     /// The entries sorted by name, bytewise, without `.` and `..`.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DirEntry>,
     /// Whether there are more than were asked for; which ones were left out is the kernel's choice.
     pub truncated: bool,
 }
@@ -54,7 +54,7 @@ impl Dir {
     }
 
     /// Keeps a directory out of reach of what is opened from here.
-    pub(crate) fn closing(self, closed: Option<Closed>) -> Self {
+    pub(crate) fn with_protected(self, closed: Option<ProtectedPaths>) -> Self {
         Self { closed, ..self }
     }
 
@@ -71,12 +71,12 @@ impl Dir {
     /// # Errors
     ///
     /// When the directory cannot be read.
-    pub fn list(&self, max: usize) -> Result<Listing, PathError> {
+    pub fn list(&self, max: usize) -> Result<DirListing, PathError> {
         // A fresh handle per listing: the read position belongs to the open description.
-        let handle = kernel::open_directory(&self.handle, Path::new("."), Links::Never)?;
+        let handle = kernel::open_directory(&self.handle, Path::new("."), SymlinkPolicy::Refuse)?;
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = RawDir::new(handle, &mut buffer);
-        let mut listing = Listing::default();
+        let mut listing = DirListing::default();
         while let Some(next) = reader.next() {
             let entry = match next {
                 Ok(entry) => entry,
@@ -92,7 +92,7 @@ impl Dir {
                 break;
             }
             let kind = self.kind(name, entry.file_type());
-            listing.entries.push(Entry { name: name.to_owned(), kind });
+            listing.entries.push(DirEntry { name: name.to_owned(), kind });
         }
         listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(listing)
@@ -104,7 +104,7 @@ impl Dir {
     ///
     /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
     pub fn open_file(&self, name: &OsStr) -> Result<OpenedFile, PathError> {
-        kernel::open_regular(&self.handle, single(name)?, Links::Never)
+        kernel::open_regular(&self.handle, single_name(name)?, SymlinkPolicy::Refuse)
     }
 
     /// Opens the directory called `name`; a symbolic link is refused.
@@ -113,11 +113,12 @@ impl Dir {
     ///
     /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
     pub fn open_dir(&self, name: &OsStr) -> Result<Self, PathError> {
-        let handle = kernel::open_directory(&self.handle, single(name)?, Links::Never)?;
-        if self.closed.as_ref().is_some_and(|closed| closed.is(&handle)) {
-            return Err(PathError::Closed);
+        let handle =
+            kernel::open_directory(&self.handle, single_name(name)?, SymlinkPolicy::Refuse)?;
+        if self.closed.as_ref().is_some_and(|closed| closed.is_one(&handle)) {
+            return Err(PathError::Protected);
         }
-        Ok(Self::new(handle).closing(self.closed.clone()))
+        Ok(Self::new(handle).with_protected(self.closed.clone()))
     }
 
     /// Opens a directory any number of levels below, without following a symbolic link.
@@ -131,20 +132,20 @@ impl Dir {
         let mut step = PathBuf::from(".");
         let mut reached: Option<OwnedFd> = None;
         for name in path {
-            let name = single(name)?;
-            if step.as_os_str().len() + name.as_os_str().len() > STEP_BYTES {
-                reached = Some(self.step(reached.as_ref(), &step)?);
+            let name = single_name(name)?;
+            if step.as_os_str().len() + name.as_os_str().len() > MAX_PART_BYTES {
+                reached = Some(self.open_part(reached.as_ref(), &step)?);
                 step = PathBuf::from(".");
             }
             step.push(name);
         }
-        let handle = self.step(reached.as_ref(), &step)?;
-        self.closed.as_ref().map_or(Ok(()), |closed| closed.judge(&handle))?;
-        Ok(Self::new(handle).closing(self.closed.clone()))
+        let handle = self.open_part(reached.as_ref(), &step)?;
+        self.closed.as_ref().map_or(Ok(()), |closed| closed.check(&handle))?;
+        Ok(Self::new(handle).with_protected(self.closed.clone()))
     }
 
-    fn step(&self, from: Option<&OwnedFd>, path: &Path) -> Result<OwnedFd, PathError> {
-        kernel::open_directory(from.unwrap_or(&self.handle), path, Links::Never)
+    fn open_part(&self, from: Option<&OwnedFd>, path: &Path) -> Result<OwnedFd, PathError> {
+        kernel::open_directory(from.unwrap_or(&self.handle), path, SymlinkPolicy::Refuse)
     }
 
     fn kind(&self, name: &OsStr, listed: FileType) -> FileKind {
@@ -159,7 +160,7 @@ impl Dir {
 }
 
 /// Refuses what is not exactly one name.
-pub(crate) fn single(name: &OsStr) -> Result<&Path, PathError> {
+pub(crate) fn single_name(name: &OsStr) -> Result<&Path, PathError> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(PathError::Outside),
         bytes if bytes.contains(&b'/') => Err(PathError::Outside),

@@ -36,10 +36,10 @@ pub enum PathError {
     Invalid,
     /// A symbolic link is on the way or in the place; writing follows none.
     #[error("a symbolic link is in the way")]
-    Link,
+    SymbolicLink,
     /// The path leads into a git directory, or would make a directory look like one.
     #[error("path leads into a git directory")]
-    Guarded,
+    InGitDir,
     /// The folder belongs to a repository whose git directory was not found, so nothing in it is written.
     #[error("the git directory that `.git` names cannot be found")]
     GitDirUnknown,
@@ -48,7 +48,7 @@ pub enum PathError {
     #[error(
         "path leads into the state directory of adjutant, or into your configuration, agents or commands"
     )]
-    Closed,
+    Protected,
     /// There is a file where there was to be none.
     #[error("a file has appeared there")]
     Exists,

@@ -3,7 +3,7 @@
 //! A hook or a configuration of git is a program that a person runs without looking. The git directory of a
 //! folder need not be called `.git`: a `.git` file may name any directory, also one inside the folder.
 //!
-//! Start at [`GitGuard::around`] and [`GitGuard::judge`]. Invariant: a git directory that cannot be resolved
+//! Start at [`GitGuard::around`] and [`GitGuard::check_write`]. Invariant: a git directory that cannot be resolved
 //! refuses every write.
 
 use std::ffi::OsStr;
@@ -73,7 +73,7 @@ impl GitGuard {
     /// written, `folder` is the last directory of it that exists.
     ///
     /// Goes up by `..` from the open directory, so that no name, link or renamed parent hides a git directory.
-    pub(crate) fn judge(
+    pub(crate) fn check_write(
         &self,
         root: impl AsFd,
         folder: impl AsFd,
@@ -84,20 +84,20 @@ impl GitGuard {
         let root = id_of(root)?;
         let names: Vec<&OsStr> = path.iter().collect();
         let mut depth = names.len().saturating_sub(1 + missing);
-        let (mut at, mut is_below_root) = (up(&folder, ".")?, true);
+        let (mut at, mut is_below_root) = (open_path(&folder, ".")?, true);
         loop {
             let id = id_of(&at)?;
             let next = if is_below_root { names.get(depth).copied() } else { None };
             let is_refused = *others == OtherGitDirs::Refused && looks_like_git_dir(&at, next);
             if own.contains(&id) || is_refused {
-                return Err(PathError::Guarded);
+                return Err(PathError::InGitDir);
             }
             is_below_root &= id != root;
             // A work tree may stand inside the git directory that it shares with others.
             if !is_below_root && is_there(&at, ".git") {
                 return Ok(());
             }
-            let above = up(&at, "..")?;
+            let above = open_path(&at, "..")?;
             if id_of(&above)? == id {
                 return Ok(());
             }
@@ -114,11 +114,11 @@ fn looks_like_git_dir(folder: impl AsFd, next: Option<&OsStr>) -> bool {
     let has = |name: &str| {
         next.is_some_and(|next| next.eq_ignore_ascii_case(name)) || is_there(&folder, name)
     };
-    is_shape(has)
+    is_git_dir_shape(has)
 }
 
 /// Says whether names make a git directory.
-pub(crate) fn is_shape(has: impl Fn(&str) -> bool) -> bool {
+pub(crate) fn is_git_dir_shape(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }
 
@@ -126,7 +126,7 @@ fn is_there(folder: impl AsFd, name: &str) -> bool {
     !matches!(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
-fn up(from: impl AsFd, name: &str) -> Result<OwnedFd, PathError> {
+fn open_path(from: impl AsFd, name: &str) -> Result<OwnedFd, PathError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(from, name, flags, Mode::empty()).map_err(PathError::from_errno)
 }

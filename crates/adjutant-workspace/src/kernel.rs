@@ -18,23 +18,23 @@ use crate::{FileKind, PathError};
 /// The kernel answers EAGAIN when it cannot prove that a `..` stayed beneath the root because
 /// something was renamed meanwhile. Someone who renames without pause could hold us forever, so
 /// the attempts are bounded; in the race test a handful suffices.
-const ATTEMPTS: usize = 256;
+const MAX_ATTEMPTS: usize = 256;
 
 /// Whether symbolic links are followed on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub(crate) enum SymlinkPolicy {
     /// Followed while they stay beneath the handle.
-    Beneath,
+    FollowBeneath,
     /// None at all.
-    Never,
+    Refuse,
 }
 
-impl Links {
+impl SymlinkPolicy {
     fn flags(self) -> ResolveFlags {
         let always = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         match self {
-            Self::Beneath => always,
-            Self::Never => always | ResolveFlags::NO_SYMLINKS,
+            Self::FollowBeneath => always,
+            Self::Refuse => always | ResolveFlags::NO_SYMLINKS,
         }
     }
 }
@@ -44,13 +44,13 @@ pub(crate) fn open(
     at: impl AsFd,
     path: &Path,
     flags: OFlags,
-    links: Links,
+    links: SymlinkPolicy,
 ) -> Result<OwnedFd, Errno> {
     let mut attempt = 0;
     loop {
         attempt += 1;
         match openat2(&at, path, flags | OFlags::CLOEXEC, Mode::empty(), links.flags()) {
-            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+            Err(Errno::AGAIN | Errno::INTR) if attempt < MAX_ATTEMPTS => {}
             done => return done,
         }
     }
@@ -62,8 +62,8 @@ pub(crate) fn create(at: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, 
     let mut attempt = 0;
     loop {
         attempt += 1;
-        match openat2(&at, path, flags, mode, Links::Never.flags()) {
-            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => {}
+        match openat2(&at, path, flags, mode, SymlinkPolicy::Refuse.flags()) {
+            Err(Errno::AGAIN | Errno::INTR) if attempt < MAX_ATTEMPTS => {}
             done => return done,
         }
     }
@@ -73,14 +73,14 @@ pub(crate) fn create(at: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, 
 pub(crate) fn open_regular(
     at: impl AsFd,
     path: &Path,
-    links: Links,
+    links: SymlinkPolicy,
 ) -> Result<OpenedFile, PathError> {
     // O_NONBLOCK: a FIFO without a writer must not hold us before its kind can be asked for.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let handle = match open(&at, path, flags, links) {
         Ok(handle) => handle,
         // A socket, or a device without a driver: it cannot be opened, but it can be named.
-        Err(Errno::NXIO) => return Err(kind_of(at, path, links)),
+        Err(Errno::NXIO) => return Err(not_regular(at, path, links)),
         Err(errno) => return Err(PathError::from_errno(errno)),
     };
     let stat = fstat(&handle).map_err(PathError::from_errno)?;
@@ -103,12 +103,12 @@ pub(crate) fn open_regular(
 pub(crate) fn open_directory(
     at: impl AsFd,
     path: &Path,
-    links: Links,
+    links: SymlinkPolicy,
 ) -> Result<OwnedFd, PathError> {
     open(at, path, OFlags::RDONLY | OFlags::DIRECTORY, links).map_err(PathError::from_errno)
 }
 
-fn kind_of(at: impl AsFd, path: &Path, links: Links) -> PathError {
+fn not_regular(at: impl AsFd, path: &Path, links: SymlinkPolicy) -> PathError {
     let stat = open(at, path, OFlags::PATH, links).and_then(fstat);
     match stat {
         Ok(stat) => PathError::NotRegular(FileKind::of(FileType::from_raw_mode(stat.st_mode))),

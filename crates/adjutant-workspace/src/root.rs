@@ -14,10 +14,10 @@ use std::sync::Arc;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use crate::closed::Closed;
 use crate::dir::Dir;
 use crate::git_guard::GitGuard;
-use crate::kernel::{self, Links};
+use crate::kernel::{self, SymlinkPolicy};
+use crate::protected::ProtectedPaths;
 use crate::{FileKind, PathError, RelPath};
 
 /// A workspace's root directory.
@@ -27,13 +27,13 @@ pub struct Root {
     /// The root's path as given and with links resolved; text only, never opened again.
     names: Vec<PathBuf>,
     /// Directories out of reach, wherever they lie.
-    pub(crate) closed: Option<Closed>,
+    pub(crate) closed: Option<ProtectedPaths>,
     /// Directories that may be read and not written, wherever they lie.
-    pub(crate) read_only: Option<Closed>,
+    pub(crate) read_only: Option<ProtectedPaths>,
     /// Git directories that nothing is written in, besides those called `.git`.
     pub(crate) git: Option<GitGuard>,
     /// Something that must live as long as the handle is used.
-    _kept: Option<Arc<dyn Any + Send + Sync>>,
+    _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A regular file beneath a root, open for reading.
@@ -87,20 +87,20 @@ impl Root {
     }
 
     /// Keeps something alive for as long as the root is.
-    pub(crate) fn keeping(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
-        self._kept = Some(what);
+    pub(crate) fn keeping_alive(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
+        self._keep_alive = Some(what);
         self
     }
 
     /// Keeps a directory or a file out of reach from now on, besides those before, whatever path leads to it; also one that does
     /// not exist yet.
     pub fn close(&mut self, folder: &Path) {
-        self.closed = Closed::adding(self.closed.as_ref(), &self.handle, folder);
+        self.closed = ProtectedPaths::adding(self.closed.as_ref(), &self.handle, folder);
     }
 
     /// Refuses to write in a directory from now on, as [`Root::close`] does; it may be read.
     pub fn make_read_only(&mut self, folder: &Path) {
-        self.read_only = Closed::adding(self.read_only.as_ref(), &self.handle, folder);
+        self.read_only = ProtectedPaths::adding(self.read_only.as_ref(), &self.handle, folder);
     }
 
     /// Refuses to write in git directories from now on: those of the repository that the root lies in, by device
@@ -140,8 +140,9 @@ impl Root {
     ///
     /// Why it was not opened; see [`PathError`].
     pub fn open_file(&self, path: &RelPath) -> Result<OpenedFile, PathError> {
-        let opened = kernel::open_regular(&self.handle, path.to_open(), Links::Beneath)?;
-        self.checked_open(&opened.file)?;
+        let opened =
+            kernel::open_regular(&self.handle, path.to_open(), SymlinkPolicy::FollowBeneath)?;
+        self.check_open(&opened.file)?;
         Ok(opened)
     }
 
@@ -151,14 +152,15 @@ impl Root {
     ///
     /// Why it was not opened; see [`PathError`].
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, PathError> {
-        let handle = kernel::open_directory(&self.handle, path.to_open(), Links::Beneath)?;
-        self.checked_open(&handle)?;
-        Ok(Dir::new(handle).closing(self.closed.clone()))
+        let handle =
+            kernel::open_directory(&self.handle, path.to_open(), SymlinkPolicy::FollowBeneath)?;
+        self.check_open(&handle)?;
+        Ok(Dir::new(handle).with_protected(self.closed.clone()))
     }
 
     /// Refuses what lies in a directory that is out of reach.
-    pub(crate) fn checked_open(&self, handle: impl AsFd) -> Result<(), PathError> {
-        self.closed.as_ref().map_or(Ok(()), |closed| closed.judge(handle))
+    pub(crate) fn check_open(&self, handle: impl AsFd) -> Result<(), PathError> {
+        self.closed.as_ref().map_or(Ok(()), |closed| closed.check(handle))
     }
 
     /// Returns the numbers of the device and the directory, the same for every handle to this root.
@@ -177,10 +179,15 @@ impl Root {
 
     /// Proves once that confined opening works here, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
-        match kernel::open(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Ok(_) => {
-                Ok(Self { handle, names, closed: None, read_only: None, git: None, _kept: None })
-            }
+        match kernel::open(&handle, Path::new("."), OFlags::PATH, SymlinkPolicy::Refuse) {
+            Ok(_) => Ok(Self {
+                handle,
+                names,
+                closed: None,
+                read_only: None,
+                git: None,
+                _keep_alive: None,
+            }),
             // Some seccomp filters answer EPERM to system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use adjutant_core::registry::TreeKey;
 use adjutant_core::{RegistryCommand, RegistryRefusal};
 use adjutant_engine::work::{
-    ApplyError, Conflict, Diff, Left, Shared, TakenBack, Verdict, WorkError, shared_files,
+    ApplyError, Conflict, Diff, Shared, TakenBack, UnrestoredFile, Verdict, WorkError, shared_files,
 };
 use adjutant_engine::{Archive, RegistryError};
 use adjutant_view::sanitize;
@@ -84,7 +84,7 @@ fn recover(chosen: &Chosen) -> Result<(), Failure> {
 }
 
 /// Says of a file that it was not put back, and where its earlier content lies.
-pub(super) fn left_line(Left { path, before }: &Left) -> String {
+pub(super) fn left_line(UnrestoredFile { path, before }: &UnrestoredFile) -> String {
     let before = before.as_ref().map_or_else(String::new, |before| {
         format!("; what it was before lies in {}", before.display())
     });

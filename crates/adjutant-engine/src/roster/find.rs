@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use adjutant_workspace::{Dir, Entry, FileKind, OpenedFile, PathError, Root};
+use adjutant_workspace::{Dir, DirEntry, FileKind, OpenedFile, PathError, Root};
 
 use super::read::definition;
 use super::{
@@ -218,7 +218,7 @@ impl Place<'_> {
     fn descend(
         &self,
         dir: &Dir,
-        entry: &Entry,
+        entry: &DirEntry,
         at: &Path,
         depth: usize,
         left: &mut Left,
@@ -246,7 +246,7 @@ impl Place<'_> {
     fn take(
         &self,
         dir: &Dir,
-        entry: &Entry,
+        entry: &DirEntry,
         at: &Path,
         left: &mut Left,
         tell: &mut dyn FnMut(Find),

@@ -19,7 +19,7 @@ use adjutant_core::{
     ToolCall, ToolOutput, ToolSpec, Tree,
 };
 use adjutant_store::{Journal, JournalError, Position, Record, RunDir, Seq};
-use adjutant_workspace::sandbox::Cancel;
+use adjutant_workspace::sandbox::CancelHandle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
@@ -103,7 +103,7 @@ struct Work {
     stop: Arc<AtomicBool>,
     model: Option<AbortHandle>,
     /// What stops the command it began last.
-    command: Option<Arc<Cancel>>,
+    command: Option<Arc<CancelHandle>>,
 }
 
 /// How an agent is introduced to its model.

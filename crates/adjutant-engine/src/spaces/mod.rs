@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use adjutant_core::space::{Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
-use adjutant_workspace::space::{SandboxWish, Workspace, Workspaces};
+use adjutant_workspace::space::{SandboxOptions, Workspace, Workspaces};
 use adjutant_workspace::{Binary, Conflict, ObjectId, Patch};
 
 use crate::chain::chain;
@@ -71,7 +71,7 @@ impl Spaces {
     ) -> Result<Space, NoSpace> {
         let child = session.to_string();
         let none = |problem: String| {
-            let path = self.all.place_of(&self.run, &child);
+            let path = self.all.workspace_path(&self.run, &child);
             NoSpace { path: path.map(|path| path.display().to_string()), problem, clash: false }
         };
         let above = above.map(|(above, space)| self.get(above, &space)).transpose();
@@ -151,7 +151,7 @@ impl Spaces {
         }
         let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
         let bounds = self.setup.bounds.clone();
-        let wish = SandboxWish { grants, hidden, bounds, ..SandboxWish::default() };
+        let wish = SandboxOptions { grants, hidden, bounds, ..SandboxOptions::default() };
         workspace
             .sandbox(wish)
             .map(|it| Confinement::Sandboxed(Box::new(it)))
@@ -283,7 +283,7 @@ impl Spaces {
     pub(crate) fn let_go(&self, outcome: Outcome) {
         if outcome == Outcome::Completed {
             // Best effort: the next sweep tries again.
-            let _ = self.all.let_go(&|run| run == self.run);
+            let _ = self.all.drop_base_refs(&|run| run == self.run);
         }
     }
 

@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
-use adjutant_workspace::space::{Kept, Kind, Record};
+use adjutant_workspace::space::{KeptCommit, WorkspaceBacking, WorkspaceRecord};
 use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
 
-pub(super) fn as_space(record: Record) -> Space {
+pub(super) fn as_space(record: WorkspaceRecord) -> Space {
     let kind = match record.kind {
-        Kind::Overlay => SpaceKind::Overlay,
-        Kind::Worktree => SpaceKind::Worktree,
+        WorkspaceBacking::Overlay => SpaceKind::Overlay,
+        WorkspaceBacking::Worktree => SpaceKind::Worktree,
     };
-    let Record { path, base, layers, remarks, .. } = record;
+    let WorkspaceRecord { path, base, layers, remarks, .. } = record;
     Space { kind, path, base, layers, remarks }
 }
 
-pub(super) fn as_record(space: &Space) -> Record {
+pub(super) fn as_record(space: &Space) -> WorkspaceRecord {
     let kind = match space.kind {
-        SpaceKind::Overlay => Kind::Overlay,
-        SpaceKind::Worktree => Kind::Worktree,
+        SpaceKind::Overlay => WorkspaceBacking::Overlay,
+        SpaceKind::Worktree => WorkspaceBacking::Worktree,
     };
     let Space { path, base, layers, remarks, .. } = space.clone();
-    Record { kind, path, base, layers, remarks }
+    WorkspaceRecord { kind, path, base, layers, remarks }
 }
 
-pub(super) fn as_kept(kept: Kept, changed: &BTreeSet<PathBuf>) -> KeptWork {
+pub(super) fn as_kept(kept: KeptCommit, changed: &BTreeSet<PathBuf>) -> KeptWork {
     let files = kept.diff.entries.iter().map(|entry| ChangedFile {
         path: entry.path.display().to_string(),
         how: how(&entry.status),

@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::space::{MergeRequest, SpaceKind};
-use adjutant_workspace::sandbox::{Bounds, Helper, Network};
-use adjutant_workspace::space::{KindWish, Options, SpaceError, Swept, Workspaces};
-use adjutant_workspace::{GitError, why_no_repository, why_not_kept, with_link_targets};
+use adjutant_workspace::sandbox::{NetworkAccess, ResourceBounds, SandboxHelper};
+use adjutant_workspace::space::{
+    BackingChoice, SweptWorkspace, WorkspaceError, WorkspaceOptions, Workspaces,
+};
+use adjutant_workspace::{
+    GitError, why_no_repository, why_results_cannot_be_kept, with_link_targets,
+};
 
 use crate::archive::{Archive, ArchiveError, Life};
 use crate::chain::chain;
@@ -40,7 +44,7 @@ pub struct SpaceSetup {
     /// Files that agents may not change: no result holds them.
     pub reserved: Vec<PathBuf>,
     /// What one command may use; a run sets what its policy says.
-    pub bounds: Bounds,
+    pub bounds: ResourceBounds,
     /// The program that holds workspaces and starts what runs in them; this one where none is named.
     pub helper: Option<PathBuf>,
 }
@@ -60,7 +64,7 @@ impl SpaceSetup {
             config: None,
             read_only: Vec::new(),
             reserved: Vec::new(),
-            bounds: Bounds::default(),
+            bounds: ResourceBounds::default(),
             helper: None,
         }
     }
@@ -69,23 +73,26 @@ impl SpaceSetup {
     pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
         let wish = match self.kind {
             // Without a sandbox nothing is mounted, so there must be a directory as it is.
-            None if self.sandbox_off => KindWish::Worktree,
-            None => KindWish::Best,
-            Some(SpaceKind::Overlay) => KindWish::Overlay,
-            Some(SpaceKind::Worktree) => KindWish::Worktree,
+            None if self.sandbox_off => BackingChoice::Worktree,
+            None => BackingChoice::Best,
+            Some(SpaceKind::Overlay) => BackingChoice::Overlay,
+            Some(SpaceKind::Worktree) => BackingChoice::Worktree,
         };
-        let options = Options {
+        let options = WorkspaceOptions {
             wish,
-            network: if network { Network::Granted } else { Network::Off },
+            network: if network { NetworkAccess::Granted } else { NetworkAccess::Off },
             include_ignored: self.include_ignored.clone(),
             reserved: self.reserved_in(tree),
             closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
             // Whoever keeps a record of results goes on from them.
             alike: !self.reserved.is_empty(),
-            helper: self.helper.as_ref().map_or_else(Helper::this_program, Helper::at),
+            helper: self
+                .helper
+                .as_ref()
+                .map_or_else(SandboxHelper::this_program, SandboxHelper::at),
         };
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
-            let is_none = matches!(error, SpaceError::Git(GitError::NotARepository { .. }));
+            let is_none = matches!(error, WorkspaceError::Git(GitError::NotARepository { .. }));
             let why = is_none.then(|| why_no_repository(tree)).flatten();
             why.unwrap_or_else(|| chain(&error))
         })?;
@@ -99,7 +106,7 @@ impl SpaceSetup {
                 top.display()
             ));
         }
-        if let Some(problem) = why_not_kept(all.repository()) {
+        if let Some(problem) = why_results_cannot_be_kept(all.repository()) {
             return Err(problem);
         }
         if self.state.canonicalize().is_ok_and(|state| state.starts_with(top)) {
@@ -174,11 +181,13 @@ impl SpaceSetup {
             Err(error) => return vec![left(&chain(&error))],
         };
         // Best effort: the next one tries again.
-        let _ = all.let_go(&|run| is_over(archive, run));
+        let _ = all.drop_base_refs(&|run| is_over(archive, run));
         let said = swept.into_iter().map(|it| match it {
-            Swept::Kept(reference, _) => format!("kept what was left in {reference}"),
-            Swept::Removed(reference) => format!("removed the empty workspace of {reference}"),
-            Swept::Unclear(reference, why) => format!("left {reference} alone: {why}"),
+            SweptWorkspace::Kept(reference, _) => format!("kept what was left in {reference}"),
+            SweptWorkspace::Removed(reference) => {
+                format!("removed the empty workspace of {reference}")
+            }
+            SweptWorkspace::Unclear(reference, why) => format!("left {reference} alone: {why}"),
         });
         said.collect()
     }
@@ -189,7 +198,7 @@ impl SpaceSetup {
         let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
             // Best effort: the next sweep tries again.
-            let _ = all.let_go(&|run| is_over(archive, run));
+            let _ = all.drop_base_refs(&|run| is_over(archive, run));
         }
     }
 }

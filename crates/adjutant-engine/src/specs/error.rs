@@ -102,11 +102,11 @@ impl SpecsError {
     pub(super) fn file(action: &'static str, path: impl Into<String>, source: PathError) -> Self {
         let path = path.into();
         match source {
-            PathError::Loop | PathError::Link => Self::Link { path },
+            PathError::Loop | PathError::SymbolicLink => Self::Link { path },
             source @ (PathError::Outside
-            | PathError::Guarded
+            | PathError::InGitDir
             | PathError::GitDirUnknown
-            | PathError::Closed
+            | PathError::Protected
             | PathError::Exists
             | PathError::ReadOnly
             | PathError::TooLarge { .. }

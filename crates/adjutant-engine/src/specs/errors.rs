@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 
 use adjutant_formats::task::merge_errors;
-use adjutant_workspace::{Lock, Over};
+use adjutant_workspace::{LockMode, Overwrite};
 use serde_json::Value;
 
 use super::folder::Folder;
@@ -45,7 +45,7 @@ impl Specs {
             None if absent == Absent::Create => Folder::create(&self.root)?,
             None => return Ok(None),
         };
-        let _alone = folder.lock(Lock::Exclusive)?;
+        let _alone = folder.lock(LockMode::Exclusive)?;
         for _ in 0..ATTEMPTS {
             let old = folder.read_text(ERRORS)?;
             let new = merge_errors(old.as_deref(), errors)
@@ -68,17 +68,19 @@ fn replace(folder: &Folder, old: Option<&str>, new: &str) -> Result<bool, SpecsE
     let failed = |error| folder.failed("write", ERRORS, error);
     let mode = place.mode().map_err(failed)?;
     place.prepare(new.as_bytes(), mode, temp).map_err(failed)?;
-    let is_same = place.holds(old.map(str::as_bytes)).map_err(failed);
-    let over = if old.is_some() { Over::File } else { Over::Nothing };
+    let is_same = place.has_content(old.map(str::as_bytes)).map_err(failed);
+    let over = if old.is_some() { Overwrite::Allowed } else { Overwrite::Refused };
     let done = match is_same {
-        Ok(true) => {
-            place.settle(temp, over).and_then(|()| place.sync()).map(|()| true).map_err(failed)
-        }
+        Ok(true) => place
+            .move_into_place(temp, over)
+            .and_then(|()| place.sync())
+            .map(|()| true)
+            .map_err(failed),
         other => other,
     };
     if !matches!(done, Ok(true)) {
         // Best effort: what stays is removed by the next writer.
-        let _ = place.clean(temp);
+        let _ = place.remove_temp(temp);
     }
     done
 }

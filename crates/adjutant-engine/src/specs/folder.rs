@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use adjutant_formats::task::Book;
-use adjutant_workspace::{Dir, DirLock, Lock, PathError, Place, RelPath, Root};
+use adjutant_workspace::{Dir, DirLock, FileTarget, LockMode, PathError, RelPath, Root};
 
 use super::error::SpecsError;
 use super::pair::{STATE, TODO};
@@ -77,7 +77,7 @@ impl Folder {
     }
 
     /// Locks the folder, waiting for others a while.
-    pub(super) fn lock(&self, lock: Lock) -> Result<DirLock, SpecsError> {
+    pub(super) fn lock(&self, lock: LockMode) -> Result<DirLock, SpecsError> {
         let taken = locked(&self.dir, lock).map_err(|error| self.failed("lock", "", error))?;
         taken.ok_or(SpecsError::Busy { folder: self.path, seconds: PATIENCE.as_secs() })
     }
@@ -113,8 +113,8 @@ impl Folder {
     }
 
     /// Returns the place of a file.
-    pub(super) fn place(&self, name: &str) -> Result<Place, SpecsError> {
-        self.dir.place(OsStr::new(name)).map_err(|error| self.failed("open", name, error))
+    pub(super) fn place(&self, name: &str) -> Result<FileTarget, SpecsError> {
+        self.dir.file_target(OsStr::new(name)).map_err(|error| self.failed("open", name, error))
     }
 
     /// Says whether there is something of that name.
@@ -135,7 +135,7 @@ impl Folder {
 }
 
 /// Locks a folder, waiting for others a while; none where they do not let go of it.
-pub(crate) fn locked(dir: &Dir, lock: Lock) -> Result<Option<DirLock>, PathError> {
+pub(crate) fn locked(dir: &Dir, lock: LockMode) -> Result<Option<DirLock>, PathError> {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(lock) = dir.try_lock(lock)? {

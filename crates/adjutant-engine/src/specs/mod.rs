@@ -21,7 +21,7 @@ use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{
     Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber, Update,
 };
-use adjutant_workspace::{Lock, Root};
+use adjutant_workspace::{LockMode, Root};
 
 pub use error::SpecsError;
 pub use errors::Absent;
@@ -58,7 +58,7 @@ impl Specs {
         if let Some(folder) = Folder::find(&specs.root)?
             && folder.has(repair::PENDING)?
         {
-            let _alone = folder.lock(Lock::Exclusive)?;
+            let _alone = folder.lock(LockMode::Exclusive)?;
             specs.mend(&folder)?;
         }
         Ok(specs)
@@ -88,11 +88,11 @@ impl Specs {
         let Some(folder) = Folder::find(&self.root)? else {
             return empty();
         };
-        let shared = folder.lock(Lock::Shared)?;
+        let shared = folder.lock(LockMode::Shared)?;
         if folder.has(repair::PENDING)? {
             // Nobody is writing, for the lock is ours: whoever was is gone.
             drop(shared);
-            let _alone = folder.lock(Lock::Exclusive)?;
+            let _alone = folder.lock(LockMode::Exclusive)?;
             self.mend(&folder)?;
             return folder.read();
         }
@@ -168,7 +168,7 @@ impl Specs {
             // There are no tasks, so this says why the change cannot be.
             return Ok(empty()?.change(change, (self.wall)(), folder::OURS)?);
         };
-        let _alone = folder.lock(Lock::Exclusive)?;
+        let _alone = folder.lock(LockMode::Exclusive)?;
         self.mend(&folder)?;
         for _ in 0..ATTEMPTS {
             let old = folder.read()?;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 
 use adjutant_core::fingerprint::Fingerprint;
-use adjutant_workspace::Over;
+use adjutant_workspace::Overwrite;
 use serde::{Deserialize, Serialize};
 
 use super::error::SpecsError;
@@ -66,7 +66,7 @@ enum Step<'a> {
     Settle {
         name: &'static str,
         temp: &'static str,
-        over: Over,
+        over: Overwrite,
     },
     /// Goes on only while the files are what they were.
     Compare,
@@ -98,7 +98,7 @@ fn steps<'a>(folder: &Folder, old: Texts<'_>, new: Texts<'a>) -> Result<Vec<Step
             before: before.map(|text| Fingerprint::of_content(text.as_bytes())),
             after: Fingerprint::of_content(after.as_bytes()),
         });
-        let over = if before.is_some() { Over::File } else { Over::Nothing };
+        let over = if before.is_some() { Overwrite::Allowed } else { Overwrite::Refused };
         settled.push(Step::Settle { name, temp, over });
     }
     let record = serde_json::to_vec(&Record { v: 1, files })
@@ -106,7 +106,7 @@ fn steps<'a>(folder: &Folder, old: Texts<'_>, new: Texts<'a>) -> Result<Vec<Step
     let bytes = Cow::Owned(record);
     steps.push(Step::Prepare { name: PENDING, temp: PENDING_NEW, bytes });
     steps.push(Step::Compare);
-    steps.push(Step::Settle { name: PENDING, temp: PENDING_NEW, over: Over::Nothing });
+    steps.push(Step::Settle { name: PENDING, temp: PENDING_NEW, over: Overwrite::Refused });
     steps.push(Step::Sync);
     steps.extend(settled);
     steps.push(Step::Sync);
@@ -145,12 +145,12 @@ fn take(folder: &Folder, old: Texts<'_>, step: Step<'_>) -> Result<Written, Spec
             prepare().map_err(|error| folder.failed("write", name, error))?;
         }
         Step::Settle { name, temp, over } => {
-            let settled = folder.place(name)?.settle(OsStr::new(temp), over);
+            let settled = folder.place(name)?.move_into_place(OsStr::new(temp), over);
             settled.map_err(|error| folder.failed("replace", name, error))?;
         }
         Step::Compare => {
             for ((name, _), text) in FILES.into_iter().zip(old) {
-                let same = folder.place(name)?.holds(text.map(str::as_bytes));
+                let same = folder.place(name)?.has_content(text.map(str::as_bytes));
                 if !same.map_err(|error| folder.failed("read", name, error))? {
                     return Ok(Written::Overtaken);
                 }
@@ -169,7 +169,7 @@ fn take(folder: &Folder, old: Texts<'_>, step: Step<'_>) -> Result<Written, Spec
 pub(super) fn discard(folder: &Folder) {
     for (name, temp) in FILES.into_iter().chain([(PENDING, PENDING_NEW)]) {
         // Best effort: what stays is removed by the next writer.
-        let _ = folder.place(name).map(|place| place.clean(OsStr::new(temp)));
+        let _ = folder.place(name).map(|place| place.remove_temp(OsStr::new(temp)));
     }
 }
 

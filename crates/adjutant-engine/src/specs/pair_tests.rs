@@ -120,7 +120,7 @@ fn a_file_that_came_to_be_at_the_last_moment_is_kept_and_so_is_the_change() {
     // The record is durable; then someone makes the file before it could be put there.
     place.killed_after(6, old, new);
     fs::write(place.path().join(TODO), "### 1. Mine\n").unwrap();
-    let settle = Step::Settle { name: TODO, temp: FILES[0].1, over: Over::Nothing };
+    let settle = Step::Settle { name: TODO, temp: FILES[0].1, over: Overwrite::Refused };
     take(&place.folder, old, settle).unwrap_err();
     Specs::open(place.dir.path()).unwrap();
     assert_eq!(fs::read_to_string(place.path().join(TODO)).unwrap(), "### 1. Mine\n");

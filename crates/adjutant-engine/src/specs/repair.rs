@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use adjutant_core::fingerprint::Fingerprint;
-use adjutant_workspace::Over;
+use adjutant_workspace::Overwrite;
 
 use super::error::SpecsError;
 use super::folder::Folder;
@@ -23,7 +23,7 @@ enum Left {
     /// Nothing: the new file has its place.
     Nothing,
     /// The new file takes its place.
-    Settle(Over),
+    Settle(Overwrite),
     /// Someone changed the file since; both are kept.
     Conflict,
 }
@@ -67,7 +67,7 @@ fn left(folder: &Folder, name: &str, temp: &str, file: &Replacement) -> Result<L
     Ok(if current == Some(file.after) {
         Left::Nothing
     } else if current == file.before && new == file.after {
-        Left::Settle(if current.is_some() { Over::File } else { Over::Nothing })
+        Left::Settle(if current.is_some() { Overwrite::Allowed } else { Overwrite::Refused })
     } else {
         Left::Conflict
     })
@@ -77,7 +77,7 @@ fn finish(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, S
     let mut said = Vec::new();
     for (name, temp, left) in plan {
         if let Left::Settle(over) = left {
-            let done = folder.place(name)?.settle(OsStr::new(temp), *over);
+            let done = folder.place(name)?.move_into_place(OsStr::new(temp), *over);
             done.map_err(|error| folder.failed("replace", name, error))?;
             said.push((*name).to_owned());
         }
@@ -100,7 +100,7 @@ fn keep(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, Spe
             continue;
         }
         let copy = free_name(folder, name)?;
-        let done = folder.place(&copy)?.settle(OsStr::new(temp), Over::Nothing);
+        let done = folder.place(&copy)?.move_into_place(OsStr::new(temp), Overwrite::Refused);
         done.map_err(|error| folder.failed("keep", &copy, error))?;
         said.push(format!(
             "a change was interrupted and the files were edited since: {} stays as it is, the change is kept in {}",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use adjutant_workspace::Git;
 use adjutant_workspace::overlay::{Overlay, OverlayError};
-use adjutant_workspace::sandbox::{Helper, Sandbox};
+use adjutant_workspace::sandbox::{Sandbox, SandboxHelper};
 
 use super::SPACES;
 use crate::chain::chain;
@@ -26,7 +26,7 @@ pub struct Machine {
 /// Tries everything that agents who write need; this program must be its own sandbox helper.
 #[must_use]
 pub fn look_at_machine(search: &OsStr, state: &Path) -> Machine {
-    let helper = Helper::this_program();
+    let helper = SandboxHelper::this_program();
     let git = Git::find(search).map(|git| git.version().to_owned());
     let level = Sandbox::level_here(&helper);
     let sandbox = level.map(|level| {

@@ -20,8 +20,8 @@ use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId, content_hash};
 pub use adjutant_workspace::{
-    ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Left, Lines,
-    Patch, Side,
+    ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Lines,
+    Patch, Side, UnrestoredFile,
 };
 use adjutant_workspace::{
     Git, Kept, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
@@ -120,7 +120,7 @@ pub struct PutBack {
     /// How many there were that could be put back.
     pub merges: usize,
     /// Files that somebody changed meanwhile and that were left as they are.
-    pub left: Vec<Left>,
+    pub left: Vec<UnrestoredFile>,
     /// Why one of them could not be put back.
     pub stuck: Option<WorkError>,
 }
@@ -249,7 +249,7 @@ impl Work {
         let rehearsed = self.repository.rehearse(&ids, SystemTime::now())?;
         // What the results before one leave is not on disk yet.
         let mut before = Diff::default();
-        let verdict = |one: Result<adjutant_workspace::Rehearsed, _>| match one {
+        let verdict = |one: Result<adjutant_workspace::ApplyRehearsal, _>| match one {
             Ok(done) => {
                 before.entries.extend(done.diff.entries.iter().cloned());
                 let mut git_like = self.repository.git_like(&before);
@@ -442,7 +442,7 @@ impl Verdict {
             ApplyError::Dirty { paths } => Self::Dirty(paths),
             ApplyError::Sparse { .. }
             | ApplyError::Stuck { .. }
-            | ApplyError::Torn { .. }
+            | ApplyError::ChangedMeanwhile { .. }
             | ApplyError::Unfinished { .. }
             | ApplyError::ChangedSince { .. }
             | ApplyError::Unknown(_)

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use adjutant_core::undo::{Changes, Elsewhere, Remedy};
 use adjutant_core::{Change, Event, SessionId, content_hash};
 use adjutant_tools::Caps;
-use adjutant_workspace::{Folders, Image, PathError, Place, RelPath, Root};
+use adjutant_workspace::{FileImage, FileTarget, MissingParents, PathError, RelPath, Root};
 
 use crate::archive::{ArchiveError, Expiry, Life, RunFiles};
 
@@ -115,7 +115,7 @@ impl RunFiles {
         dry_run: bool,
     ) -> Result<Fate, Trouble> {
         let relative = root.relative(path)?;
-        let place = root.place(&RelPath::default(), &relative, Folders::Expected)?;
+        let place = root.file_target(&RelPath::default(), &relative, MissingParents::Leave)?;
         let now = place.read(Caps::default().write_bytes)?;
         let hash = now.as_ref().map(|image| content_hash(&image.bytes));
         let change = match changes.remedy(path, session, hash.as_deref()) {
@@ -130,7 +130,7 @@ impl RunFiles {
         }
         self.append(&Event::Undone { change })?;
         // Where the file was removed by hand, so may be its folder.
-        let place = root.place(&RelPath::default(), &relative, Folders::Made)?;
+        let place = root.file_target(&RelPath::default(), &relative, MissingParents::Create)?;
         put(&place, before.as_deref(), now.as_ref(), temp)?;
         Ok(fate)
     }
@@ -150,9 +150,9 @@ impl RunFiles {
 }
 
 fn put(
-    place: &Place,
+    place: &FileTarget,
     bytes: Option<&[u8]>,
-    now: Option<&Image>,
+    now: Option<&FileImage>,
     temp: &str,
 ) -> Result<(), PathError> {
     match bytes {

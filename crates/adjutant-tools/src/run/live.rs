@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::sandbox::{Captured, Sink, Stream};
+use adjutant_workspace::sandbox::{BoundedOutput, OutputSink, OutputStream};
 
 use super::text::{self, cleaned};
 use crate::Masker;
@@ -21,7 +21,7 @@ const HELD_BYTES: usize = 64 * 1024;
 
 /// Where the output of one command goes.
 pub(super) struct Live<'call> {
-    kept: Captured,
+    kept: BoundedOutput,
     masker: &'call Masker,
     on_output: &'call mut dyn FnMut(&str),
     /// What came and was not shown yet.
@@ -43,7 +43,7 @@ impl<'call> Live<'call> {
         on_output: &'call mut dyn FnMut(&str),
     ) -> Self {
         Self {
-            kept: Captured::new(max_bytes),
+            kept: BoundedOutput::new(max_bytes),
             masker,
             on_output,
             held: Vec::new(),
@@ -120,8 +120,8 @@ impl<'call> Live<'call> {
     }
 }
 
-impl Sink for Live<'_> {
-    fn chunk(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputSink for Live<'_> {
+    fn chunk(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.kept.chunk(stream, bytes);
         self.hold(bytes);
         if self.due().is_some_and(|due| due <= Instant::now()) {

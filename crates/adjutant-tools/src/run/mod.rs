@@ -14,8 +14,9 @@ use std::time::Duration;
 use adjutant_core::numbers::grouped;
 use adjutant_workspace::PathError;
 use adjutant_workspace::sandbox::{
-    Bounds, Cancel, Config, End, Ended, Level, Network, PlainEnd, Program, RunError, Sandbox,
-    Unavailable, Unconfined,
+    CancelHandle, NetworkAccess, ProgramEnd, ProgramSpec, ResourceBounds, RunError, Sandbox,
+    SandboxConfig, SandboxLevel, SandboxUnavailable, SandboxedExit, UnconfinedExit,
+    UnconfinedRunner,
 };
 
 use self::live::Live;
@@ -46,7 +47,7 @@ pub enum Confinement {
     /// A sandbox.
     Sandboxed(Box<Sandbox>),
     /// There is none, or not the one that is required: every command is refused with the reason.
-    Unavailable(Unavailable),
+    Unavailable(SandboxUnavailable),
     /// Nothing, because a person typed so; commands start below `root`.
     Off {
         /// The workspace.
@@ -59,7 +60,7 @@ type Objection = String;
 
 /// How a command ended, and what held it.
 struct Over {
-    end: End,
+    end: ProgramEnd,
     elapsed: Duration,
     /// What held it.
     level: String,
@@ -82,7 +83,7 @@ pub(crate) fn run(
     longest: LongestRun,
     confinement: &Confinement,
     environment: &[(String, String)],
-    cancel: &Cancel,
+    cancel: &CancelHandle,
     on_output: &mut dyn FnMut(&str),
 ) -> Result<ToolOutput, Objection> {
     let asked = Asked::read(call, longest, confinement)?;
@@ -98,8 +99,8 @@ pub(crate) fn run(
         Confinement::Unavailable(why) => return Err(unavailable(why)),
         Confinement::Off { root } => {
             let program = asked.program(None, environment);
-            let ended = Unconfined::new(root).run(&program, cancel, &mut live);
-            (unconfined(ended.map_err(|why| asked.failed_outside(why))?), Bounds::default())
+            let ended = UnconfinedRunner::new(root).run(&program, cancel, &mut live);
+            (unconfined(ended.map_err(|why| asked.failed_outside(why))?), ResourceBounds::default())
         }
     };
     let mut text = first_line(&over, asked.timeout, &bounds);
@@ -109,7 +110,7 @@ pub(crate) fn run(
     if shown.is_empty() {
         remark(&mut text, "no output");
     }
-    if over.end == End::TimedOut {
+    if over.end == ProgramEnd::TimedOut {
         let most = call.caps.run_seconds;
         let words = match longest {
             LongestRun::AsAsked => "the policy key `verify_s` says how long it may take".to_owned(),
@@ -126,7 +127,7 @@ pub(crate) fn run(
         remark(&mut text, words);
     }
     remark(&mut text, format_args!("sandbox: {}", over.level));
-    let is_error = over.end != End::Exited(0);
+    let is_error = over.end != ProgramEnd::Exited(0);
     Ok(ToolOutput { is_error, sandbox: Some(over.level), ..ToolOutput::ok(text) })
 }
 
@@ -160,9 +161,9 @@ impl Asked {
         Ok(Self { command, directory, timeout: Duration::from_secs(seconds) })
     }
 
-    fn program(&self, config: Option<&Config>, added: &[(String, String)]) -> Program {
+    fn program(&self, config: Option<&SandboxConfig>, added: &[(String, String)]) -> ProgramSpec {
         let words = ["/bin/sh", "-c", JOINED, &self.command].map(OsString::from);
-        let mut program = Program::new(words);
+        let mut program = ProgramSpec::new(words);
         program.directory.clone_from(&self.directory);
         program.timeout = self.timeout;
         let set = &mut program.environment;
@@ -197,7 +198,7 @@ impl Asked {
                 format!("`{shown}` is no directory of the workspace; list them with Glob")
             }
             RunError::Unavailable(why) => unavailable(&why),
-            RunError::Helper(why) => unavailable(&Unavailable { why: why.to_string() }),
+            RunError::Helper(why) => unavailable(&SandboxUnavailable { why: why.to_string() }),
         }
     }
 }
@@ -257,25 +258,25 @@ fn can_be_set(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-fn over(ended: Ended, network: Network) -> Over {
+fn over(ended: SandboxedExit, network: NetworkAccess) -> Over {
     let mut remarks = Vec::new();
     if !ended.tree_gone {
         remarks.push("a process could not be ended within a second".to_owned());
     }
     match network {
-        Network::Off => {}
-        Network::Granted => {
+        NetworkAccess::Off => {}
+        NetworkAccess::Granted => {
             remarks.push(format!("network: granted; {}", network.left_open().join("; ")));
         }
     }
     let level = match &ended.level {
-        Level::Full => "full".to_owned(),
-        level @ Level::Reduced(_) => level.to_string(),
+        SandboxLevel::Full => "full".to_owned(),
+        level @ SandboxLevel::Reduced(_) => level.to_string(),
     };
     Over { end: ended.end, elapsed: ended.elapsed, level, remarks }
 }
 
-fn unconfined(ended: PlainEnd) -> Over {
+fn unconfined(ended: UnconfinedExit) -> Over {
     let mut remarks = Vec::new();
     if !ended.output_closed {
         remarks.push("a process left the command's group and may live on".to_owned());
@@ -283,24 +284,24 @@ fn unconfined(ended: PlainEnd) -> Over {
     Over { end: ended.end, elapsed: ended.elapsed, level: "off".to_owned(), remarks }
 }
 
-fn first_line(over: &Over, timeout: Duration, bounds: &Bounds) -> String {
+fn first_line(over: &Over, timeout: Duration, bounds: &ResourceBounds) -> String {
     let took = format!("{:.1} s", over.elapsed.as_secs_f64());
     match over.end {
-        End::Exited(code) => format!("exit {code} in {took}"),
-        End::Signalled(signal) => format!("signal {signal} in {took}"),
-        End::TimedOut => format!("timed out after {} s", timeout.as_secs()),
-        End::Cancelled => format!("stopped: cancelled after {took}"),
-        End::OutOfMemory { .. } => {
+        ProgramEnd::Exited(code) => format!("exit {code} in {took}"),
+        ProgramEnd::Signalled(signal) => format!("signal {signal} in {took}"),
+        ProgramEnd::TimedOut => format!("timed out after {} s", timeout.as_secs()),
+        ProgramEnd::Cancelled => format!("stopped: cancelled after {took}"),
+        ProgramEnd::OutOfMemory { .. } => {
             format!("stopped: used more than {} of memory", size(bounds.memory_bytes))
         }
-        End::TooMuchWritten { .. } => {
+        ProgramEnd::TooMuchWritten { .. } => {
             let most = size(bounds.disk_bytes);
             format!(
                 "stopped: the workspace may hold {most} of what commands write (policy key \
                  `workspace_bytes`), and holds more"
             )
         }
-        End::TooManyEntries { .. } => {
+        ProgramEnd::TooManyEntries { .. } => {
             let most = grouped(bounds.entries);
             format!(
                 "stopped: commands may add {most} files and directories to the workspace (policy key \
@@ -319,7 +320,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn unavailable(why: &Unavailable) -> Objection {
+fn unavailable(why: &SandboxUnavailable) -> Objection {
     let why = brief(&why.why);
     format!(
         "not run: there is no sandbox for commands here ({why}), and without one none is run. Go on without Run. A \
@@ -329,26 +330,26 @@ fn unavailable(why: &Unavailable) -> Objection {
 
 #[cfg(test)]
 mod tests {
-    use adjutant_workspace::sandbox::Layer;
+    use adjutant_workspace::sandbox::SandboxLayer;
 
     use super::*;
 
     #[test]
     fn every_end_has_its_words() {
-        let bounds = Bounds { disk_bytes: 1_500, ..Bounds::default() };
+        let bounds = ResourceBounds { disk_bytes: 1_500, ..ResourceBounds::default() };
         for (end, words) in [
-            (End::Exited(0), "exit 0 in 1.2 s"),
-            (End::Signalled(9), "signal 9 in 1.2 s"),
-            (End::TimedOut, "timed out after 120 s"),
-            (End::Cancelled, "stopped: cancelled after 1.2 s"),
-            (End::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
+            (ProgramEnd::Exited(0), "exit 0 in 1.2 s"),
+            (ProgramEnd::Signalled(9), "signal 9 in 1.2 s"),
+            (ProgramEnd::TimedOut, "timed out after 120 s"),
+            (ProgramEnd::Cancelled, "stopped: cancelled after 1.2 s"),
+            (ProgramEnd::OutOfMemory { bytes: 5 << 30 }, "stopped: used more than 4 GiB of memory"),
             (
-                End::TooMuchWritten { bytes: 2_000 },
+                ProgramEnd::TooMuchWritten { bytes: 2_000 },
                 "stopped: the workspace may hold 1,500 bytes of what commands write (policy key \
                  `workspace_bytes`), and holds more",
             ),
             (
-                End::TooManyEntries { entries: 500_001 },
+                ProgramEnd::TooManyEntries { entries: 500_001 },
                 "stopped: commands may add 500,000 files and directories to the workspace (policy key \
                  `workspace_entries`), and added more; remove some",
             ),
@@ -361,16 +362,17 @@ mod tests {
 
     #[test]
     fn what_held_a_command_is_said_and_so_is_a_process_that_stayed() {
-        let ended = |level, tree_gone| Ended {
-            end: End::Exited(0),
+        let ended = |level, tree_gone| SandboxedExit {
+            end: ProgramEnd::Exited(0),
             elapsed: Duration::ZERO,
             level,
             tree_gone,
         };
-        let full = over(ended(Level::Full, true), Network::Off);
+        let full = over(ended(SandboxLevel::Full, true), NetworkAccess::Off);
         assert_eq!((full.level.as_str(), full.remarks.len()), ("full", 0));
-        let reduced = ended(Level::Reduced(vec![Layer::Landlock, Layer::PidMax]), false);
-        let reduced = over(reduced, Network::Off);
+        let reduced =
+            ended(SandboxLevel::Reduced(vec![SandboxLayer::Landlock, SandboxLayer::PidMax]), false);
+        let reduced = over(reduced, NetworkAccess::Off);
         assert_eq!(reduced.level, "reduced: without Landlock, bound on processes");
         assert_eq!(reduced.remarks, ["a process could not be ended within a second"]);
     }

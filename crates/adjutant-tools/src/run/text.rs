@@ -1,7 +1,7 @@
 //! A program's output as text that can be shown: what it may hold, and where it is cut.
 
 use adjutant_core::numbers::grouped;
-use adjutant_workspace::sandbox::Captured;
+use adjutant_workspace::sandbox::BoundedOutput;
 
 use crate::Masker;
 use crate::mask::is_body_line;
@@ -13,7 +13,7 @@ const KEY_LINE_BYTES: usize = 40;
 ///
 /// Half a secret would not be known as one, so a cut falls between lines, or between words where a line is long;
 /// what is longer than that and has no gap is left out whole.
-pub(super) fn kept(captured: &Captured, masker: &Masker) -> String {
+pub(super) fn kept(captured: &BoundedOutput, masker: &Masker) -> String {
     let (head, tail) = captured.parts();
     if captured.cut_bytes() == 0 {
         return masker.mask_owned(cleaned(&[head, &tail].concat()));
@@ -138,7 +138,7 @@ fn turns(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use adjutant_workspace::sandbox::{Sink as _, Stream};
+    use adjutant_workspace::sandbox::{OutputSink as _, OutputStream};
     use proptest::prelude::*;
 
     use super::*;
@@ -147,8 +147,8 @@ mod tests {
     const CAP_BYTES: usize = 512;
 
     fn shown(said: &str) -> String {
-        let mut captured = Captured::new(CAP_BYTES);
-        captured.chunk(Stream::Out, said.as_bytes());
+        let mut captured = BoundedOutput::new(CAP_BYTES);
+        captured.chunk(OutputStream::Out, said.as_bytes());
         kept(&captured, &Masker::new([SECRET]))
     }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use adjutant_tools::{Caps, Confinement, Masker, ToolName, ToolOutput, Toolbox};
 use adjutant_workspace::Root;
 use adjutant_workspace::sandbox::{
-    Bounds, Cancel, Config, Helper, Network, Place, Sandbox, Unavailable,
+    CancelHandle, NetworkAccess, ResourceBounds, Sandbox, SandboxConfig, SandboxHelper,
+    SandboxUnavailable, SandboxWorkspace,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
 use serde_json::{Value, json};
@@ -26,19 +27,19 @@ impl Bench {
         Self::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut Config)) -> Self {
+    fn with(change: impl FnOnce(&mut SandboxConfig)) -> Self {
         let built = env!("CARGO_BIN_EXE_tools-helper");
         let helper = std::env::var("ADJUTANT_TEST_HELPER").unwrap_or_else(|_| built.to_owned());
         Self::new(|root| {
-            let mut config = Config {
-                helper: Helper::at(helper),
-                place: Place::Directory(root.to_owned()),
+            let mut config = SandboxConfig {
+                helper: SandboxHelper::at(helper),
+                place: SandboxWorkspace::Directory(root.to_owned()),
                 at: root.to_owned(),
                 grants: Vec::new(),
                 data: Vec::new(),
                 hidden: Vec::new(),
-                network: Network::Off,
-                bounds: Bounds::default(),
+                network: NetworkAccess::Off,
+                bounds: ResourceBounds::default(),
                 may_miss: Vec::new(),
             };
             change(&mut config);
@@ -71,7 +72,7 @@ impl Bench {
     }
 
     fn call(&self, arguments: &Value, on_output: &mut dyn FnMut(&str)) -> ToolOutput {
-        let cancel = Cancel::new().unwrap();
+        let cancel = CancelHandle::new().unwrap();
         self.toolbox.run(arguments, &self.confinement, &[], &cancel, on_output)
     }
 
@@ -309,7 +310,7 @@ fn without_a_sandbox_a_survivor_is_said_and_does_not_hold_the_call() {
 #[test]
 fn a_call_is_cancelled_from_another_thread() {
     for bench in Bench::both() {
-        let cancel = Cancel::new().unwrap();
+        let cancel = CancelHandle::new().unwrap();
         let (started, has_started) = channel();
         let (output, took) = std::thread::scope(|scope| {
             let theirs = cancel.clone();
@@ -387,7 +388,7 @@ fn secrets_are_masked_in_the_result_and_while_it_runs() {
 #[test]
 fn what_was_said_is_shown_before_the_end_even_when_nothing_follows() {
     for bench in Bench::both() {
-        let cancel = Cancel::new().unwrap();
+        let cancel = CancelHandle::new().unwrap();
         // The second line comes too soon after the first to be shown at once, and then nothing comes.
         let arguments = json!({"command": "echo one; sleep 0.02; echo two; sleep 1000"});
         let mut live = String::new();
@@ -444,7 +445,7 @@ fn a_command_gets_the_environment_it_is_given_and_no_other() {
     let shown = |bench: &Bench| {
         let arguments =
             json!({"command": "env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= -e ^OLDPWD= | sort"});
-        let cancel = Cancel::new().unwrap();
+        let cancel = CancelHandle::new().unwrap();
         let output =
             bench.toolbox.run(&arguments, &bench.confinement, &added, &cancel, &mut |_| {});
         split(&output).1
@@ -482,7 +483,7 @@ fn programs_of_a_granted_toolchain_are_found_first() {
 #[test]
 fn without_the_required_sandbox_nothing_is_run() {
     let why = "this machine lacks Landlock".to_owned();
-    let bench = Bench::new(|_| Confinement::Unavailable(Unavailable { why }));
+    let bench = Bench::new(|_| Confinement::Unavailable(SandboxUnavailable { why }));
     let output = bench.run("echo x > ran");
     assert!(output.is_error && !bench.path("ran").exists());
     insta::assert_snapshot!(output.text, @"not run: there is no sandbox for commands here (this machine lacks Landlock), and without one none is run. Go on without Run. A person can see what is missing with `adjutant doctor`, or do without the sandbox by typing `--sandbox=off`");
@@ -497,7 +498,7 @@ fn a_command_that_takes_too_much_memory_is_stopped_with_the_bound() {
 
 #[test]
 fn a_granted_network_is_said_with_what_it_opens() {
-    let bench = Bench::with(|config| config.network = Network::Granted);
+    let bench = Bench::with(|config| config.network = NetworkAccess::Granted);
     let output = bench.run("echo x");
     let last = output.text.lines().rev().nth(1).unwrap();
     assert!(last.starts_with("[network: granted; services on this machine's loopback"), "{last}");

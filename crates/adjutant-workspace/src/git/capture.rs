@@ -23,7 +23,7 @@ use super::run::{Call, Running};
 use super::scratch::Scratch;
 use super::trust::open_plain;
 use crate::private;
-use crate::trees::is_prepared;
+use crate::trees::is_temp_of_replacement;
 use crate::{RelPath, Root};
 
 /// What the commit of a captured state says.
@@ -364,7 +364,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 reason: SkipReason::NestedRepository,
             }),
             // A merge that was killed left it; the next one removes it.
-            b'?' if is_prepared(&path_of(rest)) => {}
+            b'?' if is_temp_of_replacement(&path_of(rest)) => {}
             b'?' => {
                 let path = RelPath::new(path_of(rest)).ok()?;
                 if path.as_path().file_name().is_some_and(|name| name == "HEAD") {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::GitError;
 use super::repository::path_of;
-use crate::kernel::{self, Links};
+use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// Overlay attributes that say a folder hides what lies below it; the first in user namespaces.
@@ -103,7 +103,7 @@ pub(crate) fn content(
     root: &Root,
     path: &RelPath,
 ) -> Result<Result<Content, SkipReason>, PathError> {
-    match kernel::open_regular(root.handle(), path.to_open(), Links::Never) {
+    match kernel::open_regular(root.handle(), path.to_open(), SymlinkPolicy::Refuse) {
         Ok(opened) => {
             let stat = rustix::fs::fstat(&opened.file).map_err(PathError::from_errno)?;
             let executable = stat.st_mode & 0o100 != 0;
@@ -122,7 +122,7 @@ fn link(root: &Root, path: &RelPath) -> Result<Content, PathError> {
     let parent = path.as_path().parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let Some(name) = path.as_path().file_name() else { return Ok(Content::Nothing) };
-    let folder = match kernel::open_directory(root.handle(), parent, Links::Never) {
+    let folder = match kernel::open_directory(root.handle(), parent, SymlinkPolicy::Refuse) {
         Ok(folder) => folder,
         // The way leads through a link: beneath the root there is nothing of that name.
         Err(PathError::Loop | PathError::NotFound | PathError::NotDirectory) => {

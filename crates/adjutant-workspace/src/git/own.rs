@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::GitError;
 use super::change::{SkipReason, Skipped, guarded};
 use super::repository::Repository;
-use crate::git_guard::{FileId, file_id, is_shape};
+use crate::git_guard::{FileId, file_id, is_git_dir_shape};
 use crate::{Diff, PathError};
 
 /// Whose directory it is.
@@ -34,8 +34,8 @@ impl DirOwner {
 
     pub(crate) const fn refusal(self) -> PathError {
         match self {
-            Self::Git => PathError::Guarded,
-            Self::Program => PathError::Closed,
+            Self::Git => PathError::InGitDir,
+            Self::Program => PathError::Protected,
         }
     }
 }
@@ -169,7 +169,7 @@ impl Repository {
                 || folders.contains(path)
                 || self.work_tree().join(path).symlink_metadata().is_ok()
         };
-        let is_like = |folder: &&&Path| is_shape(|name| is_there(&folder.join(name)));
+        let is_like = |folder: &&&Path| is_git_dir_shape(|name| is_there(&folder.join(name)));
         folders.iter().filter(is_like).map(|folder| folder.to_path_buf()).collect()
     }
 
@@ -177,7 +177,7 @@ impl Repository {
     pub(super) fn git_like_on_disk(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
         let is_like = |folder: &&PathBuf| {
             let path = self.work_tree().join(folder);
-            is_shape(|name| path.join(name).symlink_metadata().is_ok())
+            is_git_dir_shape(|name| path.join(name).symlink_metadata().is_ok())
         };
         folders.iter().filter(is_like).cloned().collect()
     }

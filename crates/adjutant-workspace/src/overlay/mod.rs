@@ -2,8 +2,8 @@
 //!
 //! Start at [`Overlay::mount`]. Nothing here knows git or who works in the workspace. Invariant: an upper directory is mounted by one holder at a time.
 
-mod layers;
+mod mount;
 mod mounted;
 
-pub(crate) use layers::mount_overlay;
-pub use mounted::{Layers, Mounted, Overlay, OverlayError};
+pub(crate) use mount::mount_overlay;
+pub use mounted::{MountedOverlay, Overlay, OverlayError, OverlayLayers};

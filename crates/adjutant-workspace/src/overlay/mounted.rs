@@ -12,7 +12,9 @@ use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 
 use crate::private;
-use crate::sandbox::{Failure, Helper, Holder, HolderPlan, Network, OverlayPlan, Text};
+use crate::sandbox::{
+    HolderPlan, NamespaceHolder, NetworkAccess, OsText, OverlayPlan, SandboxHelper, SetupFailure,
+};
 
 /// How the kernel numbers overlayfs itself.
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
@@ -22,7 +24,7 @@ const MAX_LOWERS: usize = 500;
 
 /// The directories an overlay is made of, and where it appears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layers {
+pub struct OverlayLayers {
     /// Directories that are only read, lowest first. At least one.
     pub lowers: Vec<PathBuf>,
     /// The directory that takes every change. Mounted by one holder at a time.
@@ -32,10 +34,10 @@ pub struct Layers {
     /// An existing directory over which the overlay appears, inside the holder only.
     pub at: PathBuf,
     /// Whether programs that run there may be given the network.
-    pub network: Network,
+    pub network: NetworkAccess,
 }
 
-impl Layers {
+impl OverlayLayers {
     /// Removes the work directory, which the kernel leaves with a part closed even to its owner.
     ///
     /// # Errors
@@ -58,12 +60,12 @@ pub struct Overlay;
 
 /// A mounted overlay; dropping it ends the mount.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct MountedOverlay {
     root: OwnedFd,
-    holder: Holder,
+    holder: NamespaceHolder,
     /// Shares the holder's lock on the upper directory: as long as the root can be used, nobody mounts it again.
     _upper_lock: UpperLock,
-    layers: Layers,
+    layers: OverlayLayers,
 }
 
 /// The lock on an upper directory, let go of once the holder, which is declared before it, has ended.
@@ -119,27 +121,31 @@ impl Overlay {
     /// # Errors
     ///
     /// Why not; see [`OverlayError`].
-    pub fn mount(helper: &Helper, layers: Layers) -> Result<Mounted, OverlayError> {
+    pub fn mount(
+        helper: &SandboxHelper,
+        layers: OverlayLayers,
+    ) -> Result<MountedOverlay, OverlayError> {
         match layers.lowers.len() {
             0 => return Err(OverlayError::NoLayers),
             1..=MAX_LOWERS => {}
             count => return Err(OverlayError::TooManyLayers { count }),
         }
         let overlay = OverlayPlan {
-            lowers: layers.lowers.iter().map(Text::new).collect(),
-            upper: Text::new(&layers.upper),
-            work: Text::new(&layers.work),
-            at: Text::new(&layers.at),
+            lowers: layers.lowers.iter().map(OsText::new).collect(),
+            upper: OsText::new(&layers.upper),
+            work: OsText::new(&layers.work),
+            at: OsText::new(&layers.at),
         };
-        let network = layers.network == Network::Granted;
+        let network = layers.network == NetworkAccess::Granted;
         let plan = HolderPlan { overlay: Some(overlay), network };
-        let (holder, answer) = Holder::start(helper, &plan).map_err(OverlayError::Holder)?;
+        let (holder, answer) =
+            NamespaceHolder::start(helper, &plan).map_err(OverlayError::Holder)?;
         let files = answer.map_err(|failure| explain(&failure, &layers))?;
         let mut files = files.into_iter();
         let (Some(root), Some(lock)) = (files.next(), files.next()) else {
             return Err(OverlayError::Holder(io::ErrorKind::InvalidData.into()));
         };
-        Ok(Mounted { root, holder, _upper_lock: UpperLock(lock), layers })
+        Ok(MountedOverlay { root, holder, _upper_lock: UpperLock(lock), layers })
     }
 
     /// Tries whether overlays can be mounted with their layers below `state`.
@@ -149,22 +155,22 @@ impl Overlay {
     /// # Errors
     ///
     /// Why they cannot, so that another kind of workspace can be chosen and the reason shown.
-    pub fn probe(helper: &Helper, state: &Path) -> Result<(), OverlayError> {
+    pub fn probe(helper: &SandboxHelper, state: &Path) -> Result<(), OverlayError> {
         let trial = state.join(format!(".overlay-probe-{}", std::process::id()));
         let part = |name: &str| trial.join(name);
-        let layers = Layers {
+        let layers = OverlayLayers {
             lowers: vec![part("lower")],
             upper: part("upper"),
             work: part("work"),
             at: part("at"),
-            network: Network::Off,
+            network: NetworkAccess::Off,
         };
         let parts = ["lower", "upper", "work", "at"];
         let made = parts.iter().try_for_each(|name| private::ensure_dir(&part(name)));
         let result = made
             .map_err(OverlayError::Holder)
             .and_then(|()| Self::mount(helper, layers.clone()))
-            .map(Mounted::unmount);
+            .map(MountedOverlay::unmount);
         let _ = layers.remove_work();
         // What is left over holds nothing; the next probe uses another name.
         let _ = std::fs::remove_dir_all(&trial);
@@ -172,7 +178,7 @@ impl Overlay {
     }
 }
 
-impl Mounted {
+impl MountedOverlay {
     /// The merged root; opening beneath it works from outside the namespaces.
     #[must_use]
     pub fn root(&self) -> BorrowedFd<'_> {
@@ -181,7 +187,7 @@ impl Mounted {
 
     /// The layers it was mounted from.
     #[must_use]
-    pub fn layers(&self) -> &Layers {
+    pub fn layers(&self) -> &OverlayLayers {
         &self.layers
     }
 
@@ -193,12 +199,12 @@ impl Mounted {
         drop(lock);
     }
 
-    pub(crate) fn holder(&self) -> &Holder {
+    pub(crate) fn holder(&self) -> &NamespaceHolder {
         &self.holder
     }
 }
 
-fn explain(failure: &Failure, layers: &Layers) -> OverlayError {
+fn explain(failure: &SetupFailure, layers: &OverlayLayers) -> OverlayError {
     let said = failure.to_string();
     match failure.step.as_str() {
         "lock upper" if failure.errno == Some(Errno::WOULDBLOCK.raw_os_error()) => {

@@ -1,6 +1,6 @@
 //! One call under way: its streams, its end, and whoever wants to end it sooner.
 //!
-//! Invariant: a call that was begun is over, with every process of it, when [`Call::end`] returns true.
+//! Invariant: a call that was begun is over, with every process of it, when [`RunningCall::kill_and_drain`] returns true.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,67 +10,67 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::output::{Sink, Stream, patience};
-use super::plan::{Layer, Report};
-use super::run::{Cancel, RunError};
+use super::output::{OutputSink, OutputStream, time_to_wait};
+use super::plan::{InitReport, SandboxLayer};
+use super::run::{CancelHandle, RunError};
 use super::wire;
 
 /// How much is read from a stream at once: what a pipe holds.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// How long the end of a process tree may take before it is reported as still there.
-pub(super) const GONE_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why waiting stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stopped {
+pub(super) enum CallStop {
     Ended,
     TimedOut,
     Cancelled,
 }
 
 /// A call under way.
-pub(super) struct Call {
+pub(super) struct RunningCall {
     pub(super) control: OwnedFd,
     pub(super) process: File,
     pub(super) streams: [Option<File>; 2],
-    pub(super) report: Option<Report>,
-    pub(super) missing: Vec<Layer>,
+    pub(super) report: Option<InitReport>,
+    pub(super) missing: Vec<SandboxLayer>,
 }
 
-impl Call {
+impl RunningCall {
     /// Streams output until the first process says how it went, or time or somebody ends it.
-    pub(super) fn attend(
+    pub(super) fn wait_for_end(
         &mut self,
         deadline: Instant,
-        cancel: &Cancel,
-        sink: &mut dyn Sink,
-    ) -> Result<Stopped, RunError> {
+        cancel: &CancelHandle,
+        sink: &mut dyn OutputSink,
+    ) -> Result<CallStop, RunError> {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let now = Instant::now();
             if now >= deadline {
-                return Ok(Stopped::TimedOut);
+                return Ok(CallStop::TimedOut);
             }
-            let ready = self.wait(patience(sink, now, deadline), Some(cancel))?;
+            let ready = self.wait(time_to_wait(sink, now, deadline), Some(cancel))?;
             if ready.cancelled {
-                return Ok(Stopped::Cancelled);
+                return Ok(CallStop::Cancelled);
             }
             drain(&mut self.streams, ready.streams, &mut buffer, sink);
-            if ready.control && self.hear()? {
-                return Ok(Stopped::Ended);
+            if ready.control && self.receive_report()? {
+                return Ok(CallStop::Ended);
             }
             if ready.gone && !ready.control {
-                return Ok(Stopped::Ended);
+                return Ok(CallStop::Ended);
             }
         }
     }
 
     /// Ends every process, then takes the output that is still in the pipes.
-    pub(super) fn end(&mut self, sink: &mut dyn Sink) -> Result<bool, RunError> {
+    pub(super) fn kill_and_drain(&mut self, sink: &mut dyn OutputSink) -> Result<bool, RunError> {
         // Fails only when it is gone already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
-        let deadline = Instant::now() + GONE_WITHIN;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut gone = false;
         loop {
@@ -86,7 +86,7 @@ impl Call {
         }
     }
 
-    fn wait(&self, most: Duration, cancel: Option<&Cancel>) -> Result<Ready, RunError> {
+    fn wait(&self, most: Duration, cancel: Option<&CancelHandle>) -> Result<ReadyEvents, RunError> {
         let [out, err] = &self.streams;
         let mut watched = vec![
             PollFd::new(&self.process, PollFlags::IN),
@@ -103,7 +103,7 @@ impl Call {
         let is_ready = |at: usize| watched.get(at).is_some_and(|it| !it.revents().is_empty());
         let out_ready = out.is_some() && is_ready(streams_from);
         let err_ready = err.is_some() && is_ready(streams_from + usize::from(out.is_some()));
-        Ok(Ready {
+        Ok(ReadyEvents {
             gone: is_ready(0),
             control: is_ready(1),
             cancelled: cancel.is_some() && is_ready(2),
@@ -112,9 +112,9 @@ impl Call {
     }
 
     /// Takes one report; true when it was the last.
-    fn hear(&mut self) -> Result<bool, RunError> {
+    fn receive_report(&mut self) -> Result<bool, RunError> {
         match wire::receive(&self.control) {
-            Ok(Some((Report::Started { missing }, _))) => {
+            Ok(Some((InitReport::Started { missing }, _))) => {
                 self.missing = missing;
                 Ok(false)
             }
@@ -133,9 +133,9 @@ pub(super) fn drain(
     streams: &mut [Option<File>; 2],
     ready: [bool; 2],
     buffer: &mut [u8],
-    sink: &mut dyn Sink,
+    sink: &mut dyn OutputSink,
 ) {
-    let names = [Stream::Out, Stream::Err];
+    let names = [OutputStream::Out, OutputStream::Err];
     for ((slot, ready), name) in streams.iter_mut().zip(ready).zip(names) {
         let Some(stream) = slot.as_mut().filter(|_| ready) else { continue };
         match stream.read(buffer) {
@@ -148,7 +148,7 @@ pub(super) fn drain(
 }
 
 /// What can be read or has happened.
-struct Ready {
+struct ReadyEvents {
     gone: bool,
     control: bool,
     cancelled: bool,

@@ -16,10 +16,10 @@ use rustix::thread::{
     set_no_new_privs,
 };
 
-use super::plan::{BoundsPlan, Failure, Layer, RunPlan, Step as _};
+use super::plan::{BoundsPlan, RunPlan, SandboxLayer, SetupFailure, StepContext as _};
 
 /// Bounds what each process may use.
-pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), Failure> {
+pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::Nofile, bounds.open_files),
@@ -41,14 +41,14 @@ pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), Failure> {
 ///
 /// The first process itself keeps one: looking into directories that the program closed to its own
 /// account, or a program could hide from the watch on its writing. No program it starts gets it.
-pub(crate) fn drop_privileges() -> Result<(), Failure> {
+pub(crate) fn drop_privileges() -> Result<(), SetupFailure> {
     for bit in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << bit);
         match remove_capability_from_bounding_set(one) {
             Ok(()) => {}
             // The first number that is no capability.
             Err(rustix::io::Errno::INVAL) => break,
-            Err(errno) => return Err(Failure::new("drop capabilities", errno)),
+            Err(errno) => return Err(SetupFailure::new("drop capabilities", errno)),
         }
     }
     let bits = CapabilitiesSecureBits::NO_ROOT
@@ -70,19 +70,22 @@ pub(crate) fn drop_privileges() -> Result<(), Failure> {
 /// Restricts files by Landlock, and TCP, abstract sockets and signals where the kernel can.
 ///
 /// Returns the layers that the kernel does not have.
-pub(crate) fn landlock(plan: &RunPlan, upper: Option<&impl AsFd>) -> Result<Vec<Layer>, Failure> {
-    let fail = |error: RulesetError| Failure {
+pub(crate) fn landlock(
+    plan: &RunPlan,
+    upper: Option<&impl AsFd>,
+) -> Result<Vec<SandboxLayer>, SetupFailure> {
+    let fail = |error: RulesetError| SetupFailure {
         step: error.to_string(),
         errno: None,
-        layer: Some(Layer::Landlock),
+        layer: Some(SandboxLayer::Landlock),
     };
     match restrict(plan, upper, ABI::V6) {
         Ok(()) => Ok(Vec::new()),
-        Err(_) if plan.may_miss.contains(&Layer::LandlockScopes) => {
+        Err(_) if plan.may_miss.contains(&SandboxLayer::LandlockScopes) => {
             match restrict(plan, upper, ABI::V3) {
-                Ok(()) => Ok(vec![Layer::LandlockScopes]),
-                Err(_) if plan.may_miss.contains(&Layer::Landlock) => {
-                    Ok(vec![Layer::Landlock, Layer::LandlockScopes])
+                Ok(()) => Ok(vec![SandboxLayer::LandlockScopes]),
+                Err(_) if plan.may_miss.contains(&SandboxLayer::Landlock) => {
+                    Ok(vec![SandboxLayer::Landlock, SandboxLayer::LandlockScopes])
                 }
                 Err(error) => Err(fail(error)),
             }

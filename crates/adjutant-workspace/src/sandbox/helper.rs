@@ -8,8 +8,8 @@ use std::io::Write as _;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::plan::{Failure, Step as _};
-use super::{holder, init, probe, raw};
+use super::plan::{SetupFailure, StepContext as _};
+use super::{holder, init, raw, self_test};
 
 /// The hidden subcommand that makes the binary act as the helper.
 pub const SUBCOMMAND: &str = "__sandbox";
@@ -37,11 +37,11 @@ pub fn helper_main_if_asked() {
 pub fn helper_main(arguments: &[OsString]) -> ! {
     let role = arguments.first().and_then(|role| role.to_str()).unwrap_or_default();
     let done = match role {
-        HOLD => alone().and_then(|()| holder::hold()),
-        SERVE => alone().and_then(|()| holder::serve_namespaces()),
-        INIT => alone().and_then(|()| init::begin()),
-        SELF_TEST => probe::self_test(),
-        _ => Err(Failure { step: "no such role".to_owned(), errno: None, layer: None }),
+        HOLD => isolate_process().and_then(|()| holder::hold()),
+        SERVE => isolate_process().and_then(|()| holder::serve_namespaces()),
+        INIT => isolate_process().and_then(|()| init::run_first_process()),
+        SELF_TEST => self_test::self_test(),
+        _ => Err(SetupFailure { step: "no such role".to_owned(), errno: None, layer: None }),
     };
     let code = match done {
         Ok(()) => 0,
@@ -55,7 +55,7 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
 }
 
 /// Leaves behind what this process inherited, and dies with the one that started it.
-fn alone() -> Result<(), Failure> {
+fn isolate_process() -> Result<(), SetupFailure> {
     raw::close_inherited_files().step("close inherited files")?;
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")
 }

@@ -22,7 +22,9 @@ use rustix::thread::{
 };
 
 use super::helper::{INIT, SERVE, SUBCOMMAND};
-use super::plan::{Failure, HolderPlan, HolderReply, Layer, Request, Step as _};
+use super::plan::{
+    HolderPlan, HolderReply, HolderRequest, SandboxLayer, SetupFailure, StepContext as _,
+};
 use super::{raw, skeleton, wire};
 use crate::overlay::mount_overlay;
 
@@ -30,7 +32,7 @@ use crate::overlay::mount_overlay;
 ///
 /// Two processes: the namespaces of processes that the second makes must lie below one that belongs to
 /// the new user namespace, and nobody enters a process namespace but by being started in it.
-pub(crate) fn hold() -> Result<(), Failure> {
+pub(crate) fn hold() -> Result<(), SetupFailure> {
     let socket = io::stdin();
     let served = enter().and_then(|()| {
         let mut command = Command::new("/proc/self/exe");
@@ -48,7 +50,7 @@ pub(crate) fn hold() -> Result<(), Failure> {
 }
 
 /// Mounts, then serves until the engine closes its end of standard input.
-pub(crate) fn serve_namespaces() -> Result<(), Failure> {
+pub(crate) fn serve_namespaces() -> Result<(), SetupFailure> {
     let socket = io::stdin();
     let Some((plan, _)) = wire::receive::<HolderPlan>(&socket).step("read the plan")? else {
         return Ok(());
@@ -67,7 +69,7 @@ pub(crate) fn serve_namespaces() -> Result<(), Failure> {
     serve(&socket, &own_pids)
 }
 
-fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), Failure> {
+fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), SetupFailure> {
     loop {
         reap();
         // A child that ended is a zombie until the next request or the next second, whichever is first.
@@ -76,9 +78,10 @@ fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), Failure> {
         match poll(&mut ready, Some(&second)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
             Ok(_) => {}
-            Err(errno) => return Err(Failure::new("wait for requests", errno)),
+            Err(errno) => return Err(SetupFailure::new("wait for requests", errno)),
         }
-        let Some((Request::Run, files)) = wire::receive(socket).step("read a request")? else {
+        let Some((HolderRequest::Run, files)) = wire::receive(socket).step("read a request")?
+        else {
             return Ok(());
         };
         match start(files, own_pids) {
@@ -94,7 +97,7 @@ fn reap() {
 }
 
 /// Enters new user, mount and process namespaces.
-fn enter() -> Result<(), Failure> {
+fn enter() -> Result<(), SetupFailure> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let kinds = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
     raw::unshare(kinds).step("create user namespace")?;
@@ -107,20 +110,20 @@ fn enter() -> Result<(), Failure> {
 }
 
 /// Makes what all calls share; returns the overlay's root and what must stay open.
-fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
+fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     let mut kinds = UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
     if !plan.network {
         kinds |= UnshareFlags::NEWNET;
     }
-    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
+    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
     rustix::system::sethostname(b"sandbox").step("name the host")?;
     let held = mount(plan)?;
     // After the overlay, which may lie below what the skeleton covers.
-    skeleton::build().map_err(|failure| failure.of(Layer::Root))?;
+    skeleton::build().map_err(|failure| failure.of(SandboxLayer::Root))?;
     Ok(held)
 }
 
-fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
+fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     let Some(overlay) = &plan.overlay else { return Ok(Vec::new()) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let upper = openat(CWD, overlay.upper.as_path(), flags, Mode::empty()).step("open upper")?;
@@ -132,7 +135,7 @@ fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, Failure> {
 }
 
 /// Starts the first process of a sandbox in a process namespace of its own.
-fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, Failure> {
+fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, SetupFailure> {
     let mut files = files.into_iter();
     let mut take = || wire::next(&mut files).map(Stdio::from);
     let (control, out, err) = (take().step("files")?, take().step("files")?, take().step("files")?);
@@ -148,14 +151,14 @@ fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, Failure> {
     handle(&child?)
 }
 
-fn handle(child: &Child) -> Result<OwnedFd, Failure> {
+fn handle(child: &Child) -> Result<OwnedFd, SetupFailure> {
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let number = number.ok_or(io::ErrorKind::InvalidData).step("the first process's number")?;
     pidfd_open(number, PidfdFlags::empty()).step("open the first process")
 }
 
 /// Lets the next program keep the capabilities this namespace gave us; it drops them when it is done.
-fn keep_capabilities() -> Result<(), Failure> {
+fn keep_capabilities() -> Result<(), SetupFailure> {
     let mine = capabilities(None).step("read capabilities")?.permitted;
     let all = CapabilitySets { effective: mine, permitted: mine, inheritable: mine };
     set_capabilities(None, all).step("keep capabilities")?;

@@ -21,109 +21,109 @@ use rustix::process::{
 use rustix::thread::UnshareFlags;
 
 use super::helper::{SELF_TEST, SUBCOMMAND};
-use super::plan::{Failure, Layer, Report, RunPlan, Start, Step as _};
-use super::probe::DOOR;
-use super::watch::{Watch, resident_bytes};
+use super::plan::{InitReport, RunPlan, RunTarget, SandboxLayer, SetupFailure, StepContext as _};
+use super::self_test::PROBE_SOCKET;
+use super::watch::{ResourceWatch, resident_bytes};
 use super::{confine, raw, rootfs, seccomp, wire};
 
 /// How often orphans are reaped and memory is measured.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Acts as the first process; standard input is the socket to the engine.
-pub(crate) fn begin() -> Result<(), Failure> {
+pub(crate) fn run_first_process() -> Result<(), SetupFailure> {
     let control = io::stdin();
     let Some((plan, _)) = wire::receive::<RunPlan>(&control).step("read the plan")? else {
         return Ok(());
     };
     let report = match build(&plan) {
-        Ok(Built { missing, watch, _door }) => match start(&plan) {
+        Ok(BuiltSandbox { missing, watch, _probe_socket }) => match start(&plan) {
             Ok(program) => {
-                tell(&control, &Report::Started { missing })?;
-                attend(&control, program, watch)?
+                send_report(&control, &InitReport::Started { missing })?;
+                watch_program(&control, program, watch)?
             }
-            Err(failure) => Report::NotStarted(failure),
+            Err(failure) => InitReport::NotStarted(failure),
         },
-        Err(failure) => Report::Refused(failure),
+        Err(failure) => InitReport::Refused(failure),
     };
-    tell(&control, &report)
+    send_report(&control, &report)
 }
 
-fn tell(control: impl AsFd, report: &Report) -> Result<(), Failure> {
+fn send_report(control: impl AsFd, report: &InitReport) -> Result<(), SetupFailure> {
     wire::send(control, report, &[]).step("report")
 }
 
 /// A sandbox around this process.
-struct Built {
+struct BuiltSandbox {
     /// Layers that are missing and may be.
-    missing: Vec<Layer>,
-    watch: Watch,
+    missing: Vec<SandboxLayer>,
+    watch: ResourceWatch,
     /// For the self-test: a socket from before Landlock, which no program may reach.
-    _door: Option<UnixListener>,
+    _probe_socket: Option<UnixListener>,
 }
 
 /// Puts on every layer; returns those that are missing and may be.
-fn build(plan: &RunPlan) -> Result<Built, Failure> {
+fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     setsid().step("leave the terminal")?;
     // The kernel may end these first when memory runs out; the number can only be raised.
     std::fs::write("/proc/self/oom_score_adj", "1000").step("offer itself to the kernel")?;
     // The network, the host's name and control groups are those of the holder already.
     let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
-    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(Layer::Namespaces))?;
+    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
     let upper = open_upper(plan)?;
     let lowers = open_lowers(plan)?;
     let workspace = rootfs::enter(plan)
-        .map_err(|it| if it.layer.is_some() { it } else { it.of(Layer::Root) })?;
+        .map_err(|it| if it.layer.is_some() { it } else { it.of(SandboxLayer::Root) })?;
     rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;
-    confine::limit(&plan.bounds).map_err(|it| it.of(Layer::Limits))?;
-    confine::drop_privileges().map_err(|it| it.of(Layer::Privileges))?;
+    confine::limit(&plan.bounds).map_err(|it| it.of(SandboxLayer::Limits))?;
+    confine::drop_privileges().map_err(|it| it.of(SandboxLayer::Privileges))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide from programs inside")?;
     // Changing credentials may have cleared it.
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
-    let door = open_door(plan)?;
+    let door = open_probe_socket(plan)?;
     let missing = confine::landlock(plan, upper.as_ref())?;
-    seccomp::restrict(plan.network).map_err(|step| Failure {
+    seccomp::restrict(plan.network).map_err(|step| SetupFailure {
         step,
         errno: None,
-        layer: Some(Layer::Seccomp),
+        layer: Some(SandboxLayer::Seccomp),
     })?;
-    let watch = Watch::new(&plan.bounds, upper, lowers, workspace);
-    Ok(Built { missing, watch, _door: door })
+    let watch = ResourceWatch::new(&plan.bounds, upper, lowers, workspace);
+    Ok(BuiltSandbox { missing, watch, _probe_socket: door })
 }
 
-fn open_door(plan: &RunPlan) -> Result<Option<UnixListener>, Failure> {
+fn open_probe_socket(plan: &RunPlan) -> Result<Option<UnixListener>, SetupFailure> {
     match plan.start {
-        Start::Program(_) => Ok(None),
-        Start::SelfTest => {
-            let address = SocketAddr::from_abstract_name(DOOR).step("name a socket")?;
+        RunTarget::Program(_) => Ok(None),
+        RunTarget::SelfTest => {
+            let address = SocketAddr::from_abstract_name(PROBE_SOCKET).step("name a socket")?;
             UnixListener::bind_addr(&address).step("open a socket").map(Some)
         }
     }
 }
 
-fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, Failure> {
+fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, SetupFailure> {
     let Some(upper) = &plan.upper else { return Ok(None) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, upper.as_path(), flags, Mode::empty()).step("open upper").map(Some)
 }
 
 /// Opens the lower layers, topmost first, only to look names up in them.
-fn open_lowers(plan: &RunPlan) -> Result<Vec<OwnedFd>, Failure> {
+fn open_lowers(plan: &RunPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |lower: &wire::Text| openat(CWD, lower.as_path(), flags, Mode::empty());
+    let open = |lower: &wire::OsText| openat(CWD, lower.as_path(), flags, Mode::empty());
     plan.lowers.iter().rev().map(|lower| open(lower).step("open a lower layer")).collect()
 }
 
 /// Starts the program.
-fn start(plan: &RunPlan) -> Result<Pid, Failure> {
+fn start(plan: &RunPlan) -> Result<Pid, SetupFailure> {
     let mut command = match &plan.start {
-        Start::Program(words) => {
-            let mut words = words.iter().map(wire::Text::as_os);
+        RunTarget::Program(words) => {
+            let mut words = words.iter().map(wire::OsText::as_os);
             let program = words.next().ok_or(io::ErrorKind::InvalidInput).step("no program")?;
             let mut command = Command::new(program);
             command.args(words);
             command
         }
-        Start::SelfTest => {
+        RunTarget::SelfTest => {
             let mut command = Command::new(rootfs::SELF_TEST_AT);
             command.args([SUBCOMMAND, SELF_TEST]);
             command
@@ -138,7 +138,11 @@ fn start(plan: &RunPlan) -> Result<Pid, Failure> {
 }
 
 /// Waits for the program, reaps what it leaves behind, and measures.
-fn attend(control: &io::Stdin, program: Pid, mut watch: Watch) -> Result<Report, Failure> {
+fn watch_program(
+    control: &io::Stdin,
+    program: Pid,
+    mut watch: ResourceWatch,
+) -> Result<InitReport, SetupFailure> {
     let ended = pidfd_open(program, PidfdFlags::empty()).step("watch the program")?;
     let null = File::open("/dev/null").step("close the output")?;
     // Only programs write to the streams now; this process must not hold them open or write to them.
@@ -149,18 +153,18 @@ fn attend(control: &io::Stdin, program: Pid, mut watch: Watch) -> Result<Report,
         let mut ready = [PollFd::new(&ended, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
         match poll(&mut ready, Some(&tick)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(Failure::new("wait for the program", errno)),
+            Err(errno) => return Err(SetupFailure::new("wait for the program", errno)),
         }
         let hung_up = !ready[1].revents().is_empty();
         if let Some(status) = reap(program) {
             let signal = status.terminating_signal();
-            return Ok(Report::Exited { code: status.exit_status(), signal });
+            return Ok(InitReport::Exited { code: status.exit_status(), signal });
         }
         if hung_up {
             // The engine has gone or wants no more. Ending here ends everyone.
             std::process::exit(0);
         }
-        if let Some(report) = watch.look(Instant::now(), resident_bytes) {
+        if let Some(report) = watch.check(Instant::now(), resident_bytes) {
             return Ok(report);
         }
     }

@@ -7,37 +7,38 @@
 //! Invariant: when a required layer cannot be put on, nothing is started.
 
 mod call;
-mod client;
 mod confine;
 mod helper;
 mod holder;
+mod holder_client;
 mod init;
 mod level;
 mod output;
-mod plain;
 mod plan;
-mod probe;
 mod raw;
 mod rootfs;
 mod run;
 mod seccomp;
+mod self_test;
 mod skeleton;
+mod unconfined;
 mod watch;
 mod wire;
 
-pub use client::Helper;
-pub(crate) use client::Holder;
 pub use helper::{SUBCOMMAND, helper_main, helper_main_if_asked};
-pub use level::Level;
-pub use output::{Captured, Sink, Stream};
-pub use plain::{PlainEnd, Unconfined};
-pub use plan::Layer;
-pub(crate) use plan::{Failure, HolderPlan, OverlayPlan, Step};
+pub(crate) use holder_client::NamespaceHolder;
+pub use holder_client::SandboxHelper;
+pub use level::SandboxLevel;
+pub use output::{BoundedOutput, OutputSink, OutputStream};
+pub use plan::SandboxLayer;
+pub(crate) use plan::{HolderPlan, OverlayPlan, SetupFailure, StepContext};
 pub use raw::close_inherited_files;
 pub(crate) use raw::end_with_us;
 pub(crate) use rootfs::{CREDENTIALS, is_credential_only_as_file};
 pub use run::{
-    Bounds, Cancel, Config, End, Ended, Network, Place, Program, RunError, Sandbox, Unavailable,
+    CancelHandle, NetworkAccess, ProgramEnd, ProgramSpec, ResourceBounds, RunError, Sandbox,
+    SandboxConfig, SandboxUnavailable, SandboxWorkspace, SandboxedExit,
 };
+pub use unconfined::{UnconfinedExit, UnconfinedRunner};
 pub(crate) use watch::count_entries;
-pub(crate) use wire::Text;
+pub(crate) use wire::OsText;

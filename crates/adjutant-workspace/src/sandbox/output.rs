@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Which of the two streams a chunk came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -15,9 +15,9 @@ pub enum Stream {
 /// Takes output as it comes.
 ///
 /// The bytes are the program's own, escape sequences included; whoever shows them makes them safe.
-pub trait Sink {
+pub trait OutputSink {
     /// Takes the next chunk of a stream. While this runs the program may have to wait.
-    fn chunk(&mut self, stream: Stream, bytes: &[u8]);
+    fn chunk(&mut self, stream: OutputStream, bytes: &[u8]);
 
     /// When it wants to be woken even if no output comes; `None` for never.
     fn due(&self) -> Option<Instant> {
@@ -29,7 +29,7 @@ pub trait Sink {
 }
 
 /// Returns how long may be waited for output, after waking a sink whose time has come.
-pub(super) fn patience(sink: &mut dyn Sink, now: Instant, deadline: Instant) -> Duration {
+pub(super) fn time_to_wait(sink: &mut dyn OutputSink, now: Instant, deadline: Instant) -> Duration {
     if sink.due().is_some_and(|due| due <= now) {
         sink.wake();
     }
@@ -37,22 +37,22 @@ pub(super) fn patience(sink: &mut dyn Sink, now: Instant, deadline: Instant) -> 
     until.saturating_duration_since(now)
 }
 
-impl<F: FnMut(Stream, &[u8])> Sink for F {
-    fn chunk(&mut self, stream: Stream, bytes: &[u8]) {
+impl<F: FnMut(OutputStream, &[u8])> OutputSink for F {
+    fn chunk(&mut self, stream: OutputStream, bytes: &[u8]) {
         self(stream, bytes);
     }
 }
 
 /// Output in the order it came, its beginning and its end kept.
 #[derive(Clone, Debug)]
-pub struct Captured {
+pub struct BoundedOutput {
     half_bytes: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total_bytes: u64,
 }
 
-impl Captured {
+impl BoundedOutput {
     /// Keeps at most `max_bytes`: half from the beginning, half from the end.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
@@ -91,8 +91,8 @@ impl Captured {
     }
 }
 
-impl Sink for Captured {
-    fn chunk(&mut self, _stream: Stream, bytes: &[u8]) {
+impl OutputSink for BoundedOutput {
+    fn chunk(&mut self, _stream: OutputStream, bytes: &[u8]) {
         self.total_bytes += bytes.len() as u64;
         let (first, rest) = bytes.split_at(bytes.len().min(self.half_bytes - self.head.len()));
         self.head.extend_from_slice(first);
@@ -114,9 +114,9 @@ mod tests {
             chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
             half in 0_usize..50,
         ) {
-            let mut captured = Captured::new(half * 2);
+            let mut captured = BoundedOutput::new(half * 2);
             for chunk in &chunks {
-                captured.chunk(Stream::Out, chunk);
+                captured.chunk(OutputStream::Out, chunk);
             }
             let all = chunks.concat();
             let kept = captured.bytes();

@@ -8,12 +8,12 @@ use std::fmt;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::wire::Text;
+use super::wire::OsText;
 
 /// One layer of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Layer {
+pub enum SandboxLayer {
     /// User, process, mount, message, host name and control group namespaces of its own.
     Namespaces,
     /// A network namespace of its own that leads nowhere.
@@ -36,7 +36,7 @@ pub enum Layer {
     Limits,
 }
 
-impl Layer {
+impl SandboxLayer {
     /// Every layer, in the order in which they are put on.
     pub const ALL: [Self; 10] = [
         Self::Namespaces,
@@ -52,7 +52,7 @@ impl Layer {
     ];
 }
 
-impl fmt::Display for Layer {
+impl fmt::Display for SandboxLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Namespaces => "namespaces",
@@ -82,10 +82,10 @@ pub(crate) struct HolderPlan {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OverlayPlan {
     /// Lowest first.
-    pub(crate) lowers: Vec<Text>,
-    pub(crate) upper: Text,
-    pub(crate) work: Text,
-    pub(crate) at: Text,
+    pub(crate) lowers: Vec<OsText>,
+    pub(crate) upper: OsText,
+    pub(crate) work: OsText,
+    pub(crate) at: OsText,
 }
 
 /// What the holder answers, to its plan and to each request.
@@ -94,18 +94,18 @@ pub(crate) enum HolderReply {
     /// Done; the files that belong to it come along.
     Done,
     /// Not done.
-    Failed(Failure),
+    Failed(SetupFailure),
 }
 
 /// What failed, in which step, with the number the kernel gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct SetupFailure {
     pub(crate) step: String,
     pub(crate) errno: Option<i32>,
-    pub(crate) layer: Option<Layer>,
+    pub(crate) layer: Option<SandboxLayer>,
 }
 
-impl Failure {
+impl SetupFailure {
     pub(crate) fn new(step: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         let error = error.into();
         let step = step.into();
@@ -124,13 +124,13 @@ impl Failure {
         self.errno.is_some_and(|errno| errnos.iter().any(|it| it.raw_os_error() == errno))
     }
 
-    pub(crate) fn of(mut self, layer: Layer) -> Self {
+    pub(crate) fn of(mut self, layer: SandboxLayer) -> Self {
         self.layer = Some(layer);
         self
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for SetupFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(layer) = self.layer {
             write!(f, "{layer}: ")?;
@@ -144,20 +144,20 @@ impl fmt::Display for Failure {
 }
 
 /// Names a step that can fail.
-pub(crate) trait Step<T> {
+pub(crate) trait StepContext<T> {
     /// Says which step it was when it failed.
-    fn step(self, step: &str) -> Result<T, Failure>;
+    fn step(self, step: &str) -> Result<T, SetupFailure>;
 }
 
-impl<T, E: Into<std::io::Error>> Step<T> for Result<T, E> {
-    fn step(self, step: &str) -> Result<T, Failure> {
-        self.map_err(|error| Failure::new(step, error))
+impl<T, E: Into<std::io::Error>> StepContext<T> for Result<T, E> {
+    fn step(self, step: &str) -> Result<T, SetupFailure> {
+        self.map_err(|error| SetupFailure::new(step, error))
     }
 }
 
 /// What the holder is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum HolderRequest {
     /// Start the first process of a sandbox; its plan, output and error streams come along.
     Run,
 }
@@ -166,34 +166,34 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunPlan {
     /// The workspace as the holder sees it.
-    pub(crate) workspace: Text,
+    pub(crate) workspace: OsText,
     /// Where programs in the sandbox see it.
-    pub(crate) at: Text,
+    pub(crate) at: OsText,
     /// Where the program starts, beneath the workspace.
-    pub(crate) cwd: Text,
-    pub(crate) start: Start,
-    pub(crate) environment: Vec<(Text, Text)>,
+    pub(crate) cwd: OsText,
+    pub(crate) start: RunTarget,
+    pub(crate) environment: Vec<(OsText, OsText)>,
     /// Directories and files shown read-only at their own paths.
-    pub(crate) grants: Vec<Text>,
+    pub(crate) grants: Vec<OsText>,
     /// The same, and nothing there can be run.
-    pub(crate) data: Vec<Text>,
+    pub(crate) data: Vec<OsText>,
     /// What is hidden even below a grant.
-    pub(crate) hidden: Vec<Text>,
+    pub(crate) hidden: Vec<OsText>,
     pub(crate) network: bool,
     pub(crate) bounds: BoundsPlan,
     /// The directory whose growth is watched: an overlay's upper.
-    pub(crate) upper: Option<Text>,
+    pub(crate) upper: Option<OsText>,
     /// The overlay's other directories, lowest first: what they hold was not added.
-    pub(crate) lowers: Vec<Text>,
+    pub(crate) lowers: Vec<OsText>,
     /// Layers that may be missing.
-    pub(crate) may_miss: Vec<Layer>,
+    pub(crate) may_miss: Vec<SandboxLayer>,
 }
 
 /// What is started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Start {
+pub(crate) enum RunTarget {
     /// A program and its arguments.
-    Program(Vec<Text>),
+    Program(Vec<OsText>),
     /// The helper itself, probing the sandbox from inside.
     SelfTest,
 }
@@ -213,13 +213,13 @@ pub(crate) struct BoundsPlan {
 
 /// What the sandbox's first process says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum InitReport {
     /// The program runs; these layers could not be put on.
-    Started { missing: Vec<Layer> },
+    Started { missing: Vec<SandboxLayer> },
     /// The sandbox could not be built, or not as required.
-    Refused(Failure),
+    Refused(SetupFailure),
     /// The program could not be started.
-    NotStarted(Failure),
+    NotStarted(SetupFailure),
     /// The program ended by itself.
     Exited { code: Option<i32>, signal: Option<i32> },
     /// It was ended because it used too much memory.

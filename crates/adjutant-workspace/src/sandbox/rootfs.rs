@@ -17,10 +17,10 @@ use rustix::mount::{
 };
 use rustix::process::{fchdir, pivot_root};
 
-use super::plan::{Failure, Layer, RunPlan, Start, Step as _};
+use super::plan::{RunPlan, RunTarget, SandboxLayer, SetupFailure, StepContext as _};
 use super::raw::{MountAttributes, restrict_mount};
 use super::skeleton::{
-    DATA, LOCKED, NewRoot, Piece, QUIET, attach, below_root, clone_tree, memory_file_system, piece,
+    DATA, LOCKED, MountPiece, NewRoot, QUIET, add_piece, attach, below_root, clone_tree, new_tmpfs,
 };
 
 /// Files and directories that hold credentials wherever they stand: at the end of a path, in one part or in
@@ -75,7 +75,7 @@ pub(crate) fn is_credential_only_as_file(path: &Path) -> bool {
 }
 
 /// Names that say so only at the top of a grant, such as the home of a build tool.
-const AT_THE_TOP: [&str; 5] = [
+const CREDENTIALS_AT_TOP: [&str; 5] = [
     "credentials",
     "credentials.toml",
     "gradle.properties",
@@ -93,38 +93,38 @@ pub(crate) const SELF_TEST_AT: &str = "/.adjutant-self-test";
 pub(crate) const ONLY_LANDLOCK: &str = "/.adjutant-only-landlock";
 
 /// Builds the root, moves into it, and returns the workspace's directory.
-pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
+pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     let at = below_root(&plan.at.as_path());
     let workspace = match plan.start {
-        Start::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
-        Start::SelfTest => trial_workspace(),
+        RunTarget::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
+        RunTarget::SelfTest => trial_workspace(),
     };
     let workspace = workspace.step("open the workspace")?;
     let mut pieces = Vec::new();
     if plan.network {
         // Often a link into /run, which is not shown; its content is.
-        piece(Path::new("/etc/resolv.conf"), LOCKED, &mut pieces)?;
+        add_piece(Path::new("/etc/resolv.conf"), LOCKED, &mut pieces)?;
     }
     for grant in &plan.grants {
-        piece(&real(&grant.as_path()), LOCKED, &mut pieces)?;
+        add_piece(&real(&grant.as_path()), LOCKED, &mut pieces)?;
     }
     for data in &plan.data {
-        piece(&real(&data.as_path()), DATA, &mut pieces)?;
+        add_piece(&real(&data.as_path()), DATA, &mut pieces)?;
     }
-    if matches!(plan.start, Start::SelfTest) {
+    if matches!(plan.start, RunTarget::SelfTest) {
         let tree = helper_tree().step("show the helper")?;
-        pieces.push(Piece { at: below_root(Path::new(SELF_TEST_AT)), tree, directory: false });
+        pieces.push(MountPiece { at: below_root(Path::new(SELF_TEST_AT)), tree, directory: false });
     }
     let new = NewRoot::of_namespace()?;
     // Before the grants, which may lie below.
-    new.scratch("tmp", plan.bounds.tmp_bytes)?;
+    new.attach_tmpfs("tmp", plan.bounds.tmp_bytes)?;
     let covers = new.show_and_hide(pieces, plan)?;
-    new.scratch("dev/shm", plan.bounds.tmp_bytes)?;
-    if matches!(plan.start, Start::SelfTest) {
-        new.scratch(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
+    new.attach_tmpfs("dev/shm", plan.bounds.tmp_bytes)?;
+    if matches!(plan.start, RunTarget::SelfTest) {
+        new.attach_tmpfs(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
     }
-    new.proc(plan)?;
-    new.place(&Piece { at: at.clone(), tree: workspace, directory: true })?;
+    new.mount_proc(plan)?;
+    new.attach_piece(&MountPiece { at: at.clone(), tree: workspace, directory: true })?;
     new.guard_git(&at)?;
     for cover in covers {
         lock_cover(&cover)?;
@@ -135,7 +135,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, Failure> {
 }
 
 /// Moves to `cwd` beneath the workspace, by handles.
-pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Failure> {
+pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), SetupFailure> {
     let cwd = if cwd.as_os_str().is_empty() { Path::new(".") } else { cwd };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -145,7 +145,7 @@ pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Fai
 
 /// A workspace for the self-test, in memory: a crash leaves nothing behind, and nobody else can have made it.
 fn trial_workspace() -> io::Result<OwnedFd> {
-    let memory = memory_file_system(64 << 10, "755")?;
+    let memory = new_tmpfs(64 << 10, "755")?;
     mkdirat(&memory, ".git", Mode::from_raw_mode(0o755))?;
     Ok(memory)
 }
@@ -169,15 +169,15 @@ fn helper_tree() -> io::Result<OwnedFd> {
     if std::fs::metadata(&path).is_ok_and(|there| same(&there, &here)) {
         return clone_tree(&path, LOCKED);
     }
-    let memory = memory_file_system(here.len() + (1 << 20), "755")?;
+    let memory = new_tmpfs(here.len() + (1 << 20), "755")?;
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
     let copy = openat(&memory, "helper", flags, Mode::from_raw_mode(0o555))?;
     io::copy(&mut &this, &mut File::from(copy))?;
-    detach(&memory, "helper")
+    detach_read_only(&memory, "helper")
 }
 
 /// Opens a read-only piece of a mount as a mount of its own.
-fn detach(mount: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+fn detach_read_only(mount: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let piece = open_tree(mount, name, flags)?;
     restrict_mount(&piece, LOCKED, false)?;
@@ -186,7 +186,7 @@ fn detach(mount: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 
 impl NewRoot {
     /// A `/proc` of this process namespace: bounded first, then read-only.
-    fn proc(&self, plan: &RunPlan) -> Result<(), Failure> {
+    fn mount_proc(&self, plan: &RunPlan) -> Result<(), SetupFailure> {
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).step("open proc")?;
         let made = fsconfig_create(&context).and_then(|()| {
             let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID
@@ -194,12 +194,13 @@ impl NewRoot {
                 | MountAttrFlags::MOUNT_ATTR_NOEXEC;
             fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, quiet)
         });
-        let proc = made.step("mount proc").map_err(|failure| failure.of(Layer::Proc))?;
-        let bounded = set(&proc, "sys/kernel/pid_max", &plan.bounds.processes.to_string());
+        let proc = made.step("mount proc").map_err(|failure| failure.of(SandboxLayer::Proc))?;
+        let bounded =
+            write_proc_value(&proc, "sys/kernel/pid_max", &plan.bounds.processes.to_string());
         if let Err(error) = bounded
-            && !plan.may_miss.contains(&Layer::PidMax)
+            && !plan.may_miss.contains(&SandboxLayer::PidMax)
         {
-            return Err(Failure::new("set pid_max", error).of(Layer::PidMax));
+            return Err(SetupFailure::new("set pid_max", error).of(SandboxLayer::PidMax));
         }
         restrict_mount(&proc, MountAttributes::READ_ONLY, false).step("make proc read-only")?;
         attach(&proc, &self.directory(Path::new("proc"))?, Path::new("proc"))
@@ -208,20 +209,24 @@ impl NewRoot {
     /// Shows what was granted and covers what must not be seen of it: what the caller named, and credentials.
     ///
     /// Parents first: a home directory can be hidden below one grant and show another. Returns the covers.
-    fn show_and_hide(&self, pieces: Vec<Piece>, plan: &RunPlan) -> Result<Vec<OwnedFd>, Failure> {
+    fn show_and_hide(
+        &self,
+        pieces: Vec<MountPiece>,
+        plan: &RunPlan,
+    ) -> Result<Vec<OwnedFd>, SetupFailure> {
         let shown: Vec<PathBuf> = pieces.iter().map(|piece| piece.at.clone()).collect();
-        let mut steps: Vec<(PathBuf, Option<Piece>)> =
+        let mut steps: Vec<(PathBuf, Option<MountPiece>)> =
             pieces.into_iter().map(|piece| (piece.at.clone(), Some(piece))).collect();
         let hidden = plan.hidden.iter().map(|hidden| below_root(&real(&hidden.as_path())));
         let secrets = shown
             .iter()
-            .flat_map(|at| CREDENTIALS.iter().chain(&AT_THE_TOP).map(|name| at.join(name)));
+            .flat_map(|at| CREDENTIALS.iter().chain(&CREDENTIALS_AT_TOP).map(|name| at.join(name)));
         steps.extend(hidden.chain(secrets).map(|at| (at, None)));
         steps.sort_by_key(|(at, _)| at.components().count());
         let mut covers = Vec::new();
         for (at, step) in steps {
             match step {
-                Some(piece) => match self.place(&piece) {
+                Some(piece) => match self.attach_piece(&piece) {
                     // It lay in another grant and went from there meanwhile.
                     Err(failure) if failure.is_gone() => {}
                     placed => placed?,
@@ -236,14 +241,16 @@ impl NewRoot {
     ///
     /// What is to be hidden may come and go meanwhile, or another take its place: it is tried again until
     /// what the path leads to is the cover, or nothing.
-    fn cover(&self, path: &Path) -> Result<Option<OwnedFd>, Failure> {
-        let mut last = Failure::new(format!("hide {}", path.display()), Errno::AGAIN);
+    fn cover(&self, path: &Path) -> Result<Option<OwnedFd>, SetupFailure> {
+        let mut last = SetupFailure::new(format!("hide {}", path.display()), Errno::AGAIN);
         for _ in 0..MAX_COVERS {
             let there = match self.open(path, OFlags::empty()) {
                 Ok(there) => there,
                 // What cannot be opened with the rights of this process cannot be opened by any program.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
-                Err(errno) => return Err(Failure::new(format!("hide {}", path.display()), errno)),
+                Err(errno) => {
+                    return Err(SetupFailure::new(format!("hide {}", path.display()), errno));
+                }
             };
             if is_credential_only_as_file(path) && is_directory(&there) {
                 return Ok(None);
@@ -261,15 +268,15 @@ impl NewRoot {
     }
 
     /// Covers what was opened; says whether the cover is yet to be locked.
-    fn cover_once(&self, path: &Path, there: &OwnedFd) -> Result<(OwnedFd, bool), Failure> {
-        let memory = memory_file_system(64 << 10, "755").step("hide")?;
+    fn cover_once(&self, path: &Path, there: &OwnedFd) -> Result<(OwnedFd, bool), SetupFailure> {
+        let memory = new_tmpfs(64 << 10, "755").step("hide")?;
         if is_directory(there) {
             attach(&memory, there, path)?;
             return Ok((memory, true));
         }
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         openat(&memory, "empty", flags, Mode::from_raw_mode(0o444)).step("hide a file")?;
-        let empty = detach(&memory, "empty").step("hide a file")?;
+        let empty = detach_read_only(&memory, "empty").step("hide a file")?;
         attach(&empty, there, path)?;
         Ok((empty, false))
     }
@@ -284,18 +291,18 @@ impl NewRoot {
     }
 
     /// Makes the repository's own folder, or the file that points to it, read-only.
-    fn guard_git(&self, workspace: &Path) -> Result<(), Failure> {
+    fn guard_git(&self, workspace: &Path) -> Result<(), SetupFailure> {
         let workspace = self.directory(workspace)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let git = match openat(&workspace, ".git", flags, Mode::empty()) {
             Ok(git) => git,
             Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(Failure::new("look at .git", errno)),
+            Err(errno) => return Err(SetupFailure::new("look at .git", errno)),
         };
         let stat = rustix::fs::fstat(&git).step("look at .git")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             // A mount cannot sit on a link, and a link that can be replaced guards nothing.
-            return Err(Failure::new("guard .git, which is a symbolic link", Errno::LOOP));
+            return Err(SetupFailure::new("guard .git, which is a symbolic link", Errno::LOOP));
         }
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -306,7 +313,7 @@ impl NewRoot {
         attach(&tree, &git, Path::new(".git"))
     }
 
-    fn become_root(&self) -> Result<(), Failure> {
+    fn become_root(&self) -> Result<(), SetupFailure> {
         fchdir(&self.root).step("enter the root")?;
         // Both in one place: the old root ends up over the new one, and goes.
         pivot_root(".", ".").step("change the root")?;
@@ -322,7 +329,7 @@ fn is_directory(handle: &OwnedFd) -> bool {
 }
 
 /// Lets nothing be written to what hides something.
-fn lock_cover(cover: &OwnedFd) -> Result<(), Failure> {
+fn lock_cover(cover: &OwnedFd) -> Result<(), SetupFailure> {
     match restrict_mount(cover, MountAttributes::READ_ONLY, false) {
         // The kernel takes a mount away with the directory it lies on, and then there is nothing to write to.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => Ok(()),
@@ -330,7 +337,7 @@ fn lock_cover(cover: &OwnedFd) -> Result<(), Failure> {
     }
 }
 
-fn set(proc: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
+fn write_proc_value(proc: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     File::from(openat(proc, name, flags, Mode::empty())?).write_all(value.as_bytes())
 }

@@ -16,36 +16,38 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
-use super::call::{Call, Stopped};
-use super::client::{Helper, Holder};
-use super::level::{self, Level};
-use super::output::Sink;
-use super::plan::{BoundsPlan, Failure, HolderPlan, Layer, Report, RunPlan, Start};
-use super::wire::{self, Text};
-use crate::overlay::Mounted;
+use super::call::{CallStop, RunningCall};
+use super::holder_client::{NamespaceHolder, SandboxHelper};
+use super::level::{self, SandboxLevel};
+use super::output::OutputSink;
+use super::plan::{
+    BoundsPlan, HolderPlan, InitReport, RunPlan, RunTarget, SandboxLayer, SetupFailure,
+};
+use super::wire::{self, OsText};
+use crate::overlay::MountedOverlay;
 
 /// What a timeout that no clock can count to is taken for: thirty years.
 pub(super) const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Where programs work.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum SandboxWorkspace {
     /// A mounted overlay.
-    Overlay(Arc<Mounted>),
+    Overlay(Arc<MountedOverlay>),
     /// A directory as it is.
     Directory(PathBuf),
 }
 
 /// Whether programs reach the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum NetworkAccess {
     /// There is none, not even loopback.
     Off,
     /// A person granted the machine's own network.
     Granted,
 }
 
-impl Network {
+impl NetworkAccess {
     /// Says what a grant leaves open, one sentence each.
     #[must_use]
     pub fn left_open(self) -> &'static [&'static str] {
@@ -61,7 +63,7 @@ impl Network {
 
 /// What one call may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ResourceBounds {
     /// Memory of all its processes together.
     pub memory_bytes: u64,
     /// What the workspace's top layer may hold, and the largest single file.
@@ -80,7 +82,7 @@ pub struct Bounds {
     pub address_space_bytes: Option<u64>,
 }
 
-impl Default for Bounds {
+impl Default for ResourceBounds {
     fn default() -> Self {
         Self {
             memory_bytes: 4 << 30,
@@ -97,11 +99,11 @@ impl Default for Bounds {
 
 /// What a sandbox is made of.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SandboxConfig {
     /// Which program acts as the helper.
-    pub helper: Helper,
+    pub helper: SandboxHelper,
     /// Where programs work.
-    pub place: Place,
+    pub place: SandboxWorkspace,
     /// The absolute path by which programs see the workspace.
     pub at: PathBuf,
     /// Toolchains and caches, shown read-only at their own paths; credentials in them are covered.
@@ -114,16 +116,16 @@ pub struct Config {
     /// Covered even below a grant: home, state directory, main checkout.
     pub hidden: Vec<PathBuf>,
     /// Whether programs reach the network.
-    pub network: Network,
+    pub network: NetworkAccess,
     /// What one call may use.
-    pub bounds: Bounds,
+    pub bounds: ResourceBounds,
     /// Layers that may be missing. Empty unless a person accepted less.
-    pub may_miss: Vec<Layer>,
+    pub may_miss: Vec<SandboxLayer>,
 }
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct ProgramSpec {
     /// The program and its arguments.
     pub words: Vec<OsString>,
     /// Where it starts, relative to the workspace.
@@ -134,7 +136,7 @@ pub struct Program {
     pub timeout: Duration,
 }
 
-impl Program {
+impl ProgramSpec {
     /// A command in the shell's language, with the environment programs expect and ten minutes.
     #[must_use]
     pub fn shell(text: impl Into<OsString>) -> Self {
@@ -162,7 +164,7 @@ impl Program {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProgramEnd {
     /// The program exited with this status.
     Exited(i32),
     /// The program was ended by this signal.
@@ -190,13 +192,13 @@ pub enum End {
 
 /// A call that was started and is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct SandboxedExit {
     /// How it ended.
-    pub end: End,
+    pub end: ProgramEnd,
     /// How long it took.
     pub elapsed: Duration,
     /// What held it.
-    pub level: Level,
+    pub level: SandboxLevel,
     /// Whether every process of it was gone within a second; `false` only when the kernel kept one.
     pub tree_gone: bool,
 }
@@ -226,7 +228,7 @@ pub enum RunError {
     },
     /// The sandbox could not be built as required.
     #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+    Unavailable(#[from] SandboxUnavailable),
     /// The processes that build the sandbox failed.
     #[error("the sandbox helper failed")]
     Helper(#[from] io::Error),
@@ -235,18 +237,18 @@ pub enum RunError {
 /// Says why there is no sandbox, or not the one that is required.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no sandbox: {why}")]
-pub struct Unavailable {
+pub struct SandboxUnavailable {
     /// What failed, or which layer is missing.
     pub why: String,
 }
 
 /// Cancels a call from another thread.
 #[derive(Clone, Debug)]
-pub struct Cancel {
+pub struct CancelHandle {
     event: Arc<OwnedFd>,
 }
 
-impl Cancel {
+impl CancelHandle {
     /// Makes one that has not been used.
     ///
     /// # Errors
@@ -272,9 +274,9 @@ impl Cancel {
 /// A sandbox for one workspace.
 #[derive(Debug)]
 pub struct Sandbox {
-    config: Config,
-    own_holder: Option<Holder>,
-    level: Level,
+    config: SandboxConfig,
+    own_holder: Option<NamespaceHolder>,
+    level: SandboxLevel,
 }
 
 impl Sandbox {
@@ -283,34 +285,37 @@ impl Sandbox {
     /// # Errors
     ///
     /// When a layer is missing that `config` does not let miss, or the helper does not work at all.
-    pub fn new(config: Config) -> Result<Self, Unavailable> {
-        let level = level::prove(&config.helper)?;
-        level.allow(&config.may_miss)?;
+    pub fn new(config: SandboxConfig) -> Result<Self, SandboxUnavailable> {
+        let level = level::prove_level(&config.helper)?;
+        level.check_missing(&config.may_miss)?;
         Self::unproved(config, level)
     }
 
     /// Makes a sandbox without asking for proof; the self-test's own way in.
-    pub(crate) fn unproved(config: Config, level: Level) -> Result<Self, Unavailable> {
+    pub(crate) fn unproved(
+        config: SandboxConfig,
+        level: SandboxLevel,
+    ) -> Result<Self, SandboxUnavailable> {
         let own_holder = match &config.place {
-            Place::Overlay(mounted) if mounted.layers().network != config.network => {
+            SandboxWorkspace::Overlay(mounted) if mounted.layers().network != config.network => {
                 let why = "the overlay was mounted for another network".to_owned();
-                return Err(Unavailable { why });
+                return Err(SandboxUnavailable { why });
             }
-            Place::Overlay(_) => None,
-            Place::Directory(_) => Some(hold(&config)?),
+            SandboxWorkspace::Overlay(_) => None,
+            SandboxWorkspace::Directory(_) => Some(start_holder(&config)?),
         };
         Ok(Self { config, own_holder, level })
     }
 
     /// What it is made of.
     #[must_use]
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &SandboxConfig {
         &self.config
     }
 
     /// What holds programs here.
     #[must_use]
-    pub fn level(&self) -> &Level {
+    pub fn level(&self) -> &SandboxLevel {
         &self.level
     }
 
@@ -321,63 +326,67 @@ impl Sandbox {
     /// Why nothing was run. A program that ran and failed is no error.
     pub fn run(
         &self,
-        program: &Program,
-        cancel: &Cancel,
-        sink: &mut dyn Sink,
-    ) -> Result<Ended, RunError> {
-        check(program)?;
-        let words = program.words.iter().map(Text::new).collect();
-        self.carry_out(Start::Program(words), program, cancel, sink)
+        program: &ProgramSpec,
+        cancel: &CancelHandle,
+        sink: &mut dyn OutputSink,
+    ) -> Result<SandboxedExit, RunError> {
+        check_program(program)?;
+        let words = program.words.iter().map(OsText::new).collect();
+        self.run_target(RunTarget::Program(words), program, cancel, sink)
     }
 
-    pub(crate) fn carry_out(
+    pub(crate) fn run_target(
         &self,
-        start: Start,
-        program: &Program,
-        cancel: &Cancel,
-        sink: &mut dyn Sink,
-    ) -> Result<Ended, RunError> {
+        start: RunTarget,
+        program: &ProgramSpec,
+        cancel: &CancelHandle,
+        sink: &mut dyn OutputSink,
+    ) -> Result<SandboxedExit, RunError> {
         let begun = Instant::now();
-        let mut call = self.begin(&self.plan(start, program))?;
+        let mut call = self.start_call(&self.plan(start, program))?;
         let deadline = begun.checked_add(program.timeout).unwrap_or(begun + FOREVER);
-        let stopped = call.attend(deadline, cancel, sink)?;
-        let tree_gone = call.end(sink)?;
+        let stopped = call.wait_for_end(deadline, cancel, sink)?;
+        let tree_gone = call.kill_and_drain(sink)?;
         let end = match (stopped, call.report) {
-            (_, Some(Report::Refused(failure))) => return Err(refusal(&failure, program)),
-            (_, Some(Report::NotStarted(failure))) => return Err(not_started(&failure, program)),
-            (_, Some(Report::Exited { code: Some(code), .. })) => End::Exited(code),
-            (_, Some(Report::Exited { signal: Some(signal), .. })) => End::Signalled(signal),
-            (_, Some(Report::Memory { bytes })) => End::OutOfMemory { bytes },
-            (_, Some(Report::Entries { entries })) => End::TooManyEntries { entries },
-            (_, Some(Report::Disk { bytes })) => End::TooMuchWritten { bytes },
-            (Stopped::TimedOut, _) => End::TimedOut,
-            (Stopped::Cancelled, _) => End::Cancelled,
+            (_, Some(InitReport::Refused(failure))) => return Err(refusal(&failure, program)),
+            (_, Some(InitReport::NotStarted(failure))) => {
+                return Err(not_started(&failure, program));
+            }
+            (_, Some(InitReport::Exited { code: Some(code), .. })) => ProgramEnd::Exited(code),
+            (_, Some(InitReport::Exited { signal: Some(signal), .. })) => {
+                ProgramEnd::Signalled(signal)
+            }
+            (_, Some(InitReport::Memory { bytes })) => ProgramEnd::OutOfMemory { bytes },
+            (_, Some(InitReport::Entries { entries })) => ProgramEnd::TooManyEntries { entries },
+            (_, Some(InitReport::Disk { bytes })) => ProgramEnd::TooMuchWritten { bytes },
+            (CallStop::TimedOut, _) => ProgramEnd::TimedOut,
+            (CallStop::Cancelled, _) => ProgramEnd::Cancelled,
             // The kernel ended the first process, which it does when memory runs out.
-            (Stopped::Ended, _) => End::Signalled(Signal::KILL.as_raw()),
+            (CallStop::Ended, _) => ProgramEnd::Signalled(Signal::KILL.as_raw()),
         };
         let level = self.level.without(&call.missing);
-        Ok(Ended { end, elapsed: begun.elapsed(), level, tree_gone })
+        Ok(SandboxedExit { end, elapsed: begun.elapsed(), level, tree_gone })
     }
 
-    fn plan(&self, start: Start, program: &Program) -> RunPlan {
-        let Config { place, at, grants, data, hidden, network, bounds, may_miss, helper: _ } =
+    fn plan(&self, start: RunTarget, program: &ProgramSpec) -> RunPlan {
+        let SandboxConfig { place, at, grants, data, hidden, network, bounds, may_miss, helper: _ } =
             &self.config;
         let (workspace, layers) = match place {
-            Place::Overlay(mounted) => (&mounted.layers().at, Some(mounted.layers())),
-            Place::Directory(path) => (path, None),
+            SandboxWorkspace::Overlay(mounted) => (&mounted.layers().at, Some(mounted.layers())),
+            SandboxWorkspace::Directory(path) => (path, None),
         };
         let lowers = layers.map_or(&[][..], |layers| &layers.lowers);
-        let pair = |(name, value): &(OsString, OsString)| (Text::new(name), Text::new(value));
+        let pair = |(name, value): &(OsString, OsString)| (OsText::new(name), OsText::new(value));
         RunPlan {
-            workspace: Text::new(workspace),
-            at: Text::new(at),
-            cwd: Text::new(&program.directory),
+            workspace: OsText::new(workspace),
+            at: OsText::new(at),
+            cwd: OsText::new(&program.directory),
             start,
             environment: program.environment.iter().map(pair).collect(),
-            grants: grants.iter().map(Text::new).collect(),
-            data: data.iter().map(Text::new).collect(),
-            hidden: hidden.iter().map(Text::new).collect(),
-            network: *network == Network::Granted,
+            grants: grants.iter().map(OsText::new).collect(),
+            data: data.iter().map(OsText::new).collect(),
+            hidden: hidden.iter().map(OsText::new).collect(),
+            network: *network == NetworkAccess::Granted,
             bounds: BoundsPlan {
                 memory_bytes: bounds.memory_bytes,
                 disk_bytes: bounds.disk_bytes,
@@ -388,43 +397,43 @@ impl Sandbox {
                 open_files: bounds.open_files,
                 address_space_bytes: bounds.address_space_bytes,
             },
-            upper: layers.map(|layers| Text::new(&layers.upper)),
-            lowers: lowers.iter().map(Text::new).collect(),
+            upper: layers.map(|layers| OsText::new(&layers.upper)),
+            lowers: lowers.iter().map(OsText::new).collect(),
             may_miss: may_miss.clone(),
         }
     }
 
-    fn holder(&self) -> Option<&Holder> {
+    fn holder(&self) -> Option<&NamespaceHolder> {
         match &self.config.place {
-            Place::Overlay(mounted) => Some(mounted.holder()),
-            Place::Directory(_) => self.own_holder.as_ref(),
+            SandboxWorkspace::Overlay(mounted) => Some(mounted.holder()),
+            SandboxWorkspace::Directory(_) => self.own_holder.as_ref(),
         }
     }
 
-    fn begin(&self, plan: &RunPlan) -> Result<Call, RunError> {
+    fn start_call(&self, plan: &RunPlan) -> Result<RunningCall, RunError> {
         let (control, theirs) = wire::pair()?;
         let (out, out_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (err, err_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let holder = self.holder().ok_or(io::ErrorKind::NotConnected).map_err(io::Error::from)?;
         let answer = holder.run(&[theirs.as_fd(), out_end.as_fd(), err_end.as_fd()])?;
-        let files = answer.map_err(|failure| Unavailable { why: failure.to_string() })?;
+        let files = answer.map_err(|failure| SandboxUnavailable { why: failure.to_string() })?;
         let process = wire::next(&mut files.into_iter())?;
         drop((theirs, out_end, err_end));
         wire::send(&control, plan, &[])?;
         let streams = [Some(File::from(out)), Some(File::from(err))];
-        Ok(Call { control, process, streams, report: None, missing: Vec::new() })
+        Ok(RunningCall { control, process, streams, report: None, missing: Vec::new() })
     }
 }
 
-fn hold(config: &Config) -> Result<Holder, Unavailable> {
-    let say = |why: String| Unavailable { why };
-    let plan = HolderPlan { overlay: None, network: config.network == Network::Granted };
+fn start_holder(config: &SandboxConfig) -> Result<NamespaceHolder, SandboxUnavailable> {
+    let say = |why: String| SandboxUnavailable { why };
+    let plan = HolderPlan { overlay: None, network: config.network == NetworkAccess::Granted };
     let (holder, answer) =
-        Holder::start(&config.helper, &plan).map_err(|error| say(error.to_string()))?;
+        NamespaceHolder::start(&config.helper, &plan).map_err(|error| say(error.to_string()))?;
     answer.map(|_| holder).map_err(|failure| say(failure.to_string()))
 }
 
-pub(super) fn check(program: &Program) -> Result<(), RunError> {
+pub(super) fn check_program(program: &ProgramSpec) -> Result<(), RunError> {
     let blank = |word: &OsString| word.as_bytes().trim_ascii().is_empty();
     let shell = program.words.first().is_some_and(|first| first == "/bin/sh");
     match program.words.first() {
@@ -443,14 +452,14 @@ pub(super) fn check(program: &Program) -> Result<(), RunError> {
     Ok(())
 }
 
-fn refusal(failure: &Failure, program: &Program) -> RunError {
+fn refusal(failure: &SetupFailure, program: &ProgramSpec) -> RunError {
     if failure.step == "cwd" {
         return RunError::Directory { directory: program.directory.clone() };
     }
-    Unavailable { why: failure.to_string() }.into()
+    SandboxUnavailable { why: failure.to_string() }.into()
 }
 
-fn not_started(failure: &Failure, program: &Program) -> RunError {
+fn not_started(failure: &SetupFailure, program: &ProgramSpec) -> RunError {
     let name = program.words.first().map(PathBuf::from).unwrap_or_default();
     let why = match failure.errno {
         Some(errno) => io::Error::from_raw_os_error(errno).to_string(),

@@ -21,7 +21,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::plan::{Failure, Step as _};
+use super::plan::{SetupFailure, StepContext as _};
 use super::raw::{MountAttributes, restrict_mount};
 
 /// Directories of the system, shown where they exist. A link is copied as a link.
@@ -73,14 +73,14 @@ const ETC: [&str; 37] = [
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 /// Where the holder keeps it: no program of ours looks there, and nobody is granted it.
-const KEPT_AT: &str = "/sys";
+const SKELETON_AT: &str = "/sys";
 
 pub(crate) const QUIET: MountAttributes = MountAttributes::NO_SUID.and(MountAttributes::NO_DEVICES);
 pub(crate) const LOCKED: MountAttributes = QUIET.and(MountAttributes::READ_ONLY);
 pub(crate) const DATA: MountAttributes = LOCKED.and(MountAttributes::NO_PROGRAMS);
 
 /// A detached copy of a mount, and where it goes.
-pub(crate) struct Piece {
+pub(crate) struct MountPiece {
     pub(crate) at: PathBuf,
     pub(crate) tree: OwnedFd,
     pub(crate) directory: bool,
@@ -92,19 +92,19 @@ pub(crate) struct NewRoot {
 }
 
 /// Builds the skeleton and leaves it in this mount namespace.
-pub(crate) fn build() -> Result<(), Failure> {
+pub(crate) fn build() -> Result<(), SetupFailure> {
     let mut pieces = Vec::new();
     let mut links = Vec::new();
     for path in SYSTEM {
-        gather(Path::new(path), &mut pieces, &mut links)?;
+        collect(Path::new(path), &mut pieces, &mut links)?;
     }
     for name in ETC {
-        gather(&Path::new("/etc").join(name), &mut pieces, &mut links)?;
+        collect(&Path::new("/etc").join(name), &mut pieces, &mut links)?;
     }
-    let devices = gather_devices()?;
-    let root = memory_file_system(4 << 20, "755").step("create the root")?;
+    let devices = collect_devices()?;
+    let root = new_tmpfs(4 << 20, "755").step("create the root")?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(&root, "", CWD, KEPT_AT, flags).step("attach the root")?;
+    move_mount(&root, "", CWD, SKELETON_AT, flags).step("attach the root")?;
     let new = NewRoot { root };
     for name in ["tmp", "proc", "dev/shm"] {
         new.directory(Path::new(name))?;
@@ -113,7 +113,7 @@ pub(crate) fn build() -> Result<(), Failure> {
         new.link(&link, &target)?;
     }
     for piece in pieces {
-        new.place(&piece)?;
+        new.attach_piece(&piece)?;
     }
     new.devices(devices)
 }
@@ -133,11 +133,11 @@ pub(crate) fn clone_tree(path: &Path, attributes: MountAttributes) -> io::Result
 }
 
 /// Takes what is at `path`: a link as a link, everything else as a read-only copy of its mount.
-fn gather(
+fn collect(
     path: &Path,
-    pieces: &mut Vec<Piece>,
+    pieces: &mut Vec<MountPiece>,
     links: &mut Vec<(PathBuf, PathBuf)>,
-) -> Result<(), Failure> {
+) -> Result<(), SetupFailure> {
     match readlinkat(CWD, path, Vec::new()) {
         Ok(target) => {
             let target = PathBuf::from(OsStr::from_bytes(target.as_bytes()));
@@ -145,16 +145,16 @@ fn gather(
             Ok(())
         }
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(()),
-        Err(_) => piece(path, LOCKED, pieces),
+        Err(_) => add_piece(path, LOCKED, pieces),
     }
 }
 
 /// Takes a copy of what is at `path`, if there is something.
-pub(crate) fn piece(
+pub(crate) fn add_piece(
     path: &Path,
     attributes: MountAttributes,
-    pieces: &mut Vec<Piece>,
-) -> Result<(), Failure> {
+    pieces: &mut Vec<MountPiece>,
+) -> Result<(), SetupFailure> {
     let tree = match clone_tree(path, attributes) {
         Ok(tree) => tree,
         Err(error) => {
@@ -163,24 +163,24 @@ pub(crate) fn piece(
             if matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) {
                 return Ok(());
             }
-            return Err(Failure::new(format!("copy the mount of {}", path.display()), error));
+            return Err(SetupFailure::new(format!("copy the mount of {}", path.display()), error));
         }
     };
     // Of the copy: what lies at the path may be another thing by now.
     let stat = fstat(&tree).step("look at a copy")?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    pieces.push(Piece { at: below_root(path), tree, directory });
+    pieces.push(MountPiece { at: below_root(path), tree, directory });
     Ok(())
 }
 
-fn gather_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
+fn collect_devices() -> Result<Vec<(&'static str, OwnedFd)>, SetupFailure> {
     // Read-only says nothing about what is written to them; their permissions are those of the machine.
     let locked = MountAttributes::NO_SUID.and(MountAttributes::READ_ONLY);
     let open = |name| clone_tree(&Path::new("/dev").join(name), locked).map(|tree| (name, tree));
     DEVICES.into_iter().map(open).collect::<io::Result<_>>().step("open devices")
 }
 
-pub(crate) fn memory_file_system(bytes: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn new_tmpfs(bytes: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", bytes.to_string())?;
     fsconfig_set_string(&context, "mode", mode)?;
@@ -191,9 +191,9 @@ pub(crate) fn memory_file_system(bytes: u64, mode: &str) -> rustix::io::Result<O
 
 impl NewRoot {
     /// Opens this namespace's copy of the skeleton.
-    pub(crate) fn of_namespace() -> Result<Self, Failure> {
+    pub(crate) fn of_namespace() -> Result<Self, SetupFailure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, KEPT_AT, flags, Mode::empty()).step("open the root")?;
+        let root = openat(CWD, SKELETON_AT, flags, Mode::empty()).step("open the root")?;
         Ok(Self { root })
     }
 
@@ -205,8 +205,8 @@ impl NewRoot {
     }
 
     /// Opens the directory at `path`, made where it was missing.
-    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, Failure> {
-        let say = |errno| Failure::new(format!("make {}", path.display()), errno);
+    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
+        let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
         match (self.open(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
             (Ok(there), ..) => Ok(there),
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
@@ -223,8 +223,8 @@ impl NewRoot {
     }
 
     /// Opens the file at `path`, made empty where it was missing.
-    fn file(&self, path: &Path) -> Result<OwnedFd, Failure> {
-        let say = |errno| Failure::new(format!("make {}", path.display()), errno);
+    fn file(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
+        let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
         match (self.open(path, OFlags::empty()), path.parent(), path.file_name()) {
             (Ok(there), ..) => Ok(there),
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
@@ -237,18 +237,18 @@ impl NewRoot {
         }
     }
 
-    fn link(&self, path: &Path, target: &Path) -> Result<(), Failure> {
+    fn link(&self, path: &Path, target: &Path) -> Result<(), SetupFailure> {
         let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
         symlinkat(target, &parent, name).step("make a link")
     }
 
-    pub(crate) fn place(&self, piece: &Piece) -> Result<(), Failure> {
+    pub(crate) fn attach_piece(&self, piece: &MountPiece) -> Result<(), SetupFailure> {
         let at = if piece.directory { self.directory(&piece.at)? } else { self.file(&piece.at)? };
         attach(&piece.tree, &at, &piece.at)
     }
 
-    fn devices(&self, devices: Vec<(&str, OwnedFd)>) -> Result<(), Failure> {
+    fn devices(&self, devices: Vec<(&str, OwnedFd)>) -> Result<(), SetupFailure> {
         for (name, tree) in devices {
             let at = Path::new("dev").join(name);
             attach(&tree, &self.file(&at)?, &at)?;
@@ -261,15 +261,15 @@ impl NewRoot {
     }
 
     /// A directory in memory that everyone inside may write.
-    pub(crate) fn scratch(&self, path: &str, bytes: u64) -> Result<(), Failure> {
-        let memory = memory_file_system(bytes, "1777").step("create /tmp")?;
+    pub(crate) fn attach_tmpfs(&self, path: &str, bytes: u64) -> Result<(), SetupFailure> {
+        let memory = new_tmpfs(bytes, "1777").step("create /tmp")?;
         attach(&memory, &self.directory(Path::new(path))?, Path::new(path))
     }
 }
 
 /// Attaches a detached mount over an open file or directory.
-pub(crate) fn attach(tree: &OwnedFd, over: &OwnedFd, shown: &Path) -> Result<(), Failure> {
+pub(crate) fn attach(tree: &OwnedFd, over: &OwnedFd, shown: &Path) -> Result<(), SetupFailure> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, "", over, "", flags)
-        .map_err(|errno| Failure::new(format!("attach {}", shown.display()), errno))
+        .map_err(|errno| SetupFailure::new(format!("attach {}", shown.display()), errno))
 }

@@ -26,13 +26,13 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, fstatvfs, openat, 
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::plan::{BoundsPlan, Report};
+use super::plan::{BoundsPlan, InitReport};
 
 /// The shortest time between two looks at the disk.
 const DISK_TICK: Duration = Duration::from_millis(200);
 
 /// The part of the time that looking at memory may take, as one in so many.
-const SHARE: u32 = 20;
+const MEMORY_SHARE: u32 = 20;
 
 /// The same for counting files and directories, and for adding up their sizes; together less than one in twenty.
 const ENTRIES_SHARE: u32 = 30;
@@ -54,7 +54,7 @@ const ENTRY_BYTES: u64 = 4 << 10;
 const MAX_HANDLES: usize = 4_000_000;
 
 /// Bounds and when they are looked at next.
-pub(crate) struct Watch {
+pub(crate) struct ResourceWatch {
     memory_bytes: u64,
     disk_bytes: u64,
     entries: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Watch {
     free_inodes_counted: u64,
 }
 
-impl Watch {
+impl ResourceWatch {
     pub(crate) fn new(
         bounds: &BoundsPlan,
         upper: Option<OwnedFd>,
@@ -119,23 +119,23 @@ impl Watch {
     }
 
     /// Measures what is due; returns what was exceeded.
-    pub(crate) fn look(&mut self, now: Instant, memory: impl Fn() -> u64) -> Option<Report> {
+    pub(crate) fn check(&mut self, now: Instant, memory: impl Fn() -> u64) -> Option<InitReport> {
         if self.next_memory.is_none_or(|due| due <= now) {
             let bytes = memory();
             if bytes > self.memory_bytes {
-                return Some(Report::Memory { bytes });
+                return Some(InitReport::Memory { bytes });
             }
             let after = Instant::now();
-            self.next_memory = Some(after + (after - now) * SHARE);
+            self.next_memory = Some(after + (after - now) * MEMORY_SHARE);
         }
-        if let Some(entries) = self.look_at_entries() {
-            return Some(Report::Entries { entries });
+        if let Some(entries) = self.check_entries() {
+            return Some(InitReport::Entries { entries });
         }
         let now = Instant::now();
         if self.next_disk.is_none_or(|due| due <= now) {
             let bytes = self.written_bytes();
             if bytes > self.disk_bytes {
-                return Some(Report::Disk { bytes });
+                return Some(InitReport::Disk { bytes });
             }
             let after = Instant::now();
             self.next_disk = Some(after + DISK_TICK.max((after - now) * DISK_SHARE));
@@ -144,9 +144,9 @@ impl Watch {
     }
 }
 
-impl Watch {
+impl ResourceWatch {
     /// Counts entries if that is due; returns how many were added, where that is too many.
-    fn look_at_entries(&mut self) -> Option<u64> {
+    fn check_entries(&mut self) -> Option<u64> {
         let now = Instant::now();
         let is_due = self.next_entries.is_none_or(|due| due <= now);
         let is_early = !is_due && self.early_entries.is_none_or(|from| from <= now) && {
@@ -181,7 +181,7 @@ impl Watch {
         let enough = self.entries_allowed.saturating_add(self.base_entries);
         let mut count = EntryCount::default();
         let top = self.upper.as_ref().unwrap_or(&self.workspace);
-        if let Ok(top) = openat(top, ".", FOLDER, Mode::empty()) {
+        if let Ok(top) = openat(top, ".", OPEN_DIR, Mode::empty()) {
             count.add(&top, lowers, 0, enough);
         }
         count
@@ -207,7 +207,7 @@ impl Watch {
         let lies = match &self.upper {
             Some(upper) => size_bytes(upper, i64::MIN, enough),
             None if fell <= enough => return fell,
-            None => match openat(&self.workspace, ".", FOLDER, Mode::empty()) {
+            None => match openat(&self.workspace, ".", OPEN_DIR, Mode::empty()) {
                 Ok(top) => size_bytes(&top, self.began, enough),
                 Err(_) => too_much,
             },
@@ -218,7 +218,7 @@ impl Watch {
         let places = [Some(&self.workspace), self.upper.as_ref()];
         let devices = places.into_iter().flatten().filter_map(|place| fstat(place).ok());
         let devices: Vec<u64> = devices.map(|stat| stat.st_dev).collect();
-        let mut open = Deleted { devices, ..Deleted::default() };
+        let mut open = DeletedOpenFiles { devices, ..DeletedOpenFiles::default() };
         let all = open.add_all(&self.processes, enough - lies);
         lies.saturating_add(open.bytes).max(if all { 0 } else { too_much })
     }
@@ -226,7 +226,7 @@ impl Watch {
 
 /// Deleted files that processes still have open.
 #[derive(Default)]
-struct Deleted {
+struct DeletedOpenFiles {
     /// The devices that count.
     devices: Vec<u64>,
     seen: BTreeSet<(u64, u64)>,
@@ -234,7 +234,7 @@ struct Deleted {
     bytes: u64,
 }
 
-impl Deleted {
+impl DeletedOpenFiles {
     /// Adds up those of every process but this one; false when it is more than enough or cannot be told.
     fn add_all(&mut self, processes: &Path, enough: u64) -> bool {
         let own = std::process::id().to_string();
@@ -290,7 +290,7 @@ fn has_ended(thread: &Path) -> bool {
 /// Counts what lies in a directory that this process can list.
 pub(crate) fn count_entries(path: &Path) -> io::Result<u64> {
     let mut count = EntryCount::default();
-    count.add(&openat(rustix::fs::CWD, path, FOLDER, Mode::empty())?, &[], 0, u64::MAX);
+    count.add(&openat(rustix::fs::CWD, path, OPEN_DIR, Mode::empty())?, &[], 0, u64::MAX);
     Ok(count.entries)
 }
 
@@ -326,9 +326,9 @@ impl EntryCount {
         }
         // What lies deeper is looked at by size alone.
         for name in folders.into_iter().filter(|_| depth < MAX_DEPTH) {
-            match openat(directory, &name, FOLDER, Mode::empty()) {
+            match openat(directory, &name, OPEN_DIR, Mode::empty()) {
                 Ok(folder) => {
-                    let below = |lower| openat(lower, &name, LOWER, Mode::empty()).ok();
+                    let below = |lower| openat(lower, &name, OPEN_LOWER, Mode::empty()).ok();
                     let lowers: Vec<_> = lowers.iter().filter_map(below).collect();
                     self.add(&folder, &lowers, depth + 1, enough);
                 }
@@ -389,11 +389,11 @@ fn private_kibibytes(line: &str) -> Option<u64> {
 }
 
 /// How directories are opened.
-const FOLDER: OFlags =
+const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How directories are opened only to look names up in them.
-const LOWER: OFlags =
+const OPEN_LOWER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Adds up what lies below a directory and changed at or after `since`, and stops once it is more than `enough`.
@@ -438,7 +438,7 @@ fn add_up(directory: &OwnedFd, depth: usize, since: i64, enough: u64, total: &mu
         return false;
     }
     folders.into_iter().all(|(name, changed)| {
-        match openat(directory, &name, FOLDER, Mode::empty()) {
+        match openat(directory, &name, OPEN_DIR, Mode::empty()) {
             Ok(folder) => add_up(&folder, depth + 1, since, enough, total),
             // Closed meanwhile, where nothing else tells what was written: it may hold anything.
             Err(Errno::ACCESS) => since == i64::MIN || changed < since,
@@ -467,28 +467,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || std::fs::File::open(folder.path()).unwrap().into();
         let nobody = tempfile::tempdir().unwrap();
-        let mut watch = Watch::new(&BOUNDS, None, Vec::new(), open());
+        let mut watch = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
         watch.processes = nobody.path().to_owned();
         // As if somebody else had filled the disk meanwhile.
         watch.free_at_start = u64::MAX;
-        assert!(watch.look(Instant::now(), || 0).is_none());
+        assert!(watch.check(Instant::now(), || 0).is_none());
         std::fs::create_dir(folder.path().join("below")).unwrap();
         std::fs::write(folder.path().join("below/file"), vec![1; 2 << 20]).unwrap();
         watch.next_disk = None;
-        assert!(matches!(watch.look(Instant::now(), || 0), Some(Report::Disk { .. })));
+        assert!(matches!(watch.check(Instant::now(), || 0), Some(InitReport::Disk { .. })));
         // What was there before this began is not its own.
-        let mut next = Watch::new(&BOUNDS, None, Vec::new(), open());
+        let mut next = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
         next.processes = nobody.path().to_owned();
         next.free_at_start = u64::MAX;
         next.began += 3_600;
-        assert!(next.look(Instant::now(), || 0).is_none());
+        assert!(next.check(Instant::now(), || 0).is_none());
     }
 
     #[test]
     fn a_fall_of_the_free_inodes_brings_one_count_forward() {
         let folder = tempfile::tempdir().unwrap();
-        let mut watch =
-            Watch::new(&BOUNDS, None, Vec::new(), fs::File::open(folder.path()).unwrap().into());
+        let mut watch = ResourceWatch::new(
+            &BOUNDS,
+            None,
+            Vec::new(),
+            fs::File::open(folder.path()).unwrap().into(),
+        );
         let later = Instant::now() + Duration::from_secs(3_600);
         (watch.next_entries, watch.early_entries) = (Some(later), None);
         for number in 0..11 {
@@ -496,12 +500,12 @@ mod tests {
         }
         // Nothing else on the file system can use or free as many.
         (watch.free_inodes_counted, watch.entries_left) = (0, 10);
-        assert_eq!(watch.look_at_entries(), None, "neither due nor a sign");
+        assert_eq!(watch.check_entries(), None, "neither due nor a sign");
         watch.free_inodes_counted = u64::MAX;
-        assert_eq!(watch.look_at_entries(), Some(11));
+        assert_eq!(watch.check_entries(), Some(11));
         assert!(watch.next_entries > Some(later), "its cost is added to the pause");
         watch.free_inodes_counted = u64::MAX;
-        assert_eq!(watch.look_at_entries(), None, "one in a pause");
+        assert_eq!(watch.check_entries(), None, "one in a pause");
     }
 
     #[test]
@@ -519,7 +523,8 @@ mod tests {
             std::os::unix::fs::symlink(&leads_to, processes.join(thread).join("fd/7")).unwrap();
         }
         let counted = |device: u64, enough: u64| {
-            let mut open = Deleted { devices: vec![device], ..Deleted::default() };
+            let mut open =
+                DeletedOpenFiles { devices: vec![device], ..DeletedOpenFiles::default() };
             (open.add_all(&processes, enough), open.bytes >> 20)
         };
         assert_eq!(counted(device, 10 << 20), (true, 0), "it has a name");

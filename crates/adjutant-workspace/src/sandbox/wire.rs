@@ -27,14 +27,14 @@ const MAX_FILES: usize = 4;
 /// Text of the operating system, which need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Text {
+pub(crate) enum OsText {
     /// The usual case.
     Utf8(String),
     /// Any other bytes.
     Raw(Vec<u8>),
 }
 
-impl Text {
+impl OsText {
     pub(crate) fn new(text: impl AsRef<OsStr>) -> Self {
         let text = text.as_ref();
         match text.to_str() {
@@ -55,7 +55,7 @@ impl Text {
     }
 }
 
-impl From<&Path> for Text {
+impl From<&Path> for OsText {
     fn from(path: &Path) -> Self {
         Self::new(path)
     }
@@ -77,7 +77,7 @@ pub(crate) fn send(
     }
     let sent =
         retry(|| sendmsg(&socket, &[IoSlice::new(&head)], &mut control, SendFlags::NOSIGNAL))?;
-    let mut stream = Socket(socket.as_fd());
+    let mut stream = SocketStream(socket.as_fd());
     stream.write_all(head.get(sent..).unwrap_or_default())?;
     stream.write_all(&body)
 }
@@ -103,7 +103,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
             files.extend(received);
         }
     }
-    let mut stream = Socket(socket.as_fd());
+    let mut stream = SocketStream(socket.as_fd());
     stream.read_exact(head.get_mut(got..).unwrap_or_default())?;
     let length = u32::from_le_bytes(head) as usize;
     if length > MAX_MESSAGE_BYTES {
@@ -128,15 +128,15 @@ pub(crate) fn next(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<File
 }
 
 /// A socket as a stream; writing to one whose reader is gone is an error, never a signal.
-struct Socket<'fd>(BorrowedFd<'fd>);
+struct SocketStream<'fd>(BorrowedFd<'fd>);
 
-impl Read for Socket<'_> {
+impl Read for SocketStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(retry(|| rustix::io::read(self.0, &mut *buffer))?)
     }
 }
 
-impl Write for Socket<'_> {
+impl Write for SocketStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(retry(|| rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL))?)
     }

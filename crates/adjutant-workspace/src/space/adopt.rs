@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::overlay::{OverlaySpace, Start};
+use super::overlay::{OverlayWorkspace, WorkspaceStart};
 use super::record::LayerName;
-use super::slot::Slot;
-use super::take_in::settle_in;
-use super::workspace::{Space, Workspace};
-use super::workspaces::{Shared, Workspaces};
-use super::worktree::WorktreeSpace;
-use super::{Kind, Record, SpaceError};
+use super::take_in::recover_take_in_at;
+use super::workspace::{AnyWorkspace, Workspace};
+use super::workspace_dir::WorkspaceDir;
+use super::workspaces::{Workspaces, WorkspacesContext};
+use super::worktree::WorktreeWorkspace;
+use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord};
 use crate::{Diff, ResultRef};
 
 impl Workspaces {
@@ -20,74 +20,82 @@ impl Workspaces {
     ///
     /// # Errors
     ///
-    /// [`SpaceError::InUse`] while a living process works in it; otherwise why it cannot be had.
-    pub fn adopt(&self, run: &str, child: &str, record: &Record) -> Result<Workspace, SpaceError> {
+    /// [`WorkspaceError::InUse`] while a living process works in it; otherwise why it cannot be had.
+    pub fn adopt(
+        &self,
+        run: &str,
+        child: &str,
+        record: &WorkspaceRecord,
+    ) -> Result<Workspace, WorkspaceError> {
         let shared = &self.shared;
         let reference = ResultRef::new(run, child)?;
         let space = match record.kind {
-            Kind::Overlay => {
-                let slot = Slot::take(shared.slot_path(&reference))?;
-                match slot.record_or(&reference, record)? {
-                    Some(newer) => Some(Space::Overlay(shared.take_up(&reference, slot, &newer)?)),
+            WorkspaceBacking::Overlay => {
+                let dir = WorkspaceDir::lock_or_create(shared.dir_path(&reference))?;
+                match dir.record_or(&reference, record)? {
+                    Some(newer) => {
+                        Some(AnyWorkspace::Overlay(shared.reopen(&reference, dir, &newer)?))
+                    }
                     None => {
-                        slot.clear()?;
+                        dir.remove()?;
                         None
                     }
                 }
             }
-            Kind::Worktree => {
-                let found = WorktreeSpace::take_up(shared, &reference, record.remarks.clone())?;
-                found.map(|space| Space::Worktree(Box::new(space)))
+            WorkspaceBacking::Worktree => {
+                let found = WorktreeWorkspace::reopen(shared, &reference, record.remarks.clone())?;
+                found.map(|space| AnyWorkspace::Worktree(Box::new(space)))
             }
         };
         let space = match space {
             Some(space) => space,
-            None => shared.restore(&reference, record)?,
+            None => shared.restore_from_result(&reference, record)?,
         };
         Ok(Workspace::new(shared, reference, space))
     }
 }
 
-impl Shared {
+impl WorkspacesContext {
     /// Mounts the layers of a folder that is there; one whose verify command an earlier version was running is made
     /// anew from the commit of the work.
-    pub(super) fn take_up(
+    pub(super) fn reopen(
         self: &Arc<Self>,
         reference: &ResultRef,
-        slot: Slot,
-        record: &Record,
-    ) -> Result<OverlaySpace, SpaceError> {
+        dir: WorkspaceDir,
+        record: &WorkspaceRecord,
+    ) -> Result<OverlayWorkspace, WorkspaceError> {
         let base = record.base()?;
-        if let Some(work) = self.keep_interrupted(reference, &self.slot_path(reference))? {
+        if let Some(work) = self.keep_interrupted(reference, &self.dir_path(reference))? {
             let diff = self.repository.differences(&base, &work)?;
-            return self.make_overlay(reference, slot, record, &diff);
+            return self.make_overlay(reference, dir, record, &diff);
         }
         let is_own = |name: &LayerName| matches!(name, LayerName::Upper(of, _) if of == reference);
         let (own, below): (Vec<_>, Vec<_>) = record.layers()?.into_iter().partition(is_own);
         let top = own.len().saturating_sub(1);
         let mut remarks = record.remarks.clone();
-        let ground = match self.ground(&below) {
-            Ok(ground) => Arc::new(ground),
+        let lower = match self.lower_layers(&below) {
+            Ok(lower) => Arc::new(lower),
             // A layer of one above is gone: the commit it began from has what git keeps of it.
-            Err(SpaceError::Record(_)) => {
+            Err(WorkspaceError::Record(_)) => {
                 remarks.push("ignored files of its parent are gone".to_owned());
-                self.afresh(&below, base.clone())?.ground
+                self.layers_for_commit(&below, base.clone())?.lower
             }
             Err(error) => return Err(error),
         };
-        let start = Start { ground, base, remarks };
-        let folder = self.slot_path(reference);
-        let mut space = OverlaySpace::begin(Arc::clone(self), reference.clone(), slot, start, top)?;
-        settle_in(&folder, || space.root())?;
+        let start = WorkspaceStart { lower, base, remarks };
+        let folder = self.dir_path(reference);
+        let mut space =
+            OverlayWorkspace::begin(Arc::clone(self), reference.clone(), dir, start, top)?;
+        recover_take_in_at(&folder, || space.root())?;
         Ok(space)
     }
 
     /// Makes a workspace anew from its base and its kept result.
-    fn restore(
+    fn restore_from_result(
         self: &Arc<Self>,
         reference: &ResultRef,
-        record: &Record,
-    ) -> Result<Space, SpaceError> {
+        record: &WorkspaceRecord,
+    ) -> Result<AnyWorkspace, WorkspaceError> {
         let base = record.base()?;
         let work = match self.repository.result(reference)? {
             Some(kept) => self.repository.differences(&base, &kept)?,
@@ -96,15 +104,15 @@ impl Shared {
         let mut remarks = record.remarks.clone();
         remarks.push("made anew from what was kept of it".to_owned());
         match self.kind() {
-            Kind::Worktree => {
-                let space = WorktreeSpace::begin(self, reference, &base, remarks)?;
-                space.bring(self, &work)?;
-                Ok(Space::Worktree(Box::new(space)))
+            WorkspaceBacking::Worktree => {
+                let space = WorktreeWorkspace::begin(self, reference, &base, remarks)?;
+                space.write_changes(self, &work)?;
+                Ok(AnyWorkspace::Worktree(Box::new(space)))
             }
-            Kind::Overlay => {
-                let slot = Slot::take(self.slot_path(reference))?;
-                let record = Record { remarks, ..record.clone() };
-                Ok(Space::Overlay(self.make_overlay(reference, slot, &record, &work)?))
+            WorkspaceBacking::Overlay => {
+                let dir = WorkspaceDir::lock_or_create(self.dir_path(reference))?;
+                let record = WorkspaceRecord { remarks, ..record.clone() };
+                Ok(AnyWorkspace::Overlay(self.make_overlay(reference, dir, &record, &work)?))
             }
         }
     }

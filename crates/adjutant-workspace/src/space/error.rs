@@ -8,7 +8,7 @@ use crate::{GitError, PathError};
 
 /// Says why something with a workspace did not work.
 #[derive(Debug, thiserror::Error)]
-pub enum SpaceError {
+pub enum WorkspaceError {
     /// Git, or what was asked of it, failed; among them that the folder is no repository.
     #[error(transparent)]
     Git(#[from] GitError),
@@ -62,7 +62,7 @@ pub enum SpaceError {
     },
 }
 
-impl SpaceError {
+impl WorkspaceError {
     /// Returns a closure that wraps what the system said with what was being done.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { doing, source: source.into() }

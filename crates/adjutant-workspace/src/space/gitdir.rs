@@ -8,29 +8,29 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::SpaceError;
+use super::WorkspaceError;
 use crate::git::{Scratch, bytes_of, open_plain};
 use crate::private;
-use crate::{Diff, DiffEntry, Lease, ObjectId, Repository};
+use crate::{BaseLease, Diff, DiffEntry, ObjectId, Repository};
 
 /// What the name of the index of a base begins with; its tree follows.
 const INDEX: &str = "index-";
 
 /// A base that was moved by more files than this gets a new index.
-const NEAR: usize = 5_000;
+const MAX_UPDATED_FILES: usize = 5_000;
 
 /// How git calls a submodule.
 const SUBMODULE: u32 = 0o160_000;
 
 /// Spares the sum over all entries, which nobody checks and which costs more than to write them.
-const NO_SUM: &str = "index.skipHash=true";
+const SKIP_CHECKSUM: &str = "index.skipHash=true";
 
 /// Writes a git directory whose HEAD is `commit`; the index is the caller's.
 pub(super) fn write(
     repository: &Repository,
     into: &Path,
     commit: &ObjectId,
-) -> Result<(), SpaceError> {
+) -> Result<(), WorkspaceError> {
     let made = || -> io::Result<()> {
         for folder in ["objects/info", "refs/heads", "info"] {
             private::ensure_dir(&into.join(folder))?;
@@ -47,7 +47,7 @@ pub(super) fn write(
         }
         Ok(())
     };
-    made().map_err(SpaceError::io("making a private git directory"))
+    made().map_err(WorkspaceError::io("making a private git directory"))
 }
 
 /// Writes only HEAD, over a git directory in a lower layer.
@@ -59,17 +59,17 @@ pub(super) fn write_head(into: &Path, commit: &ObjectId) -> io::Result<()> {
 /// Writes the index of what differs so from the base, with the dates of the base for all other files.
 pub(super) fn write_index(
     repository: &Repository,
-    lease: &Lease,
+    lease: &BaseLease,
     diff: &Diff,
     into: &Path,
-) -> Result<(), SpaceError> {
+) -> Result<(), WorkspaceError> {
     let base = base_index(repository, lease)?;
-    fs::copy(base, into).map_err(SpaceError::io("copying an index"))?;
+    fs::copy(base, into).map_err(WorkspaceError::io("copying an index"))?;
     update(&repository.scratch(None)?, diff, into)
 }
 
 /// Touches only what differs: the other entries keep what is known of their files.
-fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), SpaceError> {
+fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), WorkspaceError> {
     if diff.entries.is_empty() {
         return Ok(());
     }
@@ -82,24 +82,24 @@ fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), SpaceE
         list.extend_from_slice(bytes_of(&entry.path));
         list.push(0);
     }
-    let call = scratch.call("update-index").config(NO_SUM).args(["-z", "--index-info"]);
+    let call = scratch.call("update-index").config(SKIP_CHECKSUM).args(["-z", "--index-info"]);
     call.env("GIT_INDEX_FILE", index).feed(&list)?;
     Ok(())
 }
 
 /// Returns the index of a base, which lies next to it and is made once.
-fn base_index(repository: &Repository, lease: &Lease) -> Result<PathBuf, SpaceError> {
+fn base_index(repository: &Repository, lease: &BaseLease) -> Result<PathBuf, WorkspaceError> {
     let folder = lease.path().parent().unwrap_or(lease.path());
     let index = folder.join(format!("{INDEX}{}", lease.tree()));
     if index.exists() {
         return Ok(index);
     }
     let scratch = repository.scratch(None)?;
-    let before = indexes(folder).map_err(SpaceError::io("keeping the index of a base"))?;
-    if !moved_index(repository, &scratch, lease, &before)? {
-        let read = scratch.call_in("read-tree", lease.path()).config(NO_SUM);
+    let before = indexes(folder).map_err(WorkspaceError::io("keeping the index of a base"))?;
+    if !index_from_previous(repository, &scratch, lease, &before)? {
+        let read = scratch.call_in("read-tree", lease.path()).config(SKIP_CHECKSUM);
         read.arg(lease.tree().as_str()).run()?;
-        let refresh = scratch.call_in("update-index", lease.path()).config(NO_SUM);
+        let refresh = scratch.call_in("update-index", lease.path()).config(SKIP_CHECKSUM);
         refresh.args(["-q", "--refresh"]).accept(&[0, 1]).run()?;
     }
     let put = || -> io::Result<()> {
@@ -109,26 +109,26 @@ fn base_index(repository: &Repository, lease: &Lease) -> Result<PathBuf, SpaceEr
         private::make_private(&scratch.index())?;
         fs::rename(scratch.index(), &index)
     };
-    put().map_err(SpaceError::io("keeping the index of a base"))?;
+    put().map_err(WorkspaceError::io("keeping the index of a base"))?;
     Ok(index)
 }
 
 /// Makes the index of a base that was moved out of the one it had before; says whether there was one.
 ///
 /// The files that did not move are as that index knows them: of a large base they are not looked at.
-fn moved_index(
+fn index_from_previous(
     repository: &Repository,
     scratch: &Scratch<'_>,
-    lease: &Lease,
+    lease: &BaseLease,
     before: &[(PathBuf, ObjectId)],
-) -> Result<bool, SpaceError> {
+) -> Result<bool, WorkspaceError> {
     let [(path, tree)] = before else { return Ok(false) };
     // The tree it had may be gone from the repository by now.
     let Ok(diff) = repository.differences(tree, lease.tree()) else { return Ok(false) };
-    if diff.entries.len() > NEAR {
+    if diff.entries.len() > MAX_UPDATED_FILES {
         return Ok(false);
     }
-    fs::copy(path, scratch.index()).map_err(SpaceError::io("copying an index"))?;
+    fs::copy(path, scratch.index()).map_err(WorkspaceError::io("copying an index"))?;
     update(scratch, &diff, &scratch.index())?;
     let mut list = Vec::new();
     // What is no file has no date.
@@ -138,7 +138,7 @@ fn moved_index(
         list.push(0);
     }
     if !list.is_empty() {
-        let call = scratch.call_in("update-index", lease.path()).config(NO_SUM);
+        let call = scratch.call_in("update-index", lease.path()).config(SKIP_CHECKSUM);
         call.args(["-z", "--stdin"]).feed(&list)?;
     }
     Ok(true)

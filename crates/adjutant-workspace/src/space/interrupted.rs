@@ -8,22 +8,22 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::SpaceError;
-use super::workspaces::Shared;
+use super::WorkspaceError;
+use super::workspaces::WorkspacesContext;
 use crate::{ObjectId, ResultRef};
 
 /// The file beside a workspace that names the commit, and its first line.
 const CLAIMED: &str = ".claimed";
 const FORMAT: &str = "adjutant claimed 1";
 
-impl Shared {
+impl WorkspacesContext {
     /// Keeps the work of a workspace whose verify command was interrupted as its result, and returns that commit;
     /// `None` where no command was. `directory` is the one that everything about the workspace lies in.
     pub(super) fn keep_interrupted(
         &self,
         reference: &ResultRef,
         directory: &Path,
-    ) -> Result<Option<ObjectId>, SpaceError> {
+    ) -> Result<Option<ObjectId>, WorkspaceError> {
         let Some(work) = work_before_verify(directory)? else { return Ok(None) };
         let kept = self.repository.result(reference)?;
         if kept.as_ref() != Some(&work) {
@@ -39,22 +39,22 @@ pub(super) fn is_interrupted(directory: &Path) -> bool {
 }
 
 /// Returns the commit that an earlier version made before it ran a verify command.
-fn work_before_verify(directory: &Path) -> Result<Option<ObjectId>, SpaceError> {
+fn work_before_verify(directory: &Path) -> Result<Option<ObjectId>, WorkspaceError> {
     let path = directory.join(CLAIMED);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(SpaceError::io("reading what was verified")(error)),
+        Err(error) => return Err(WorkspaceError::io("reading what was verified")(error)),
     };
     let mut lines = text.lines();
     let format = lines.next().filter(|line| *line == FORMAT);
     let commit = format.and(lines.next()).and_then(ObjectId::parse);
-    let commit = commit.ok_or_else(|| SpaceError::Record(path.display().to_string()))?;
+    let commit = commit.ok_or_else(|| WorkspaceError::Record(path.display().to_string()))?;
     // Work that no commit holds is only in the workspace, which therefore stays.
     let is_work =
         |line: &str| line.starts_with("skipped large:") || line.starts_with("skipped unreadable ");
     if lines.any(is_work) {
-        return Err(SpaceError::Unkept { path: directory.to_owned() });
+        return Err(WorkspaceError::Unkept { path: directory.to_owned() });
     }
     Ok(Some(commit))
 }
@@ -79,11 +79,11 @@ mod tests {
         assert_eq!(work_before_verify(directory.path()).unwrap(), ObjectId::parse(&id));
         fs::write(&file, format!("{whole}skipped large:629145600 626967\n")).unwrap();
         let read = work_before_verify(directory.path());
-        assert!(matches!(read, Err(SpaceError::Unkept { .. })), "{read:?}");
+        assert!(matches!(read, Err(WorkspaceError::Unkept { .. })), "{read:?}");
         for text in ["", &id, &format!("{FORMAT}\n"), &format!("adjutant claimed 2\n{id}\n")] {
             fs::write(&file, text).unwrap();
             let read = work_before_verify(directory.path());
-            assert!(matches!(read, Err(SpaceError::Record(_))), "{text}: {read:?}");
+            assert!(matches!(read, Err(WorkspaceError::Record(_))), "{text}: {read:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A layer is made once, under another name, and then only read. Whoever stands on it holds a lock,
 //! so that it is not removed meanwhile.
 //!
-//! Start at [`Shared::ground`].
+//! Start at [`WorkspacesContext::lower_layers`].
 
 use std::any::Any;
 use std::fs;
@@ -16,80 +16,84 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, mknodat};
 
-use super::ignored::Included;
+use super::ignored_files::IgnoredFiles;
 use super::record::LayerName;
-use super::slot::{remove_all, upper_in};
-use super::workspaces::Shared;
-use super::{SpaceError, gitdir};
+use super::workspace_dir::{remove_all, upper_in};
+use super::workspaces::WorkspacesContext;
+use super::{WorkspaceError, gitdir};
 use crate::private;
-use crate::trees::{Held, boot};
-use crate::{Bases, Diff, Lease, ObjectId};
+use crate::trees::{FileLock, boot_id};
+use crate::{BaseCheckouts, BaseLease, Diff, ObjectId};
 
 /// Layers nobody uses that are kept for the next one.
-const KEPT: usize = 4;
+const MAX_UNUSED: usize = 4;
 
 /// How long the holder of a process that was killed may take to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HOLDER_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is being made longer than this belongs to a process that is gone.
-const STALE: Duration = Duration::from_secs(60 * 60);
+const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// The file of a layer that says since which start of the machine it is there.
-const BOOT: &str = "boot";
+const BOOT_ID_FILE: &str = "boot";
 
 /// Something that keeps a layer from being removed.
-type Pin = Arc<dyn Any + Send + Sync>;
+type LayerPin = Arc<dyn Any + Send + Sync>;
 
 /// Layers that are only read, in order, and what keeps them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ground {
+pub(super) struct LowerLayers {
     pub(super) names: Vec<LayerName>,
     pub(super) paths: Vec<PathBuf>,
-    pins: Vec<Pin>,
-    lease: Option<Arc<Lease>>,
+    pins: Vec<LayerPin>,
+    lease: Option<Arc<BaseLease>>,
 }
 
-impl Ground {
-    fn push(&mut self, name: LayerName, path: PathBuf, pin: Pin) {
+impl LowerLayers {
+    fn push(&mut self, name: LayerName, path: PathBuf, pin: LayerPin) {
         self.names.push(name);
         self.paths.push(path);
         self.pins.push(pin);
     }
 }
 
-impl Shared {
+impl WorkspacesContext {
     /// Has these layers ready, lowest first; what can be made again is made.
-    pub(super) fn ground(&self, names: &[LayerName]) -> Result<Ground, SpaceError> {
-        let mut ground = Ground::default();
+    pub(super) fn lower_layers(&self, names: &[LayerName]) -> Result<LowerLayers, WorkspaceError> {
+        let mut lower = LowerLayers::default();
         for name in names {
-            self.add_layer(&mut ground, name.clone())?;
+            self.add_layer(&mut lower, name.clone())?;
         }
-        Ok(ground)
+        Ok(lower)
     }
 
     /// Puts one more layer on top.
-    pub(super) fn add_layer(&self, ground: &mut Ground, name: LayerName) -> Result<(), SpaceError> {
-        let (path, pin): (PathBuf, Pin) = match &name {
+    pub(super) fn add_layer(
+        &self,
+        lower: &mut LowerLayers,
+        name: LayerName,
+    ) -> Result<(), WorkspaceError> {
+        let (path, pin): (PathBuf, LayerPin) = match &name {
             LayerName::Base(tree) => {
-                let lease = Arc::new(Bases::open(&self.repository)?.lease(tree)?);
-                ground.lease = Some(Arc::clone(&lease));
+                let lease = Arc::new(BaseCheckouts::open(&self.repository)?.lease(tree)?);
+                lower.lease = Some(Arc::clone(&lease));
                 (lease.path().to_owned(), lease)
             }
             LayerName::Delta(tree, commit) => {
-                let lease = leased(ground, &name)?;
-                let stored = self.stored(&format!("delta-{tree}-{commit}"), |files| {
+                let lease = base_lease(lower, &name)?;
+                let stored = self.stored_layer(&format!("delta-{tree}-{commit}"), |files| {
                     let diff = self.repository.differences(tree, commit)?;
                     self.write_delta(&diff, &lease, commit, files)
                 })?;
                 (stored.0, Arc::new(stored.1))
             }
             LayerName::Meta(tree, commit) => {
-                let lease = leased(ground, &name)?;
-                let stored = self.stored(&format!("meta-{tree}-{commit}"), |files| {
+                let lease = base_lease(lower, &name)?;
+                let stored = self.stored_layer(&format!("meta-{tree}-{commit}"), |files| {
                     gitdir::write_head(&files.join(".git"), commit)
-                        .map_err(SpaceError::io("making a private git directory"))?;
+                        .map_err(WorkspaceError::io("making a private git directory"))?;
                     let diff = self.repository.differences(tree, commit)?;
                     let index = files.join(".git/index");
                     gitdir::write_index(&self.repository, &lease, &diff, &index)
@@ -97,27 +101,28 @@ impl Shared {
                 (stored.0, Arc::new(stored.1))
             }
             LayerName::Ignored(key) => {
-                let stored = self.stored(&format!("ignored-{key}"), |files| {
-                    let now = Included::look(&self.repository, &self.options.include_ignored)?;
+                let stored = self.stored_layer(&format!("ignored-{key}"), |files| {
+                    let now = IgnoredFiles::scan(&self.repository, &self.options.include_ignored)?;
                     // Nothing under this name would be taken for what it was made of from then on.
-                    let gone = || SpaceError::Record(format!("{name}, which is gone"));
+                    let gone = || WorkspaceError::Record(format!("{name}, which is gone"));
                     now.ok_or_else(gone)?.copy(files)
                 })?;
                 (stored.0, Arc::new(stored.1))
             }
             LayerName::Upper(of, number) => {
-                let path = upper_in(&self.slot_path(of), *number);
-                let missing = || SpaceError::Record(format!("{name}, which is gone"));
-                let held = Held::folder(&path).map_err(|_| missing())?;
+                let path = upper_in(&self.dir_path(of), *number);
+                let missing = || WorkspaceError::Record(format!("{name}, which is gone"));
+                let held = FileLock::open_dir(&path).map_err(|_| missing())?;
                 // Mounted as the top of another workspace, it must not be stood upon.
-                let take = || Ok(held.take(FlockOperation::NonBlockingLockShared)?.then_some(()));
-                if patiently(take)?.is_none() {
-                    return Err(SpaceError::InUse { path });
+                let take =
+                    || Ok(held.acquire(FlockOperation::NonBlockingLockShared)?.then_some(()));
+                if retry_while_holder_exits(take)?.is_none() {
+                    return Err(WorkspaceError::InUse { path });
                 }
                 (path, Arc::new(held))
             }
         };
-        ground.push(name, path, pin);
+        lower.push(name, path, pin);
         Ok(())
     }
 
@@ -125,10 +130,10 @@ impl Shared {
     fn write_delta(
         &self,
         diff: &Diff,
-        lease: &Lease,
+        lease: &BaseLease,
         commit: &ObjectId,
         files: &Path,
-    ) -> Result<(), SpaceError> {
+    ) -> Result<(), WorkspaceError> {
         let git = files.join(".git");
         gitdir::write(&self.repository, &git, commit)?;
         let index = git.join("index");
@@ -136,13 +141,14 @@ impl Shared {
         std::thread::scope(|scope| {
             let index = scope.spawn(|| gitdir::write_index(&self.repository, lease, diff, &index));
             let written = self.write_files(diff, files);
-            let failed = || Err(SpaceError::io("copying an index")(io::Error::other("it failed")));
+            let failed =
+                || Err(WorkspaceError::io("copying an index")(io::Error::other("it failed")));
             index.join().unwrap_or_else(|_| failed()).and(written)
         })
     }
 
     /// Writes what a commit has differently from what lies below as a layer.
-    pub(super) fn write_files(&self, diff: &Diff, files: &Path) -> Result<(), SpaceError> {
+    pub(super) fn write_files(&self, diff: &Diff, files: &Path) -> Result<(), WorkspaceError> {
         for gone in self.repository.write_layer_of(diff, files)? {
             let at = files.join(&gone);
             let hide = || -> io::Result<()> {
@@ -150,45 +156,45 @@ impl Shared {
                 mknodat(CWD, &at, FileType::CharacterDevice, Mode::empty(), 0)?;
                 Ok(())
             };
-            hide().map_err(SpaceError::io("marking a deleted file"))?;
+            hide().map_err(WorkspaceError::io("marking a deleted file"))?;
         }
         Ok(())
     }
 
-    fn layers_folder(&self) -> PathBuf {
+    fn layers_dir(&self) -> PathBuf {
         self.private.join("layers")
     }
 
     /// Returns a layer that is kept under a name, making it where there is none.
-    fn stored(
+    fn stored_layer(
         &self,
         name: &str,
-        make: impl FnOnce(&Path) -> Result<(), SpaceError>,
-    ) -> Result<(PathBuf, Held), SpaceError> {
-        let folder = self.layers_folder();
+        make: impl FnOnce(&Path) -> Result<(), WorkspaceError>,
+    ) -> Result<(PathBuf, FileLock), WorkspaceError> {
+        let folder = self.layers_dir();
         let at = folder.join(name);
-        if let Some(held) = take_shared(&at)? {
+        if let Some(held) = lock_layer_shared(&at)? {
             return Ok((at.join("files"), held));
         }
-        private::ensure_dir(&folder).map_err(SpaceError::io("making a layer"))?;
+        private::ensure_dir(&folder).map_err(WorkspaceError::io("making a layer"))?;
         // One at a time: of eight who need the same layer, one makes it and seven find it.
-        let making = Held::file(&folder.join("lock"))?;
-        making.take(FlockOperation::LockExclusive)?;
-        if let Some(held) = take_shared(&at)? {
+        let making = FileLock::open_file(&folder.join("lock"))?;
+        making.acquire(FlockOperation::LockExclusive)?;
+        if let Some(held) = lock_layer_shared(&at)? {
             return Ok((at.join("files"), held));
         }
-        let old = hold_old(&at)?;
-        if let Some(Old::InUse(held)) = old {
+        let old = lock_stale_layer(&at)?;
+        if let Some(StaleLayer::InUse(held)) = old {
             return Ok((at.join("files"), held));
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let new = folder.join(format!(".new-{}-{number}", std::process::id()));
         let made = remove_all(&new)
             .and_then(|()| {
                 // What is in `files` is seen in workspaces, with the modes of a checkout.
                 let made =
                     private::create_dir(&new).and_then(|()| fs::create_dir(new.join("files")));
-                made.map_err(SpaceError::io("making a layer"))
+                made.map_err(WorkspaceError::io("making a layer"))
             })
             .and_then(|()| make(&new.join("files")));
         if let Err(error) = made {
@@ -196,49 +202,50 @@ impl Shared {
             let _ = remove_all(&new);
             return match (error, old) {
                 // What it was made of is gone: the one from before is better than no workspace.
-                (SpaceError::Record(_), Some(Old::Unused(held))) => {
-                    held.take(FlockOperation::LockShared)?;
+                (WorkspaceError::Record(_), Some(StaleLayer::Unused(held))) => {
+                    held.acquire(FlockOperation::LockShared)?;
                     Ok((at.join("files"), held))
                 }
                 (error, _) => Err(error),
             };
         }
-        private::write(&new.join(BOOT), boot()).map_err(SpaceError::io("making a layer"))?;
-        let held = Held::file(&new.join("lock"))?;
-        held.take(FlockOperation::LockShared)?;
+        private::write(&new.join(BOOT_ID_FILE), boot_id())
+            .map_err(WorkspaceError::io("making a layer"))?;
+        let held = FileLock::open_file(&new.join("lock"))?;
+        held.acquire(FlockOperation::LockShared)?;
         if old.is_some() {
-            discard(&folder, &at)?;
+            remove_layer(&folder, &at)?;
         }
-        fs::rename(&new, &at).map_err(SpaceError::io("making a layer"))?;
+        fs::rename(&new, &at).map_err(WorkspaceError::io("making a layer"))?;
         Ok((at.join("files"), held))
     }
 
     /// Removes layers that nobody stands on, but for the newest few.
-    pub(super) fn prune_layers(&self) -> Result<(), SpaceError> {
-        let folder = self.layers_folder();
+    pub(super) fn prune_layers(&self) -> Result<(), WorkspaceError> {
+        let folder = self.layers_dir();
         let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
-        let making = Held::file(&folder.join("lock"))?;
-        if !making.take(FlockOperation::NonBlockingLockExclusive)? {
+        let making = FileLock::open_file(&folder.join("lock"))?;
+        if !making.acquire(FlockOperation::NonBlockingLockExclusive)? {
             return Ok(());
         }
-        let mut unused: Vec<(SystemTime, PathBuf, Held)> = Vec::new();
+        let mut unused: Vec<(SystemTime, PathBuf, FileLock)> = Vec::new();
         for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
             let changed = fs::metadata(&path).and_then(|found| found.modified());
             let changed = changed.unwrap_or(SystemTime::UNIX_EPOCH);
             if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
-                if changed.elapsed().is_ok_and(|age| age > STALE) {
+                if changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER) {
                     remove_all(&path)?;
                 }
                 continue;
             }
-            let Ok(held) = Held::file(&path.join("lock")) else { continue };
-            if held.take(FlockOperation::NonBlockingLockExclusive)? {
+            let Ok(held) = FileLock::open_file(&path.join("lock")) else { continue };
+            if held.acquire(FlockOperation::NonBlockingLockExclusive)? {
                 unused.push((changed, path, held));
             }
         }
         unused.sort_by_key(|(changed, ..)| std::cmp::Reverse(*changed));
-        for (_, path, _held) in unused.into_iter().skip(KEPT) {
-            discard(&folder, &path)?;
+        for (_, path, _held) in unused.into_iter().skip(MAX_UNUSED) {
+            remove_layer(&folder, &path)?;
         }
         Ok(())
     }
@@ -247,65 +254,67 @@ impl Shared {
 /// Tries for as long as the holder of a process that was killed may take to let go of a layer.
 ///
 /// It ends by itself; there is nothing to wait on.
-pub(super) fn patiently<T>(
-    mut attempt: impl FnMut() -> Result<Option<T>, SpaceError>,
-) -> Result<Option<T>, SpaceError> {
+pub(super) fn retry_while_holder_exits<T>(
+    mut attempt: impl FnMut() -> Result<Option<T>, WorkspaceError>,
+) -> Result<Option<T>, WorkspaceError> {
     let begun = Instant::now();
     loop {
         match attempt()? {
-            None if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
+            None if begun.elapsed() < HOLDER_EXIT_TIMEOUT => {
+                std::thread::sleep(Duration::from_millis(2))
+            }
             done => return Ok(done),
         }
     }
 }
 
-fn leased(ground: &Ground, name: &LayerName) -> Result<Arc<Lease>, SpaceError> {
-    ground.lease.clone().ok_or_else(|| SpaceError::Record(format!("{name} without a base")))
+fn base_lease(lower: &LowerLayers, name: &LayerName) -> Result<Arc<BaseLease>, WorkspaceError> {
+    lower.lease.clone().ok_or_else(|| WorkspaceError::Record(format!("{name} without a base")))
 }
 
 /// Removes a layer that nobody may be standing on just now.
-fn discard(folder: &Path, path: &Path) -> Result<(), SpaceError> {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+fn remove_layer(folder: &Path, path: &Path) -> Result<(), WorkspaceError> {
+    let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));
-    fs::rename(path, &gone).map_err(SpaceError::io("removing a layer"))?;
+    fs::rename(path, &gone).map_err(WorkspaceError::io("removing a layer"))?;
     remove_all(&gone)
 }
 
 /// A layer from before the last start of the machine, of which nobody knows what reached the disk.
-enum Old {
+enum StaleLayer {
     /// Somebody stands on it all the same, such as a program of another version.
-    InUse(Held),
+    InUse(FileLock),
     /// Nobody does.
-    Unused(Held),
+    Unused(FileLock),
 }
 
 /// Takes a layer from before the last start of the machine; whoever asks holds the lock of the makers.
-fn hold_old(at: &Path) -> Result<Option<Old>, SpaceError> {
-    if at.symlink_metadata().is_err() || is_of_now(at) {
+fn lock_stale_layer(at: &Path) -> Result<Option<StaleLayer>, WorkspaceError> {
+    if at.symlink_metadata().is_err() || is_from_this_boot(at) {
         return Ok(None);
     }
-    let held = Held::file(&at.join("lock"))?;
-    if held.take(FlockOperation::NonBlockingLockExclusive)? {
-        return Ok(Some(Old::Unused(held)));
+    let held = FileLock::open_file(&at.join("lock"))?;
+    if held.acquire(FlockOperation::NonBlockingLockExclusive)? {
+        return Ok(Some(StaleLayer::Unused(held)));
     }
-    held.take(FlockOperation::LockShared)?;
-    Ok(Some(Old::InUse(held)))
+    held.acquire(FlockOperation::LockShared)?;
+    Ok(Some(StaleLayer::InUse(held)))
 }
 
 /// Says whether a layer was made since the machine started.
-fn is_of_now(at: &Path) -> bool {
-    fs::read_to_string(at.join(BOOT)).is_ok_and(|text| text == boot())
+fn is_from_this_boot(at: &Path) -> bool {
+    fs::read_to_string(at.join(BOOT_ID_FILE)).is_ok_and(|text| text == boot_id())
 }
 
 /// Takes a layer that is there; none where there is none.
-fn take_shared(at: &Path) -> Result<Option<Held>, SpaceError> {
+fn lock_layer_shared(at: &Path) -> Result<Option<FileLock>, WorkspaceError> {
     let file = at.join("lock");
-    if !file.exists() || !is_of_now(at) {
+    if !file.exists() || !is_from_this_boot(at) {
         return Ok(None);
     }
-    let Ok(held) = Held::file(&file) else { return Ok(None) };
-    held.take(FlockOperation::LockShared)?;
+    let Ok(held) = FileLock::open_file(&file) else { return Ok(None) };
+    held.acquire(FlockOperation::LockShared)?;
     // It may have been removed before the lock was taken.
-    let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.number());
+    let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.inode());
     Ok(same.then_some(held))
 }

@@ -14,27 +14,27 @@
 //! in its reference.
 
 mod adopt;
+mod credentials;
 mod error;
 mod gitdir;
-mod ignored;
+mod ignored_files;
 mod interrupted;
 mod layers;
-mod objects;
+mod object_dirs;
 mod overlay;
 mod record;
-mod secrets;
-mod slot;
 mod sweep;
 mod take_in;
 mod verify;
 mod workspace;
+mod workspace_dir;
 mod workspaces;
 mod worktree;
 
-pub use error::SpaceError;
-pub use record::{Kind, Record};
-pub use sweep::Swept;
-pub use take_in::TakenIn;
+pub use error::WorkspaceError;
+pub use record::{WorkspaceBacking, WorkspaceRecord};
+pub use sweep::SweptWorkspace;
+pub use take_in::TakeInOutcome;
 pub use verify::VerifyWorkspace;
-pub use workspace::{Kept, SandboxWish, Workspace};
-pub use workspaces::{KindWish, Options, Workspaces};
+pub use workspace::{KeptCommit, SandboxOptions, Workspace};
+pub use workspaces::{BackingChoice, WorkspaceOptions, Workspaces};

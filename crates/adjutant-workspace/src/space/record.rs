@@ -7,20 +7,20 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::SpaceError;
+use super::WorkspaceError;
 use crate::{ObjectId, ResultRef};
 
 /// How a workspace is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum WorkspaceBacking {
     /// Layers that are only read, and one that takes every change.
     Overlay,
     /// A work tree of git.
     Worktree,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for WorkspaceBacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Overlay => "overlay",
@@ -31,9 +31,9 @@ impl fmt::Display for Kind {
 
 /// Everything needed to take up a workspace again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct WorkspaceRecord {
     /// How it is made.
-    pub kind: Kind,
+    pub kind: WorkspaceBacking,
     /// The path by which programs and models know it.
     pub path: String,
     /// The commit with the state it began from.
@@ -44,12 +44,12 @@ pub struct Record {
     pub remarks: Vec<String>,
 }
 
-impl Record {
-    pub(super) fn base(&self) -> Result<ObjectId, SpaceError> {
-        ObjectId::parse(&self.base).ok_or_else(|| SpaceError::Record(self.base.clone()))
+impl WorkspaceRecord {
+    pub(super) fn base(&self) -> Result<ObjectId, WorkspaceError> {
+        ObjectId::parse(&self.base).ok_or_else(|| WorkspaceError::Record(self.base.clone()))
     }
 
-    pub(super) fn layers(&self) -> Result<Vec<LayerName>, SpaceError> {
+    pub(super) fn layers(&self) -> Result<Vec<LayerName>, WorkspaceError> {
         self.layers.iter().map(|name| LayerName::parse(name)).collect()
     }
 }
@@ -70,8 +70,8 @@ pub(super) enum LayerName {
 }
 
 impl LayerName {
-    fn parse(text: &str) -> Result<Self, SpaceError> {
-        Self::read(text).ok_or_else(|| SpaceError::Record(text.chars().take(200).collect()))
+    fn parse(text: &str) -> Result<Self, WorkspaceError> {
+        Self::read(text).ok_or_else(|| WorkspaceError::Record(text.chars().take(200).collect()))
     }
 
     fn read(text: &str) -> Option<Self> {

@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::SpaceError;
-use super::slot::Slot;
+use super::WorkspaceError;
 use super::verify::is_verify_workspace;
-use super::workspace::{Space, keep, remove};
-use super::workspaces::{BASES, Shared, Workspaces};
-use super::worktree::WorktreeSpace;
+use super::workspace::{AnyWorkspace, keep, remove};
+use super::workspace_dir::WorkspaceDir;
+use super::workspaces::{BASES_REF_DIR, Workspaces, WorkspacesContext};
+use super::worktree::WorktreeWorkspace;
 use crate::{ObjectId, ResultRef, Skipped, Worktrees};
 
 /// What the commit of work says whose process is gone.
@@ -20,7 +20,7 @@ const MESSAGE: &str = "Work of a child whose process ended early\n";
 
 /// What became of something that a crash left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swept {
+pub enum SweptWorkspace {
     /// Its work is committed to its reference; its files are gone.
     Kept(ResultRef, ObjectId),
     /// It held no work and was removed.
@@ -39,7 +39,7 @@ impl Workspaces {
         &self,
         is_live: &dyn Fn(&str) -> bool,
         at: SystemTime,
-    ) -> Result<Vec<Swept>, SpaceError> {
+    ) -> Result<Vec<SweptWorkspace>, WorkspaceError> {
         let shared = &self.shared;
         let mut swept = Vec::new();
         for run in names(&shared.folder)?.into_iter().filter(|run| !is_live(run)) {
@@ -49,18 +49,20 @@ impl Workspaces {
                 match self.save(&reference, at) {
                     Ok(Some(saved)) => open.push((reference, saved)),
                     Ok(None) => {}
-                    Err(error) => swept.push(Swept::Unclear(reference, said(&error))),
+                    Err(error) => {
+                        swept.push(SweptWorkspace::Unclear(reference, with_causes(&error)))
+                    }
                 }
             }
             // Only now: some stand on the layers of others.
-            let finish = |(reference, saved): (ResultRef, Saved)| saved.finish(reference);
+            let finish = |(reference, saved): (ResultRef, SavedWorkspace)| saved.finish(reference);
             swept.extend(open.into_iter().map(finish));
             // Best effort: it may still hold what is unclear.
             let _ = fs::remove_dir(shared.folder.join(&run));
         }
         self.sweep_worktrees(is_live, at, &mut swept)?;
         // Nobody worked there.
-        swept.retain(|it| !matches!(it, Swept::Removed(of) if is_verify_workspace(of)));
+        swept.retain(|it| !matches!(it, SweptWorkspace::Removed(of) if is_verify_workspace(of)));
         shared.prune_layers()?;
         Ok(swept)
     }
@@ -74,52 +76,56 @@ impl Workspaces {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn let_go(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
-        self.shared.drop_bases(is_over)
+    pub fn drop_base_refs(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), WorkspaceError> {
+        self.shared.drop_base_refs(is_over)
     }
 
     /// Keeps the work of one workspace; none when it is held or gone.
-    fn save(&self, reference: &ResultRef, at: SystemTime) -> Result<Option<Saved>, SpaceError> {
+    fn save(
+        &self,
+        reference: &ResultRef,
+        at: SystemTime,
+    ) -> Result<Option<SavedWorkspace>, WorkspaceError> {
         let shared = &self.shared;
-        let slot = match Slot::seize(shared.slot_path(reference)) {
-            Ok(Some(slot)) => slot,
-            Ok(None) | Err(SpaceError::InUse { .. }) => return Ok(None),
+        let dir = match WorkspaceDir::lock_existing(shared.dir_path(reference)) {
+            Ok(Some(dir)) => dir,
+            Ok(None) | Err(WorkspaceError::InUse { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Some(record) = slot.record()? else { return Ok(Some(Saved::Bare(slot))) };
+        let Some(record) = dir.record()? else { return Ok(Some(SavedWorkspace::Bare(dir))) };
         if is_verify_workspace(reference) || shared.is_untouched(reference, &record)? {
-            return Ok(Some(Saved::Bare(slot)));
+            return Ok(Some(SavedWorkspace::Bare(dir)));
         }
-        let space = shared.take_up(reference, slot, &record)?;
-        self.save_space(reference, Space::Overlay(space), at).map(Some)
+        let space = shared.reopen(reference, dir, &record)?;
+        self.save_space(reference, AnyWorkspace::Overlay(space), at).map(Some)
     }
 
     fn save_space(
         &self,
         reference: &ResultRef,
-        mut space: Space,
+        mut space: AnyWorkspace,
         at: SystemTime,
-    ) -> Result<Saved, SpaceError> {
+    ) -> Result<SavedWorkspace, WorkspaceError> {
         let kept = keep(&self.shared, reference, &mut space, MESSAGE, at)?;
         if kept.skipped.iter().any(Skipped::is_work) {
-            return Err(SpaceError::Unkept { path: space.record().path.into() });
+            return Err(WorkspaceError::Unkept { path: space.record().path.into() });
         }
-        Ok(Saved::Whole(Box::new(space), kept.commit))
+        Ok(SavedWorkspace::Whole(Box::new(space), kept.commit))
     }
 
     fn sweep_worktrees(
         &self,
         is_live: &dyn Fn(&str) -> bool,
         at: SystemTime,
-        swept: &mut Vec<Swept>,
-    ) -> Result<(), SpaceError> {
+        swept: &mut Vec<SweptWorkspace>,
+    ) -> Result<(), WorkspaceError> {
         let all = Worktrees::open(&self.shared.repository)?;
         let free = |entry: &crate::WorktreeEntry| !entry.live && !is_live(entry.reference.run());
         for entry in all.list()?.into_iter().filter(free) {
             let reference = entry.reference;
             match self.sweep_worktree(&all, &reference, at) {
                 Ok(done) => swept.extend(done),
-                Err(error) => swept.push(Swept::Unclear(reference, said(&error))),
+                Err(error) => swept.push(SweptWorkspace::Unclear(reference, with_causes(&error))),
             }
         }
         Ok(())
@@ -131,46 +137,48 @@ impl Workspaces {
         all: &Worktrees<'_>,
         reference: &ResultRef,
         at: SystemTime,
-    ) -> Result<Option<Swept>, SpaceError> {
-        let removed = |is_removed: bool| is_removed.then(|| Swept::Removed(reference.clone()));
+    ) -> Result<Option<SweptWorkspace>, WorkspaceError> {
+        let removed =
+            |is_removed: bool| is_removed.then(|| SweptWorkspace::Removed(reference.clone()));
         if is_verify_workspace(reference) {
-            return WorktreeSpace::discard_leftover(&self.shared, reference).map(removed);
+            return WorktreeWorkspace::discard_leftover(&self.shared, reference).map(removed);
         }
-        match WorktreeSpace::take_up(&self.shared, reference, Vec::new())? {
+        match WorktreeWorkspace::reopen(&self.shared, reference, Vec::new())? {
             Some(space) => {
-                let saved = self.save_space(reference, Space::Worktree(Box::new(space)), at)?;
+                let saved =
+                    self.save_space(reference, AnyWorkspace::Worktree(Box::new(space)), at)?;
                 Ok(Some(saved.finish(reference.clone())))
             }
-            None => Ok(removed(all.clear_torn(reference)?)),
+            None => Ok(removed(all.remove_unfinished(reference)?)),
         }
     }
 }
 
 /// A workspace whose work is safe.
-enum Saved {
+enum SavedWorkspace {
     /// Nobody worked in it.
-    Bare(Slot),
+    Bare(WorkspaceDir),
     /// What there was is in the commit.
-    Whole(Box<Space>, Option<ObjectId>),
+    Whole(Box<AnyWorkspace>, Option<ObjectId>),
 }
 
-impl Saved {
-    fn finish(self, reference: ResultRef) -> Swept {
+impl SavedWorkspace {
+    fn finish(self, reference: ResultRef) -> SweptWorkspace {
         let (removed, kept) = match self {
-            Self::Bare(slot) => (slot.clear(), None),
+            Self::Bare(dir) => (dir.remove(), None),
             Self::Whole(space, kept) => (remove(*space), kept),
         };
         match (removed, kept) {
-            (Err(error), _) => Swept::Unclear(reference, said(&error)),
-            (Ok(()), Some(commit)) => Swept::Kept(reference, commit),
-            (Ok(()), None) => Swept::Removed(reference),
+            (Err(error), _) => SweptWorkspace::Unclear(reference, with_causes(&error)),
+            (Ok(()), Some(commit)) => SweptWorkspace::Kept(reference, commit),
+            (Ok(()), None) => SweptWorkspace::Removed(reference),
         }
     }
 }
 
-impl Shared {
+impl WorkspacesContext {
     /// Lets go of the states that runs began from of which nothing is left.
-    fn drop_bases(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), SpaceError> {
+    fn drop_base_refs(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), WorkspaceError> {
         let call = self.repository.call("for-each-ref").arg("--format=%(refname) %(objectname)");
         let output = call.arg(ResultRef::PREFIX).run()?;
         let text = String::from_utf8_lossy(&output.bytes).into_owned();
@@ -180,7 +188,7 @@ impl Shared {
             let Some((name, id)) = line.split_once(' ') else { continue };
             let rest = name.strip_prefix(ResultRef::PREFIX).unwrap_or_default();
             let Some((run, rest)) = rest.split_once('/') else { continue };
-            match rest.strip_prefix(BASES) {
+            match rest.strip_prefix(BASES_REF_DIR) {
                 Some(_) => bases.push((run, name, id)),
                 None => {
                     with_results.insert(run);
@@ -192,8 +200,8 @@ impl Shared {
         let folders: Vec<_> = names(&all)?.into_iter().map(|name| all.join(name)).collect();
         let has_work = |run: &str| {
             let in_any = |folder: &PathBuf| {
-                holds_any(&folder.join(run))
-                    || holds_any(&folder.join(".private/worktrees").join(run))
+                has_workspaces(&folder.join(run))
+                    || has_workspaces(&folder.join(".private/worktrees").join(run))
             };
             folders.iter().any(in_any)
         };
@@ -209,12 +217,12 @@ impl Shared {
 }
 
 /// Says whether a folder for the workspaces of a run holds any; an empty one goes.
-fn holds_any(folder: &Path) -> bool {
+fn has_workspaces(folder: &Path) -> bool {
     fs::remove_dir(folder).is_err() && folder.symlink_metadata().is_ok()
 }
 
-fn names(folder: &Path) -> Result<Vec<String>, SpaceError> {
-    let entries = fs::read_dir(folder).map_err(SpaceError::io("listing the workspaces"))?;
+fn names(folder: &Path) -> Result<Vec<String>, WorkspaceError> {
+    let entries = fs::read_dir(folder).map_err(WorkspaceError::io("listing the workspaces"))?;
     let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
     let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
@@ -223,7 +231,7 @@ fn names(folder: &Path) -> Result<Vec<String>, SpaceError> {
 }
 
 /// Says an error with what is behind it.
-pub(super) fn said(error: &SpaceError) -> String {
+pub(super) fn with_causes(error: &WorkspaceError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

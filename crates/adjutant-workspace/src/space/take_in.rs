@@ -13,11 +13,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::SpaceError;
-use super::workspace::{STATE, Space, Workspace};
+use super::WorkspaceError;
+use super::workspace::{AnyWorkspace, STATE, Workspace};
 use crate::git::{DirOwner, Storing};
 use crate::private;
-use crate::trees::{remove_journal, settle};
+use crate::trees::{recover_replacement, remove_journal};
 use crate::{
     Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
     SkipReason, Skipped,
@@ -34,7 +34,7 @@ const TAKEN: &str = ".taken";
 
 /// What became of a result that was to be taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TakenIn {
+pub struct TakeInOutcome {
     /// What changed in the workspace; nothing where there are conflicts.
     pub diff: Diff,
     /// What could not be merged. With any, nothing in the workspace changed.
@@ -46,7 +46,7 @@ pub struct TakenIn {
 }
 
 /// A result that was taken in, and the states before and after.
-struct Taken {
+struct TakenResult {
     result: ObjectId,
     before: ObjectId,
     after: ObjectId,
@@ -61,80 +61,89 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`SpaceError::Closed`]; [`SpaceError::Path`] or [`SpaceError::Git`] with the path when a file
+    /// [`WorkspaceError::Closed`]; [`WorkspaceError::Path`] or [`WorkspaceError::Git`] with the path when a file
     /// could not be replaced. The workspace is then as it was.
-    pub fn take_in(&self, result: &ObjectId, at: SystemTime) -> Result<TakenIn, SpaceError> {
+    pub fn take_in(
+        &self,
+        result: &ObjectId,
+        at: SystemTime,
+    ) -> Result<TakeInOutcome, WorkspaceError> {
         self.with(|shared, space| {
             let folder = space.folder();
-            space.settle()?;
+            space.recover_take_in()?;
             let repository = &shared.repository;
-            if let Some(taken) = taken(&folder)?.into_iter().find(|it| it.result == *result) {
+            if let Some(taken) = read_taken(&folder)?.into_iter().find(|it| it.result == *result) {
                 // Nothing holds the two states for good; that there is no more to do is sure.
-                let (diff, left_out) = seen(repository, &taken).unwrap_or_default();
-                return Ok(TakenIn { diff, left_out, already: true, ..TakenIn::default() });
+                let (diff, left_out) = diff_of(repository, &taken).unwrap_or_default();
+                return Ok(TakeInOutcome {
+                    diff,
+                    left_out,
+                    already: true,
+                    ..TakeInOutcome::default()
+                });
             }
             let ours = space.import(STATE, at, Storing::Durable)?.0.made;
             let Preview { tree, conflicts } = repository.preview(result, &ours.commit)?;
             if !conflicts.is_empty() {
-                return Ok(TakenIn { conflicts, ..TakenIn::default() });
+                return Ok(TakeInOutcome { conflicts, ..TakeInOutcome::default() });
             }
-            let now = Taken { result: result.clone(), before: ours.tree, after: tree };
-            let (diff, left_out) = seen(repository, &now)?;
+            let now = TakenResult { result: result.clone(), before: ours.tree, after: tree };
+            let (diff, left_out) = diff_of(repository, &now)?;
             let journal = folder.join(TAKING);
             if !diff.entries.is_empty() {
                 let root = space.root()?;
-                let conflicts = repository.bring(&root, &diff, &journal, &now.line())?;
+                let conflicts = repository.replace_files(&root, &diff, &journal, &now.to_line())?;
                 if !conflicts.is_empty() {
-                    return Ok(TakenIn { conflicts, ..TakenIn::default() });
+                    return Ok(TakeInOutcome { conflicts, ..TakeInOutcome::default() });
                 }
             }
-            note(&folder, &now.line())?;
-            remove_journal(&journal).map_err(SpaceError::io("removing a journal"))?;
-            Ok(TakenIn { diff, left_out, ..TakenIn::default() })
+            record_taken(&folder, &now.to_line())?;
+            remove_journal(&journal).map_err(WorkspaceError::io("removing a journal"))?;
+            Ok(TakeInOutcome { diff, left_out, ..TakeInOutcome::default() })
         })
     }
 }
 
-impl Space {
+impl AnyWorkspace {
     /// The folder that the workspace and everything about it lies in.
     pub(super) fn folder(&self) -> PathBuf {
         Path::new(&self.record().path).parent().unwrap_or(Path::new("/")).to_owned()
     }
 
-    pub(super) fn root(&mut self) -> Result<Root, SpaceError> {
+    pub(super) fn root(&mut self) -> Result<Root, WorkspaceError> {
         match self {
             Self::Overlay(space) => space.root(),
             Self::Worktree(space) => {
                 let path = space.worktree.path();
-                Root::open(path).map_err(SpaceError::path(path))
+                Root::open(path).map_err(WorkspaceError::path(path))
             }
         }
     }
 
     /// Puts back what a killed process had begun to take in, or notes that it was done.
-    fn settle(&mut self) -> Result<(), SpaceError> {
+    fn recover_take_in(&mut self) -> Result<(), WorkspaceError> {
         let folder = self.folder();
-        settle_in(&folder, || self.root())
+        recover_take_in_at(&folder, || self.root())
     }
 }
 
 /// Puts back what was being taken in when the process of a workspace ended; `folder` is the one that
 /// everything about the workspace lies in.
-pub(super) fn settle_in(
+pub(super) fn recover_take_in_at(
     folder: &Path,
-    root: impl FnOnce() -> Result<Root, SpaceError>,
-) -> Result<(), SpaceError> {
+    root: impl FnOnce() -> Result<Root, WorkspaceError>,
+) -> Result<(), WorkspaceError> {
     let journal = folder.join(TAKING);
     let root = || root().map_err(|error| PathError::Io(io::Error::other(error)));
-    if let Some(line) = settle(&journal, root)? {
-        note(folder, &line)?;
-        remove_journal(&journal).map_err(SpaceError::io("removing a journal"))?;
+    if let Some(line) = recover_replacement(&journal, root)? {
+        record_taken(folder, &line)?;
+        remove_journal(&journal).map_err(WorkspaceError::io("removing a journal"))?;
     }
     Ok(())
 }
 
-impl Taken {
-    fn line(&self) -> String {
+impl TakenResult {
+    fn to_line(&self) -> String {
         format!("{} {} {}\n", self.result, self.before, self.after)
     }
 
@@ -145,7 +154,7 @@ impl Taken {
 }
 
 /// Compares the two states for people: with renames, lines counted, and what is left out apart.
-fn seen(repository: &Repository, taken: &Taken) -> Result<(Diff, Vec<Skipped>), GitError> {
+fn diff_of(repository: &Repository, taken: &TakenResult) -> Result<(Diff, Vec<Skipped>), GitError> {
     let mut diff = repository.diff(&taken.before, &taken.after)?;
     let left_out = leave_out(repository, &mut diff);
     Ok((diff, left_out))
@@ -166,16 +175,16 @@ fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<Skipped> {
     left_out
 }
 
-fn taken(folder: &Path) -> Result<Vec<Taken>, SpaceError> {
+fn read_taken(folder: &Path) -> Result<Vec<TakenResult>, WorkspaceError> {
     match fs::read_to_string(folder.join(TAKEN)) {
-        Ok(text) => Ok(text.lines().filter_map(Taken::parse).collect()),
+        Ok(text) => Ok(text.lines().filter_map(TakenResult::parse).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(SpaceError::io("reading what was taken in")(error)),
+        Err(error) => Err(WorkspaceError::io("reading what was taken in")(error)),
     }
 }
 
 /// Adds a line to what was taken in, whole or not at all.
-fn note(folder: &Path, line: &str) -> Result<(), SpaceError> {
+fn record_taken(folder: &Path, line: &str) -> Result<(), WorkspaceError> {
     let add = || -> io::Result<()> {
         let (list, next) = (folder.join(TAKEN), folder.join(".taken.next"));
         let mut text = match fs::read_to_string(&list) {
@@ -191,5 +200,5 @@ fn note(folder: &Path, line: &str) -> Result<(), SpaceError> {
         file.sync_all()?;
         fs::rename(next, list)
     };
-    add().map_err(SpaceError::io("noting what was taken in"))
+    add().map_err(WorkspaceError::io("noting what was taken in"))
 }

@@ -11,14 +11,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::layers::patiently;
-use super::overlay::OverlaySpace;
+use super::layers::retry_while_holder_exits;
+use super::overlay::OverlayWorkspace;
 use super::record::LayerName;
-use super::slot::Slot;
-use super::workspace::{Space, Workspace};
-use super::workspaces::Shared;
-use super::worktree::WorktreeSpace;
-use super::{Kind, Record, SpaceError};
+use super::workspace::{AnyWorkspace, Workspace};
+use super::workspace_dir::WorkspaceDir;
+use super::workspaces::WorkspacesContext;
+use super::worktree::WorktreeWorkspace;
+use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord};
 use crate::trees::remove_with_empty_parents;
 use crate::{Diff, ObjectId, ResultRef, Root};
 
@@ -60,12 +60,12 @@ impl Workspace {
         name: &str,
         message: &str,
         at: SystemTime,
-    ) -> Result<VerifyWorkspace, SpaceError> {
+    ) -> Result<VerifyWorkspace, WorkspaceError> {
         let kept = self.keep(message, at)?;
         let shared = self.shared();
         let reference = ResultRef::new(self.reference().run(), &format!("{name}{SUFFIX}"))?;
         let work = kept.commit.as_ref().unwrap_or(&kept.base);
-        let space = shared.fresh(&reference, &self.record(), work)?;
+        let space = shared.make_fresh(&reference, &self.record(), work)?;
         Ok(VerifyWorkspace { workspace: Workspace::new(shared, reference, space) })
     }
 }
@@ -75,26 +75,26 @@ pub(super) fn is_verify_workspace(reference: &ResultRef) -> bool {
     reference.child().ends_with(SUFFIX)
 }
 
-impl Shared {
+impl WorkspacesContext {
     /// Makes a workspace that begins as the recorded one did and has the files of `work`.
-    fn fresh(
+    fn make_fresh(
         self: &Arc<Self>,
         reference: &ResultRef,
-        record: &Record,
+        record: &WorkspaceRecord,
         work: &ObjectId,
-    ) -> Result<Space, SpaceError> {
+    ) -> Result<AnyWorkspace, WorkspaceError> {
         let base = record.base()?;
         let diff = self.repository.differences(&base, work)?;
         let mut space = match record.kind {
-            Kind::Worktree => {
-                WorktreeSpace::discard_leftover(self, reference)?;
-                let space = WorktreeSpace::begin(self, reference, &base, Vec::new())?;
-                space.bring(self, &diff)?;
-                Space::Worktree(Box::new(space))
+            WorkspaceBacking::Worktree => {
+                WorktreeWorkspace::discard_leftover(self, reference)?;
+                let space = WorktreeWorkspace::begin(self, reference, &base, Vec::new())?;
+                space.write_changes(self, &diff)?;
+                AnyWorkspace::Worktree(Box::new(space))
             }
-            Kind::Overlay => {
-                let slot = Slot::take(self.slot_path(reference))?;
-                Space::Overlay(self.make_overlay(reference, slot, record, &diff)?)
+            WorkspaceBacking::Overlay => {
+                let dir = WorkspaceDir::lock_or_create(self.dir_path(reference))?;
+                AnyWorkspace::Overlay(self.make_overlay(reference, dir, record, &diff)?)
             }
         };
         let root = space.root()?;
@@ -106,35 +106,35 @@ impl Shared {
         Ok(space)
     }
 
-    /// Makes an overlay workspace in a slot whose content is removed: the base of the recorded one, and upon it what
+    /// Makes an overlay workspace in a directory whose content is removed: the base of the recorded one, and upon it what
     /// `diff` has differently.
     pub(super) fn make_overlay(
         self: &Arc<Self>,
         reference: &ResultRef,
-        slot: Slot,
-        record: &Record,
+        dir: WorkspaceDir,
+        record: &WorkspaceRecord,
         diff: &Diff,
-    ) -> Result<OverlaySpace, SpaceError> {
-        let mut start = self.afresh(&record.layers()?, record.base()?)?;
+    ) -> Result<OverlayWorkspace, WorkspaceError> {
+        let mut start = self.layers_for_commit(&record.layers()?, record.base()?)?;
         start.remarks.clone_from(&record.remarks);
         // The holder process of a killed one may still be ending.
-        let emptied = patiently(|| match slot.empty() {
-            Err(SpaceError::InUse { .. }) => Ok(None),
+        let emptied = retry_while_holder_exits(|| match dir.remove_contents() {
+            Err(WorkspaceError::InUse { .. }) => Ok(None),
             done => done.map(Some),
         })?;
-        emptied.ok_or_else(|| SpaceError::InUse { path: self.slot_path(reference) })?;
+        emptied.ok_or_else(|| WorkspaceError::InUse { path: self.dir_path(reference) })?;
         // Before the record: what is cut short here is made again from the start.
-        slot.make_upper(0)?;
-        self.write_files(diff, &slot.upper(0))?;
-        OverlaySpace::begin(Arc::clone(self), reference.clone(), slot, start, 0)
+        dir.make_upper(0)?;
+        self.write_files(diff, &dir.upper(0))?;
+        OverlayWorkspace::begin(Arc::clone(self), reference.clone(), dir, start, 0)
     }
 }
 
 /// Removes directories that are in no checkout of the commit: git stores files only.
-fn remove_emptied_directories(root: &Root, diff: &Diff) -> Result<(), SpaceError> {
+fn remove_emptied_directories(root: &Root, diff: &Diff) -> Result<(), WorkspaceError> {
     for entry in diff.entries.iter().filter(|entry| entry.new_mode == 0) {
         let removed = remove_with_empty_parents(root, &entry.path);
-        removed.map_err(SpaceError::path(&entry.path))?;
+        removed.map_err(WorkspaceError::path(&entry.path))?;
     }
     Ok(())
 }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::overlay::{OverlaySpace, Start, path_error};
-use super::workspaces::Shared;
-use super::worktree::WorktreeSpace;
-use super::{Record, SpaceError};
+use super::overlay::{OverlayWorkspace, WorkspaceStart, path_error};
+use super::workspaces::WorkspacesContext;
+use super::worktree::WorktreeWorkspace;
+use super::{WorkspaceError, WorkspaceRecord};
 use crate::git::{Imported, Storing};
-use crate::sandbox::{Bounds, Config, Layer, Place, Sandbox, Unavailable};
+use crate::sandbox::{
+    ResourceBounds, Sandbox, SandboxConfig, SandboxLayer, SandboxUnavailable, SandboxWorkspace,
+};
 use crate::trees::remove_all;
 use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
 
@@ -21,38 +23,38 @@ pub(super) const STATE: &str = "State of the workspace before the work\n";
 /// The workspace of one child.
 #[derive(Debug)]
 pub struct Workspace {
-    shared: Arc<Shared>,
+    shared: Arc<WorkspacesContext>,
     reference: ResultRef,
     path: PathBuf,
     /// A std mutex: held for one call of git or the kernel, never across the work of a program.
-    space: Mutex<Option<Space>>,
+    space: Mutex<Option<AnyWorkspace>>,
     /// The record as it was last, for when it is closed.
-    last: Mutex<Record>,
+    last: Mutex<WorkspaceRecord>,
 }
 
 #[derive(Debug)]
-pub(super) enum Space {
-    Overlay(OverlaySpace),
-    Worktree(Box<WorktreeSpace>),
+pub(super) enum AnyWorkspace {
+    Overlay(OverlayWorkspace),
+    Worktree(Box<WorktreeWorkspace>),
 }
 
 /// What a sandbox in a workspace shows besides the workspace, and what it may use.
 #[derive(Clone, Debug, Default)]
-pub struct SandboxWish {
+pub struct SandboxOptions {
     /// Toolchains and caches, shown read-only.
     pub grants: Vec<PathBuf>,
     /// Hidden even below a grant, such as the home directory; the state directory and the user's own
     /// checkout always are.
     pub hidden: Vec<PathBuf>,
     /// What one call may use.
-    pub bounds: Bounds,
+    pub bounds: ResourceBounds,
     /// Layers that may be missing. Empty unless a person accepted less.
-    pub may_miss: Vec<Layer>,
+    pub may_miss: Vec<SandboxLayer>,
 }
 
 /// Work that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptCommit {
     /// The commit; none when there is no work.
     pub commit: Option<ObjectId>,
     /// Where it is kept.
@@ -65,8 +67,8 @@ pub struct Kept {
     pub skipped: Vec<Skipped>,
 }
 
-impl Space {
-    pub(super) fn record(&self) -> Record {
+impl AnyWorkspace {
+    pub(super) fn record(&self) -> WorkspaceRecord {
         match self {
             Self::Overlay(space) => space.record(),
             Self::Worktree(space) => space.record(),
@@ -78,7 +80,7 @@ impl Space {
         message: &str,
         at: SystemTime,
         storing: Storing,
-    ) -> Result<(Imported, Vec<Skipped>), SpaceError> {
+    ) -> Result<(Imported, Vec<Skipped>), WorkspaceError> {
         match self {
             Self::Overlay(space) => space.import(message, at, storing),
             Self::Worktree(space) => Ok(space.worktree.import(message, at, storing)?),
@@ -87,7 +89,11 @@ impl Space {
 }
 
 impl Workspace {
-    pub(super) fn new(shared: &Arc<Shared>, reference: ResultRef, space: Space) -> Self {
+    pub(super) fn new(
+        shared: &Arc<WorkspacesContext>,
+        reference: ResultRef,
+        space: AnyWorkspace,
+    ) -> Self {
         let record = space.record();
         Self {
             shared: Arc::clone(shared),
@@ -124,15 +130,15 @@ impl Workspace {
         let mut space = self.lock();
         let space = space.as_mut().ok_or(PathError::NotFound)?;
         match space {
-            Space::Overlay(space) => space.root().map_err(path_error),
-            Space::Worktree(space) => Root::open(space.worktree.path()),
+            AnyWorkspace::Overlay(space) => space.root().map_err(path_error),
+            AnyWorkspace::Worktree(space) => Root::open(space.worktree.path()),
         }
     }
 
     /// Returns what is needed to take it up again; it changes when a child is made from it.
     #[must_use]
-    pub fn record(&self) -> Record {
-        let now = self.lock().as_ref().map(Space::record);
+    pub fn record(&self) -> WorkspaceRecord {
+        let now = self.lock().as_ref().map(AnyWorkspace::record);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(now) = now {
             *last = now;
@@ -145,9 +151,9 @@ impl Workspace {
     /// # Errors
     ///
     /// When the workspace is closed, or a layer of the sandbox is missing that may not be.
-    pub fn sandbox(&self, more: SandboxWish) -> Result<Sandbox, Unavailable> {
-        let why = |error: SpaceError| Unavailable { why: error.to_string() };
-        let SandboxWish { grants, mut hidden, mut bounds, may_miss } = more;
+    pub fn sandbox(&self, more: SandboxOptions) -> Result<Sandbox, SandboxUnavailable> {
+        let why = |error: WorkspaceError| SandboxUnavailable { why: error.to_string() };
+        let SandboxOptions { grants, mut hidden, mut bounds, may_miss } = more;
         // Which others it borrows from says a file of the repository, and that widens nobody's rights.
         let is_granted = |folder: &Path| {
             let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
@@ -160,11 +166,11 @@ impl Workspace {
         hidden.extend(self.shared.secrets.below(&grants));
         let place = self.with(|_, space| {
             Ok(match space {
-                Space::Overlay(space) => Place::Overlay(space.mounted()?),
-                Space::Worktree(space) => {
+                AnyWorkspace::Overlay(space) => SandboxWorkspace::Overlay(space.mounted()?),
+                AnyWorkspace::Worktree(space) => {
                     data.push(space.private());
                     bounds.base_entries = space.base_entries();
-                    Place::Directory(space.worktree.path().to_owned())
+                    SandboxWorkspace::Directory(space.worktree.path().to_owned())
                 }
             })
         });
@@ -172,7 +178,7 @@ impl Workspace {
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());
         hidden.extend_from_slice(repository.closed_dirs());
-        Sandbox::new(Config {
+        Sandbox::new(SandboxConfig {
             helper: self.shared.options.helper.clone(),
             place,
             at: self.path.clone(),
@@ -190,7 +196,7 @@ impl Workspace {
     /// # Errors
     ///
     /// Why it could not be found out.
-    pub fn left_out(&self) -> Result<Vec<Skipped>, SpaceError> {
+    pub fn left_out(&self) -> Result<Vec<Skipped>, WorkspaceError> {
         self.with(|_, space| Ok(space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?.1))
     }
 
@@ -201,7 +207,7 @@ impl Workspace {
     /// # Errors
     ///
     /// Why it could not be kept; everything is then as it was.
-    pub fn keep(&self, message: &str, at: SystemTime) -> Result<Kept, SpaceError> {
+    pub fn keep(&self, message: &str, at: SystemTime) -> Result<KeptCommit, WorkspaceError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
         keep(&self.shared, &self.reference, space, message, at)
@@ -214,13 +220,13 @@ impl Workspace {
     ///
     /// Why the work could not be kept; everything is then as it was. Files that could not be removed are
     /// no error: the next sweep finds them.
-    pub fn conclude(&self, message: &str, at: SystemTime) -> Result<Kept, SpaceError> {
+    pub fn conclude(&self, message: &str, at: SystemTime) -> Result<KeptCommit, WorkspaceError> {
         // Kept for whoever asks later.
         let _ = self.record();
         let mut lock = self.lock();
         let mut space = lock.take().ok_or_else(|| self.closed())?;
         let kept = keep(&self.shared, &self.reference, &mut space, message, at);
-        let is_whole = |kept: &Kept| !kept.skipped.iter().any(Skipped::is_work);
+        let is_whole = |kept: &KeptCommit| !kept.skipped.iter().any(Skipped::is_work);
         if kept.as_ref().is_ok_and(is_whole) {
             let _ = remove(space);
         } else {
@@ -233,8 +239,8 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`SpaceError::Unkept`] when there is work that is not kept; otherwise why it could not be removed.
-    pub fn close(&self) -> Result<(), SpaceError> {
+    /// [`WorkspaceError::Unkept`] when there is work that is not kept; otherwise why it could not be removed.
+    pub fn close(&self) -> Result<(), WorkspaceError> {
         // Kept for whoever asks later.
         let _ = self.record();
         let mut lock = self.lock();
@@ -243,7 +249,7 @@ impl Workspace {
             Ok(true) => remove(space),
             Ok(false) => {
                 *lock = Some(space);
-                Err(SpaceError::Unkept { path: self.path.clone() })
+                Err(WorkspaceError::Unkept { path: self.path.clone() })
             }
             Err(error) => {
                 *lock = Some(space);
@@ -253,20 +259,20 @@ impl Workspace {
     }
 
     /// Returns what another workspace that is made from this one begins with.
-    pub(super) fn snapshot(&self, at: SystemTime) -> Result<Start, SpaceError> {
+    pub(super) fn snapshot(&self, at: SystemTime) -> Result<WorkspaceStart, WorkspaceError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
         match space {
-            Space::Overlay(space) => space.snapshot(at),
-            Space::Worktree(space) => {
+            AnyWorkspace::Overlay(space) => space.snapshot(at),
+            AnyWorkspace::Worktree(space) => {
                 let (state, _) = space.worktree.import(STATE, at, Storing::Durable)?;
                 let base = if state.made.tree == state.base_tree {
                     space.worktree.base().clone()
                 } else {
                     state.made.commit
                 };
-                self.shared.hold(&self.reference, &base)?;
-                Ok(Start { ground: Arc::default(), base, remarks: Vec::new() })
+                self.shared.keep_commit(&self.reference, &base)?;
+                Ok(WorkspaceStart { lower: Arc::default(), base, remarks: Vec::new() })
             }
         }
     }
@@ -274,49 +280,49 @@ impl Workspace {
     /// Does something with the workspace while nobody else does.
     pub(super) fn with<T>(
         &self,
-        work: impl FnOnce(&Shared, &mut Space) -> Result<T, SpaceError>,
-    ) -> Result<T, SpaceError> {
+        work: impl FnOnce(&WorkspacesContext, &mut AnyWorkspace) -> Result<T, WorkspaceError>,
+    ) -> Result<T, WorkspaceError> {
         let mut space = self.lock();
         work(&self.shared, space.as_mut().ok_or_else(|| self.closed())?)
     }
 
     /// Removes its files with everything in them; discarding again does nothing.
-    pub(super) fn discard(&self) -> Result<(), SpaceError> {
+    pub(super) fn discard(&self) -> Result<(), WorkspaceError> {
         match self.lock().take() {
             Some(space) => discard(space),
             None => Ok(()),
         }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<WorkspacesContext> {
         &self.shared
     }
 
-    fn closed(&self) -> SpaceError {
-        SpaceError::Closed { path: self.path.clone() }
+    fn closed(&self) -> WorkspaceError {
+        WorkspaceError::Closed { path: self.path.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Space>> {
+    fn lock(&self) -> MutexGuard<'_, Option<AnyWorkspace>> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Commits what differs from the base, unless the reference already has it.
 pub(super) fn keep(
-    shared: &Shared,
+    shared: &WorkspacesContext,
     reference: &ResultRef,
-    space: &mut Space,
+    space: &mut AnyWorkspace,
     message: &str,
     at: SystemTime,
-) -> Result<Kept, SpaceError> {
+) -> Result<KeptCommit, WorkspaceError> {
     let base = space.record().base()?;
     let before = shared.repository.result(reference)?;
     if before.is_none()
-        && let Space::Overlay(overlay) = &*space
+        && let AnyWorkspace::Overlay(overlay) = &*space
         && overlay.is_untouched()?
     {
         let (diff, skipped) = (Diff::default(), Vec::new());
-        return Ok(Kept { commit: None, reference: reference.clone(), base, diff, skipped });
+        return Ok(KeptCommit { commit: None, reference: reference.clone(), base, diff, skipped });
     }
     let (Imported { made, base_tree }, skipped) = space.import(message, at, Storing::Durable)?;
     let had = before.as_ref().map(|commit| shared.repository.tree_of(commit)).transpose()?;
@@ -337,16 +343,16 @@ pub(super) fn keep(
         Some(commit) => shared.repository.diff(&base, commit)?,
         None => Diff::default(),
     };
-    Ok(Kept { commit, reference: reference.clone(), base, diff, skipped })
+    Ok(KeptCommit { commit, reference: reference.clone(), base, diff, skipped })
 }
 
 /// Says whether the reference has everything that differs from the base.
 pub(super) fn is_kept(
-    shared: &Shared,
+    shared: &WorkspacesContext,
     reference: &ResultRef,
-    space: &mut Space,
-) -> Result<bool, SpaceError> {
-    if let Space::Overlay(overlay) = &*space
+    space: &mut AnyWorkspace,
+) -> Result<bool, WorkspaceError> {
+    if let AnyWorkspace::Overlay(overlay) = &*space
         && overlay.is_untouched()?
     {
         return Ok(true);
@@ -364,18 +370,18 @@ pub(super) fn is_kept(
 }
 
 /// Removes the files of a workspace whose work is kept.
-pub(super) fn remove(space: Space) -> Result<(), SpaceError> {
+pub(super) fn remove(space: AnyWorkspace) -> Result<(), WorkspaceError> {
     match space {
-        Space::Overlay(space) => space.remove(),
-        Space::Worktree(space) => Ok(space.worktree.remove()?),
+        AnyWorkspace::Overlay(space) => space.remove(),
+        AnyWorkspace::Worktree(space) => Ok(space.worktree.remove()?),
     }
 }
 
 /// Removes the files of a workspace whatever is in them.
-pub(super) fn discard(space: Space) -> Result<(), SpaceError> {
+pub(super) fn discard(space: AnyWorkspace) -> Result<(), WorkspaceError> {
     match space {
-        Space::Overlay(space) => space.remove(),
-        Space::Worktree(space) => {
+        AnyWorkspace::Overlay(space) => space.remove(),
+        AnyWorkspace::Worktree(space) => {
             // Files first: on a full disk there is no room to record the removal.
             let _ = remove_all(space.worktree.path());
             Ok(space.worktree.discard()?)

@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
-use super::ignored::{Hash, Included};
+use super::credentials::CredentialScan;
+use super::ignored_files::{Fnv1aHash, IgnoredFiles};
 use super::interrupted::is_interrupted;
-use super::layers::Ground;
-use super::objects::Seen;
-use super::overlay::{OverlaySpace, Start};
+use super::layers::LowerLayers;
+use super::object_dirs::ObjectDirCache;
+use super::overlay::{OverlayWorkspace, WorkspaceStart};
 use super::record::LayerName;
-use super::secrets::Secrets;
-use super::slot::{Slot, is_empty};
-use super::workspace::{Space, Workspace};
-use super::worktree::WorktreeSpace;
-use super::{Kind, SpaceError};
+use super::workspace::{AnyWorkspace, Workspace};
+use super::workspace_dir::{WorkspaceDir, is_empty};
+use super::worktree::WorktreeWorkspace;
+use super::{WorkspaceBacking, WorkspaceError};
 use crate::git::{Ahead, Work, bytes_of};
 use crate::overlay::Overlay;
 use crate::private;
-use crate::sandbox::{Helper, Network};
+use crate::sandbox::{NetworkAccess, SandboxHelper};
 use crate::{
     Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot,
 };
@@ -32,17 +32,17 @@ use crate::{
 const MAX_BATCHES: usize = 64;
 
 /// The part of the name of references that hold states which work began from.
-pub(super) const BASES: &str = "_bases/";
+pub(super) const BASES_REF_DIR: &str = "_bases/";
 
 /// Where git is looked for when nobody says where programs are.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// How much of a list of paths a remark names.
-const NAMED: usize = 5;
+const MAX_NAMED_PATHS: usize = 5;
 
 /// Which kind of workspace is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KindWish {
+pub enum BackingChoice {
     /// An overlay where the machine allows it, a work tree elsewhere.
     #[default]
     Best,
@@ -54,11 +54,11 @@ pub enum KindWish {
 
 /// How the workspaces of a repository are to be.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct WorkspaceOptions {
     /// Which kind.
-    pub wish: KindWish,
+    pub wish: BackingChoice,
     /// Whether programs in them reach the network.
-    pub network: Network,
+    pub network: NetworkAccess,
     /// Ignored folders that come along, relative to the repository.
     pub include_ignored: Vec<PathBuf>,
     /// Files that are no part of anybody's work, by their paths in the repository.
@@ -70,48 +70,48 @@ pub struct Options {
     /// what began from it.
     pub alike: bool,
     /// The program that mounts and confines.
-    pub helper: Helper,
+    pub helper: SandboxHelper,
 }
 
 /// The workspaces of one repository, for all its runs.
 #[derive(Clone, Debug)]
 pub struct Workspaces {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WorkspacesContext>,
 }
 
 /// What all workspaces of a repository have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct WorkspacesContext {
     pub(super) repository: Repository,
-    pub(super) options: Options,
+    pub(super) options: WorkspaceOptions,
     /// The state directory of the product.
     pub(super) state: PathBuf,
     /// The folder of this repository in it.
     pub(super) folder: PathBuf,
     pub(super) private: PathBuf,
     /// What sandboxes must not show of the objects.
-    pub(super) objects: Seen,
-    kind: Kind,
+    pub(super) objects: ObjectDirCache,
+    kind: WorkspaceBacking,
     fallback: Option<String>,
-    batches: Mutex<VecDeque<(String, Arc<Batch>)>>,
-    pub(super) secrets: Secrets,
+    batches: Mutex<VecDeque<(String, Arc<CaptureBatch>)>>,
+    pub(super) secrets: CredentialScan,
 }
 
 /// One capture, made by whoever needs it first.
 #[derive(Debug, Default)]
-struct Batch {
-    captured: Mutex<Option<Captured>>,
+struct CaptureBatch {
+    captured: Mutex<Option<CapturedState>>,
 }
 
 #[derive(Debug)]
-struct Captured {
+struct CapturedState {
     layers: Vec<LayerName>,
     commit: ObjectId,
     remarks: Vec<String>,
     /// Whether a reference keeps the commit.
     held: bool,
     /// Kept by those who stand on it.
-    ground: Weak<Ground>,
+    lower: Weak<LowerLayers>,
 }
 
 impl Workspaces {
@@ -119,14 +119,18 @@ impl Workspaces {
     ///
     /// # Errors
     ///
-    /// [`GitError::NotARepository`], which says how to make one; [`SpaceError::Overlay`] when nothing but
+    /// [`GitError::NotARepository`], which says how to make one; [`WorkspaceError::Overlay`] when nothing but
     /// overlays is wanted and there can be none; otherwise what could not be opened.
-    pub fn open(tree: &Path, state: &Path, options: Options) -> Result<Self, SpaceError> {
+    pub fn open(
+        tree: &Path,
+        state: &Path,
+        options: WorkspaceOptions,
+    ) -> Result<Self, WorkspaceError> {
         let git = Git::find(&std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into()))?;
-        let tree = fs::canonicalize(tree).map_err(SpaceError::io("opening the folder"))?;
-        private::ensure_dir(state).map_err(SpaceError::io("making the state directory"))?;
+        let tree = fs::canonicalize(tree).map_err(WorkspaceError::io("opening the folder"))?;
+        private::ensure_dir(state).map_err(WorkspaceError::io("making the state directory"))?;
         let state =
-            fs::canonicalize(state).map_err(SpaceError::io("opening the state directory"))?;
+            fs::canonicalize(state).map_err(WorkspaceError::io("opening the state directory"))?;
         let top = tree.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
         let top = top.ok_or_else(|| GitError::NotARepository { path: tree.clone() })?;
         let folder = state.join("spaces").join(name_of(top));
@@ -136,24 +140,24 @@ impl Workspaces {
         closed.push(state.clone());
         let repository = repository.with_reserved(options.reserved.clone()).closing(&closed);
         let (kind, fallback) = choose(&options, &private)?;
-        let shared = Shared {
+        let shared = WorkspacesContext {
             repository,
             options,
             state,
             folder,
             private,
-            objects: Seen::default(),
+            objects: ObjectDirCache::default(),
             kind,
             fallback,
             batches: Mutex::default(),
-            secrets: Secrets::default(),
+            secrets: CredentialScan::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Says which kind the workspaces are.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> WorkspaceBacking {
         self.shared.kind
     }
 
@@ -171,11 +175,11 @@ impl Workspaces {
 
     /// Says where the workspace of a child is, or would be.
     #[must_use]
-    pub fn place_of(&self, run: &str, child: &str) -> Option<PathBuf> {
+    pub fn workspace_path(&self, run: &str, child: &str) -> Option<PathBuf> {
         let reference = ResultRef::new(run, child).ok()?;
         Some(match self.shared.kind {
-            Kind::Overlay => self.shared.slot_path(&reference),
-            Kind::Worktree => self.shared.worktree_path(&reference),
+            WorkspaceBacking::Overlay => self.shared.dir_path(&reference),
+            WorkspaceBacking::Worktree => self.shared.worktree_path(&reference),
         })
     }
 
@@ -197,7 +201,7 @@ impl Workspaces {
         run: &str,
         batch: &str,
         results: &[ObjectId],
-    ) -> Result<Option<(ObjectId, Vec<Conflict>)>, SpaceError> {
+    ) -> Result<Option<(ObjectId, Vec<Conflict>)>, WorkspaceError> {
         let shared = &self.shared;
         let batch = shared.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +222,7 @@ impl Workspaces {
             Ok(commit) => start.commit = commit,
             Err(clash) => return Ok(Some(clash)),
         }
-        shared.hold_for(run, &start.commit)?;
+        shared.keep_commit_for(run, &start.commit)?;
         start.held = true;
         for layer in &mut start.layers {
             if let LayerName::Delta(_, commit) = layer {
@@ -237,54 +241,61 @@ impl Workspaces {
     ///
     /// # Errors
     ///
-    /// [`SpaceError::InUse`] when there is a living one of that name; otherwise why it could not be made.
+    /// [`WorkspaceError::InUse`] when there is a living one of that name; otherwise why it could not be made.
     pub fn make(
         &self,
         run: &str,
         child: &str,
         batch: &str,
         above: Option<&Workspace>,
-    ) -> Result<Workspace, SpaceError> {
+    ) -> Result<Workspace, WorkspaceError> {
         let reference = ResultRef::new(run, child)?;
         let shared = &self.shared;
         let now = SystemTime::now();
         let space = match shared.kind {
-            Kind::Overlay => {
-                let slot = Slot::take(shared.slot_path(&reference))?;
-                if let Some(mut record) = slot.record()?
+            WorkspaceBacking::Overlay => {
+                let dir = WorkspaceDir::lock_or_create(shared.dir_path(&reference))?;
+                if let Some(mut record) = dir.record()?
                     && !shared.is_untouched(&reference, &record)?
                 {
                     record.remarks.push("taken up as it was left".to_owned());
-                    let space = shared.take_up(&reference, slot, &record)?;
-                    return Ok(Workspace::new(shared, reference, Space::Overlay(space)));
+                    let space = shared.reopen(&reference, dir, &record)?;
+                    return Ok(Workspace::new(shared, reference, AnyWorkspace::Overlay(space)));
                 }
-                slot.empty()?;
+                dir.remove_contents()?;
                 let start = match above {
                     Some(above) => above.snapshot(now)?,
                     None => shared.captured(run, batch)?,
                 };
                 let shared = Arc::clone(shared);
-                Space::Overlay(OverlaySpace::begin(shared, reference.clone(), slot, start, 0)?)
+                AnyWorkspace::Overlay(OverlayWorkspace::begin(
+                    shared,
+                    reference.clone(),
+                    dir,
+                    start,
+                    0,
+                )?)
             }
-            Kind::Worktree => {
+            WorkspaceBacking::Worktree => {
                 let start = match above {
                     Some(above) => above.snapshot(now)?,
                     None => shared.captured(run, batch)?,
                 };
-                let space = WorktreeSpace::begin(shared, &reference, &start.base, start.remarks)?;
-                Space::Worktree(Box::new(space))
+                let space =
+                    WorktreeWorkspace::begin(shared, &reference, &start.base, start.remarks)?;
+                AnyWorkspace::Worktree(Box::new(space))
             }
         };
         Ok(Workspace::new(shared, reference, space))
     }
 }
 
-impl Shared {
-    pub(super) fn kind(&self) -> Kind {
+impl WorkspacesContext {
+    pub(super) fn kind(&self) -> WorkspaceBacking {
         self.kind
     }
 
-    pub(super) fn slot_path(&self, reference: &ResultRef) -> PathBuf {
+    pub(super) fn dir_path(&self, reference: &ResultRef) -> PathBuf {
         self.folder.join(reference.run()).join(reference.child())
     }
 
@@ -297,7 +308,7 @@ impl Shared {
         &self,
         into: &ObjectId,
         works: &[Work],
-    ) -> Result<Result<ObjectId, (ObjectId, Vec<Conflict>)>, SpaceError> {
+    ) -> Result<Result<ObjectId, (ObjectId, Vec<Conflict>)>, WorkspaceError> {
         let mut merged = into.clone();
         for Work { commit, since } in works {
             let base = since.as_ref();
@@ -312,34 +323,35 @@ impl Shared {
     }
 
     /// Returns the state of the user's tree as this batch knows it.
-    fn captured(&self, run: &str, batch: &str) -> Result<Start, SpaceError> {
+    fn captured(&self, run: &str, batch: &str) -> Result<WorkspaceStart, WorkspaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match &mut *captured {
             Some(known) => known,
             empty => empty.insert(self.capture()?),
         };
-        let (held, ground) = std::thread::scope(|scope| {
-            let hold = || self.hold_for(run, &known.commit);
+        let (held, lower) = std::thread::scope(|scope| {
+            let hold = || self.keep_commit_for(run, &known.commit);
             // Git writes the reference while the layers are made.
             let hold = (!known.held).then(|| scope.spawn(hold));
-            let ground = match known.ground.upgrade() {
-                Some(ground) => Ok(ground),
-                None if self.kind == Kind::Worktree => Ok(Arc::default()),
-                None => self.ground(&known.layers).map(Arc::new),
+            let lower = match known.lower.upgrade() {
+                Some(lower) => Ok(lower),
+                None if self.kind == WorkspaceBacking::Worktree => Ok(Arc::default()),
+                None => self.lower_layers(&known.layers).map(Arc::new),
             };
-            let failed = |_| Err(SpaceError::Record("a base that could not be held".to_owned()));
-            (hold.map_or(Ok(()), |hold| hold.join().unwrap_or_else(failed)), ground)
+            let failed =
+                |_| Err(WorkspaceError::Record("a base that could not be held".to_owned()));
+            (hold.map_or(Ok(()), |hold| hold.join().unwrap_or_else(failed)), lower)
         });
         held?;
         known.held = true;
-        let ground = ground?;
-        known.ground = Arc::downgrade(&ground);
+        let lower = lower?;
+        known.lower = Arc::downgrade(&lower);
         let (base, remarks) = (known.commit.clone(), known.remarks.clone());
-        Ok(Start { ground, base, remarks })
+        Ok(WorkspaceStart { lower, base, remarks })
     }
 
-    fn capture(&self) -> Result<Captured, SpaceError> {
+    fn capture(&self) -> Result<CapturedState, WorkspaceError> {
         // Only what later work may stand on has to share its history, and that takes git a moment.
         let snapshot = match self.options.alike {
             true => self.repository.capture_alike()?,
@@ -349,7 +361,8 @@ impl Shared {
             LayerName::Base(snapshot.head_tree.clone()),
             LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),
         ];
-        if let Some(included) = Included::look(&self.repository, &self.options.include_ignored)? {
+        if let Some(included) = IgnoredFiles::scan(&self.repository, &self.options.include_ignored)?
+        {
             layers.push(LayerName::Ignored(included.key().to_owned()));
         }
         let (commit, mut remarks) = (snapshot.commit.clone(), remarks(&snapshot));
@@ -359,15 +372,15 @@ impl Shared {
                           grants its folder";
             remarks.push(remark.to_owned());
         }
-        Ok(Captured { layers, commit, remarks, held: false, ground: Weak::new() })
+        Ok(CapturedState { layers, commit, remarks, held: false, lower: Weak::new() })
     }
 
-    fn batch(&self, key: String) -> Arc<Batch> {
+    fn batch(&self, key: String) -> Arc<CaptureBatch> {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, batch)) = batches.iter().find(|(known, _)| *known == key) {
             return Arc::clone(batch);
         }
-        let batch = Arc::<Batch>::default();
+        let batch = Arc::<CaptureBatch>::default();
         batches.push_back((key, Arc::clone(&batch)));
         if batches.len() > MAX_BATCHES {
             batches.pop_front();
@@ -376,11 +389,15 @@ impl Shared {
     }
 
     /// Keeps a commit that work stands on from being collected.
-    pub(super) fn hold(&self, of: &ResultRef, commit: &ObjectId) -> Result<(), SpaceError> {
-        self.hold_for(of.run(), commit)
+    pub(super) fn keep_commit(
+        &self,
+        of: &ResultRef,
+        commit: &ObjectId,
+    ) -> Result<(), WorkspaceError> {
+        self.keep_commit_for(of.run(), commit)
     }
 
-    fn hold_for(&self, run: &str, commit: &ObjectId) -> Result<(), SpaceError> {
+    fn keep_commit_for(&self, run: &str, commit: &ObjectId) -> Result<(), WorkspaceError> {
         let name = format!("{}{}", base_refs(run), commit);
         if self.repository.common_dir().join(&name).is_file() {
             return Ok(());
@@ -393,31 +410,35 @@ impl Shared {
     }
 
     /// Layers that show a commit, from a base that is likely to be warm.
-    pub(super) fn afresh(&self, like: &[LayerName], commit: ObjectId) -> Result<Start, SpaceError> {
+    pub(super) fn layers_for_commit(
+        &self,
+        like: &[LayerName],
+        commit: ObjectId,
+    ) -> Result<WorkspaceStart, WorkspaceError> {
         let tree = match like.first() {
             Some(LayerName::Base(tree)) => tree.clone(),
             Some(_) | None => self.repository.tree_of(&commit)?,
         };
         let mut names = vec![LayerName::Base(tree.clone()), LayerName::Delta(tree, commit.clone())];
         names.extend(like.iter().filter(|name| matches!(name, LayerName::Ignored(_))).cloned());
-        let ground = Arc::new(self.ground(&names)?);
-        Ok(Start { ground, base: commit, remarks: Vec::new() })
+        let lower = Arc::new(self.lower_layers(&names)?);
+        Ok(WorkspaceStart { lower, base: commit, remarks: Vec::new() })
     }
 
     /// Says whether nothing was written in a recorded workspace.
     pub(super) fn is_untouched(
         &self,
         reference: &ResultRef,
-        record: &super::Record,
-    ) -> Result<bool, SpaceError> {
+        record: &super::WorkspaceRecord,
+    ) -> Result<bool, WorkspaceError> {
         // The interrupted command may have removed all there was.
-        if is_interrupted(&self.slot_path(reference)) {
+        if is_interrupted(&self.dir_path(reference)) {
             return Ok(false);
         }
         for name in record.layers()? {
             if let LayerName::Upper(of, number) = name
                 && of == *reference
-                && !is_empty(&super::slot::upper_in(&self.slot_path(reference), number))?
+                && !is_empty(&super::workspace_dir::upper_in(&self.dir_path(reference), number))?
             {
                 return Ok(false);
             }
@@ -429,23 +450,26 @@ impl Shared {
 /// The references that hold the states that the work of a run began from.
 pub(super) fn base_refs(run: &str) -> String {
     // A folder below the run's: no result of a child, and not listed as one.
-    format!("{}{run}/{BASES}", ResultRef::PREFIX)
+    format!("{}{run}/{BASES_REF_DIR}", ResultRef::PREFIX)
 }
 
-fn choose(options: &Options, private: &Path) -> Result<(Kind, Option<String>), SpaceError> {
-    if options.wish == KindWish::Worktree {
-        return Ok((Kind::Worktree, Some("work trees were asked for".to_owned())));
+fn choose(
+    options: &WorkspaceOptions,
+    private: &Path,
+) -> Result<(WorkspaceBacking, Option<String>), WorkspaceError> {
+    if options.wish == BackingChoice::Worktree {
+        return Ok((WorkspaceBacking::Worktree, Some("work trees were asked for".to_owned())));
     }
     match Overlay::probe(&options.helper, private) {
-        Ok(()) => Ok((Kind::Overlay, None)),
-        Err(error) if options.wish == KindWish::Overlay => Err(error.into()),
-        Err(error) => Ok((Kind::Worktree, Some(error.to_string()))),
+        Ok(()) => Ok((WorkspaceBacking::Overlay, None)),
+        Err(error) if options.wish == BackingChoice::Overlay => Err(error.into()),
+        Err(error) => Ok((WorkspaceBacking::Worktree, Some(error.to_string()))),
     }
 }
 
 /// Names the folder of a repository: by its own name for people, by its path for us.
 fn name_of(tree: &Path) -> String {
-    let mut hash = Hash::default();
+    let mut hash = Fnv1aHash::default();
     hash.add(bytes_of(tree));
     let name = tree.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
@@ -489,10 +513,10 @@ fn remarks(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn listed(paths: &[PathBuf]) -> String {
-    let shown = paths.iter().take(NAMED).map(|path| path.display().to_string());
+    let shown = paths.iter().take(MAX_NAMED_PATHS).map(|path| path.display().to_string());
     let mut text = shown.collect::<Vec<_>>().join(", ");
-    if paths.len() > NAMED {
-        text.push_str(&format!(" and {} more", paths.len() - NAMED));
+    if paths.len() > MAX_NAMED_PATHS {
+        text.push_str(&format!(" and {} more", paths.len() - MAX_NAMED_PATHS));
     }
     text
 }

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ignored::Included;
+use super::ignored_files::IgnoredFiles;
 use super::interrupted::is_interrupted;
-use super::take_in::settle_in;
-use super::workspaces::Shared;
-use super::{Kind, Record, SpaceError, gitdir};
+use super::take_in::recover_take_in_at;
+use super::workspaces::WorkspacesContext;
+use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord, gitdir};
 use crate::git::bytes_of;
 use crate::private::{self, ensure_dir, make_private};
 use crate::sandbox::count_entries;
@@ -22,21 +22,21 @@ const BASE_ENTRIES: &str = "base-entries";
 
 /// A work tree that this process holds.
 #[derive(Debug)]
-pub(super) struct WorktreeSpace {
+pub(super) struct WorktreeWorkspace {
     pub(super) worktree: Worktree,
     remarks: Vec<String>,
 }
 
-impl WorktreeSpace {
+impl WorktreeWorkspace {
     /// Makes a work tree of `base`, or takes up the one that is there.
     pub(super) fn begin(
-        shared: &Arc<Shared>,
+        shared: &Arc<WorkspacesContext>,
         reference: &ResultRef,
         base: &ObjectId,
         mut remarks: Vec<String>,
-    ) -> Result<Self, SpaceError> {
+    ) -> Result<Self, WorkspaceError> {
         if is_interrupted(&shared.worktree_path(reference))
-            && let Some(space) = Self::take_up(shared, reference, remarks.clone())?
+            && let Some(space) = Self::reopen(shared, reference, remarks.clone())?
         {
             return Ok(space);
         }
@@ -45,24 +45,25 @@ impl WorktreeSpace {
             Some(worktree) if worktree.base() == base || !worktree.is_clean()? => {
                 remarks.push("taken up as it was left".to_owned());
                 let space = Self { worktree, remarks };
-                space.settle()?;
+                space.recover_take_in()?;
                 space.make_private(shared)?;
                 return Ok(space);
             }
             Some(worktree) => worktree.remove()?,
             None => {
-                all.clear_torn(reference)?;
+                all.remove_unfinished(reference)?;
             }
         }
         let worktree = match all.create(reference, base) {
             Err(GitError::Moved { .. }) => {
-                return Err(SpaceError::InUse { path: shared.worktree_path(reference) });
+                return Err(WorkspaceError::InUse { path: shared.worktree_path(reference) });
             }
             made => made?,
         };
         let space = Self { worktree, remarks };
         space.make_private(shared)?;
-        if let Some(included) = Included::look(&shared.repository, &shared.options.include_ignored)?
+        if let Some(included) =
+            IgnoredFiles::scan(&shared.repository, &shared.options.include_ignored)?
         {
             included.copy(space.worktree.path())?;
         }
@@ -72,37 +73,37 @@ impl WorktreeSpace {
 
     /// Takes up the work tree that is there; none where there is none. One whose verify command an earlier version
     /// was running is made anew from the commit of the work.
-    pub(super) fn take_up(
-        shared: &Arc<Shared>,
+    pub(super) fn reopen(
+        shared: &Arc<WorkspacesContext>,
         reference: &ResultRef,
         remarks: Vec<String>,
-    ) -> Result<Option<Self>, SpaceError> {
+    ) -> Result<Option<Self>, WorkspaceError> {
         let all = Worktrees::open(&shared.repository)?;
         let Some(worktree) = adopt(&all, reference)? else { return Ok(None) };
         if let Some(work) = shared.keep_interrupted(reference, folder_of(&worktree))? {
             let base = worktree.base().clone();
             worktree.discard()?;
             let space = Self::begin(shared, reference, &base, remarks)?;
-            space.bring(shared, &shared.repository.differences(&base, &work)?)?;
+            space.write_changes(shared, &shared.repository.differences(&base, &work)?)?;
             return Ok(Some(space));
         }
         let space = Self { worktree, remarks };
-        space.settle()?;
+        space.recover_take_in()?;
         // Its making may have been cut short just before this.
         space.make_private(shared)?;
         Ok(Some(space))
     }
 
     /// Puts back what a killed process had begun to take in.
-    fn settle(&self) -> Result<(), SpaceError> {
+    fn recover_take_in(&self) -> Result<(), WorkspaceError> {
         let path = self.worktree.path();
         let folder = path.parent().unwrap_or(Path::new("/"));
-        settle_in(folder, || Root::open(path).map_err(SpaceError::path(path)))
+        recover_take_in_at(folder, || Root::open(path).map_err(WorkspaceError::path(path)))
     }
 
-    fn make_private(&self, shared: &Shared) -> Result<(), SpaceError> {
+    fn make_private(&self, shared: &WorkspacesContext) -> Result<(), WorkspaceError> {
         let private = self.private();
-        ensure_dir(&private).map_err(SpaceError::io("making a private git directory"))?;
+        ensure_dir(&private).map_err(WorkspaceError::io("making a private git directory"))?;
         gitdir::write(&shared.repository, &private, self.worktree.base())?;
         let put = || -> std::io::Result<()> {
             fs::copy(self.worktree.git_dir().join("index"), private.join("index"))?;
@@ -112,7 +113,7 @@ impl WorktreeSpace {
             pointer.push(b'\n');
             fs::write(self.worktree.path().join(".git"), pointer)
         };
-        put().map_err(SpaceError::io("making a private git directory"))
+        put().map_err(WorkspaceError::io("making a private git directory"))
     }
 
     /// Notes how much lies in the new work tree, which does not count as added.
@@ -135,9 +136,9 @@ impl WorktreeSpace {
         self.worktree.path().parent().unwrap_or(Path::new("/")).join("git")
     }
 
-    pub(super) fn record(&self) -> Record {
-        Record {
-            kind: Kind::Worktree,
+    pub(super) fn record(&self) -> WorkspaceRecord {
+        WorkspaceRecord {
+            kind: WorkspaceBacking::Worktree,
             path: self.worktree.path().to_string_lossy().into_owned(),
             base: self.worktree.base().to_string(),
             layers: Vec::new(),
@@ -147,24 +148,28 @@ impl WorktreeSpace {
 
     /// Removes what is left of a work tree, whatever is in it.
     pub(super) fn discard_leftover(
-        shared: &Shared,
+        shared: &WorkspacesContext,
         reference: &ResultRef,
-    ) -> Result<bool, SpaceError> {
+    ) -> Result<bool, WorkspaceError> {
         let all = Worktrees::open(&shared.repository)?;
         match adopt(&all, reference)? {
             Some(worktree) => worktree.discard().map(|()| true),
-            None => all.clear_torn(reference),
+            None => all.remove_unfinished(reference),
         }
-        .map_err(SpaceError::from)
+        .map_err(WorkspaceError::from)
     }
 
     /// Writes what a commit has differently from the base over the files.
-    pub(super) fn bring(&self, shared: &Shared, diff: &Diff) -> Result<(), SpaceError> {
+    pub(super) fn write_changes(
+        &self,
+        shared: &WorkspacesContext,
+        diff: &Diff,
+    ) -> Result<(), WorkspaceError> {
         let path = self.worktree.path();
         for gone in shared.repository.write_layer_of(diff, path)? {
             let at = path.join(gone);
             if at.symlink_metadata().is_ok() {
-                fs::remove_file(at).map_err(SpaceError::io("bringing back work"))?;
+                fs::remove_file(at).map_err(WorkspaceError::io("bringing back work"))?;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! A base is a folder with exactly the files of one tree. Whoever uses it holds a lease, and while
 //! anyone does it is not changed. An unused base is moved to another tree by what differs.
 //!
-//! Start at [`Bases::lease`]. Invariant: `state` says `ready` only while the folder is complete; a
+//! Start at [`BaseCheckouts::lease`]. Invariant: `state` says `ready` only while the folder is complete; a
 //! lease is a lock of the kernel's, so a crash gives it back, and git holds the lock as long as it
 //! writes, even when the process that started it is gone.
 
@@ -14,36 +14,36 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use super::export;
-use super::lock::Held;
+use super::lock::FileLock;
 use crate::Root;
 use crate::git::{DiffEntry, GitError, ObjectId, Repository};
 use crate::private;
 
 /// Bases kept besides those in use; each costs the space of a checkout.
-const KEPT: usize = 3;
+const MAX_BASES: usize = 3;
 
 /// An unused base that differs in more files than this is left for others while there is room.
-const NEAR: usize = 5_000;
+const MAX_MOVED_FILES: usize = 5_000;
 
 /// The folder of bases of one repository.
 #[derive(Debug)]
-pub struct Bases<'a> {
+pub struct BaseCheckouts<'a> {
     repository: &'a Repository,
     folder: PathBuf,
 }
 
 /// A base that stays as it is for as long as this lives.
 #[derive(Debug)]
-pub struct Lease {
+pub struct BaseLease {
     path: PathBuf,
     tree: ObjectId,
-    cost: LeaseCost,
-    _lock: Held,
+    cost: BaseLeaseCost,
+    _lock: FileLock,
 }
 
 /// What it took to have a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseCost {
+pub enum BaseLeaseCost {
     /// It was there.
     Warm,
     /// An unused one was moved by this many files.
@@ -52,7 +52,7 @@ pub enum LeaseCost {
     Created,
 }
 
-impl Lease {
+impl BaseLease {
     /// Returns the folder with the files.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -67,20 +67,20 @@ impl Lease {
 
     /// Says what it took to have it.
     #[must_use]
-    pub const fn cost(&self) -> LeaseCost {
+    pub const fn cost(&self) -> BaseLeaseCost {
         self.cost
     }
 }
 
 /// What a base's own file says of it.
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum BaseState {
     Ready(ObjectId),
     Moving { from: ObjectId, to: ObjectId },
     Unknown,
 }
 
-impl<'a> Bases<'a> {
+impl<'a> BaseCheckouts<'a> {
     /// Opens the bases of a repository in its state directory.
     ///
     /// # Errors
@@ -97,15 +97,15 @@ impl<'a> Bases<'a> {
     /// # Errors
     ///
     /// Why there can be none.
-    pub fn lease(&self, tree: &ObjectId) -> Result<Lease, GitError> {
+    pub fn lease(&self, tree: &ObjectId) -> Result<BaseLease, GitError> {
         loop {
-            if let Some(lease) = self.warm(tree)? {
+            if let Some(lease) = self.lease_warm(tree)? {
                 return Ok(lease);
             }
             // One at a time: of eight who need the same base, one makes it and seven find it.
-            let making = Held::file(&self.folder.join("lock"))?;
-            making.take(FlockOperation::LockExclusive)?;
-            if let Some(lease) = self.warm(tree)? {
+            let making = FileLock::open_file(&self.folder.join("lock"))?;
+            making.acquire(FlockOperation::LockExclusive)?;
+            if let Some(lease) = self.lease_warm(tree)? {
                 return Ok(lease);
             }
             if let Some(lease) = self.make(tree)? {
@@ -122,33 +122,33 @@ impl<'a> Bases<'a> {
         Ok(all)
     }
 
-    fn warm(&self, tree: &ObjectId) -> Result<Option<Lease>, GitError> {
+    fn lease_warm(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
         for base in self.list()? {
-            if state(&base) != State::Ready(tree.clone()) {
+            if read_state(&base) != BaseState::Ready(tree.clone()) {
                 continue;
             }
             // It may be going away just now.
-            let Ok(held) = Held::file(&base.join("lock")) else { continue };
-            if held.take(FlockOperation::NonBlockingLockShared)?
-                && state(&base) == State::Ready(tree.clone())
+            let Ok(held) = FileLock::open_file(&base.join("lock")) else { continue };
+            if held.acquire(FlockOperation::NonBlockingLockShared)?
+                && read_state(&base) == BaseState::Ready(tree.clone())
             {
-                return Ok(Some(leased(&base, tree, LeaseCost::Warm, held)));
+                return Ok(Some(leased(&base, tree, BaseLeaseCost::Warm, held)));
             }
         }
         Ok(None)
     }
 
     /// Makes a base; none when somebody took it before it could be leased.
-    fn make(&self, tree: &ObjectId) -> Result<Option<Lease>, GitError> {
+    fn make(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
         let mut unused = Vec::new();
         let all = self.list()?;
         for base in &all {
-            let held = Held::file(&base.join("lock"))?;
-            if held.take(FlockOperation::NonBlockingLockExclusive)? {
+            let held = FileLock::open_file(&base.join("lock"))?;
+            if held.acquire(FlockOperation::NonBlockingLockExclusive)? {
                 unused.push((base.clone(), held));
             }
         }
-        let mut best: Option<(usize, PathBuf, Held, ObjectId)> = None;
+        let mut best: Option<(usize, PathBuf, FileLock, ObjectId)> = None;
         for (base, held) in unused {
             let Some((from, distance)) = self.distance(&base, &held, tree)? else {
                 fs::remove_dir_all(&base).map_err(GitError::io("removing a broken base"))?;
@@ -158,12 +158,12 @@ impl<'a> Bases<'a> {
                 best = Some((distance, base, held, from));
             }
         }
-        let crowded = all.len() >= KEPT;
+        let crowded = all.len() >= MAX_BASES;
         if let Some((distance, base, held, from)) = best
-            && (distance <= NEAR || crowded)
+            && (distance <= MAX_MOVED_FILES || crowded)
         {
-            self.shift(&base, &held, &from, tree)?;
-            return settle(&base, tree, LeaseCost::Moved(distance), held);
+            self.move_base(&base, &held, &from, tree)?;
+            return downgrade_to_lease(&base, tree, BaseLeaseCost::Moved(distance), held);
         }
         self.create(tree)
     }
@@ -172,29 +172,29 @@ impl<'a> Bases<'a> {
     fn distance(
         &self,
         base: &Path,
-        held: &Held,
+        held: &FileLock,
         tree: &ObjectId,
     ) -> Result<Option<(ObjectId, usize)>, GitError> {
-        let from = match state(base) {
-            State::Ready(from) => from,
-            State::Moving { from, to } => {
+        let from = match read_state(base) {
+            BaseState::Ready(from) => from,
+            BaseState::Moving { from, to } => {
                 // Whoever moved it was killed; doing all of it again gives the same files.
-                if self.shift(base, held, &from, &to).is_err() {
+                if self.move_base(base, held, &from, &to).is_err() {
                     return Ok(None);
                 }
                 to
             }
-            State::Unknown => return Ok(None),
+            BaseState::Unknown => return Ok(None),
         };
         // The tree it was made from may be gone from the repository by now.
         let differences = self.repository.differences(&from, tree);
         Ok(differences.ok().map(|diff| (from, diff.entries.len())))
     }
 
-    fn shift(
+    fn move_base(
         &self,
         base: &Path,
-        held: &Held,
+        held: &FileLock,
         from: &ObjectId,
         to: &ObjectId,
     ) -> Result<(), GitError> {
@@ -206,14 +206,14 @@ impl<'a> Bases<'a> {
         let (gone, written): (Vec<&DiffEntry>, Vec<&DiffEntry>) =
             diff.entries.iter().partition(|entry| entry.new_mode == 0);
         for entry in gone {
-            export::remove(&root, &entry.path)
+            export::remove_with_empty_parents(&root, &entry.path)
                 .map_err(|source| GitError::Path { path: entry.path.clone(), source })?;
         }
         export::write(self.repository, &written, &files, Some(held.duplicate()?))?;
         set_state(base, &format!("ready {to}"))
     }
 
-    fn create(&self, tree: &ObjectId) -> Result<Option<Lease>, GitError> {
+    fn create(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
         let mut number = 0;
         let base = loop {
             let base = self.folder.join(format!("{number:04}"));
@@ -223,8 +223,8 @@ impl<'a> Bases<'a> {
                 Err(error) => return Err(GitError::io("making a base")(error)),
             }
         };
-        let held = Held::file(&base.join("lock"))?;
-        held.take(FlockOperation::LockExclusive)?;
+        let held = FileLock::open_file(&base.join("lock"))?;
+        held.acquire(FlockOperation::LockExclusive)?;
         let files = base.join("tree");
         let made = (|| {
             fs::create_dir(&files).map_err(GitError::io("making a base"))?;
@@ -237,54 +237,54 @@ impl<'a> Bases<'a> {
             let _ = fs::remove_dir_all(&base);
             return Err(error);
         }
-        settle(&base, tree, LeaseCost::Created, held)
+        downgrade_to_lease(&base, tree, BaseLeaseCost::Created, held)
     }
 }
 
 /// Turns the lock of the one who made a base into a lease, unless somebody was faster.
-fn settle(
+fn downgrade_to_lease(
     base: &Path,
     tree: &ObjectId,
-    cost: LeaseCost,
-    held: Held,
-) -> Result<Option<Lease>, GitError> {
+    cost: BaseLeaseCost,
+    held: FileLock,
+) -> Result<Option<BaseLease>, GitError> {
     // The kernel lets go of the lock before it takes the other one.
-    let kept = held.take(FlockOperation::NonBlockingLockShared)?
-        && state(base) == State::Ready(tree.clone());
+    let kept = held.acquire(FlockOperation::NonBlockingLockShared)?
+        && read_state(base) == BaseState::Ready(tree.clone());
     Ok(kept.then(|| leased(base, tree, cost, held)))
 }
 
-fn leased(base: &Path, tree: &ObjectId, cost: LeaseCost, held: Held) -> Lease {
-    Lease { path: base.join("tree"), tree: tree.clone(), cost, _lock: held }
+fn leased(base: &Path, tree: &ObjectId, cost: BaseLeaseCost, held: FileLock) -> BaseLease {
+    BaseLease { path: base.join("tree"), tree: tree.clone(), cost, _lock: held }
 }
 
-fn state(base: &Path) -> State {
-    let Ok(text) = fs::read_to_string(base.join("state")) else { return State::Unknown };
+fn read_state(base: &Path) -> BaseState {
+    let Ok(text) = fs::read_to_string(base.join("state")) else { return BaseState::Unknown };
     let mut words = text.split_whitespace();
     // After a restart of the machine nobody knows what reached the disk.
-    if words.next() != Some(boot().as_str()) {
-        return State::Unknown;
+    if words.next() != Some(boot_id().as_str()) {
+        return BaseState::Unknown;
     }
     let kind = words.next();
     let mut id = || words.next().and_then(ObjectId::parse);
     match (kind, id(), id()) {
-        (Some("ready"), Some(tree), None) => State::Ready(tree),
-        (Some("moving"), Some(from), Some(to)) => State::Moving { from, to },
-        _ => State::Unknown,
+        (Some("ready"), Some(tree), None) => BaseState::Ready(tree),
+        (Some("moving"), Some(from), Some(to)) => BaseState::Moving { from, to },
+        _ => BaseState::Unknown,
     }
 }
 
 fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
     let next = base.join("state.next");
     let set = || -> io::Result<()> {
-        private::write(&next, format!("{} {words}\n", boot()))?;
+        private::write(&next, format!("{} {words}\n", boot_id()))?;
         fs::rename(&next, base.join("state"))
     };
     set().map_err(GitError::io("noting the state of a base"))
 }
 
 /// Returns what is another after every start of the machine.
-pub(crate) fn boot() -> String {
+pub(crate) fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }

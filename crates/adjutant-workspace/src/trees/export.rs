@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::git::{
     Diff, DiffEntry, DiffStatus, GitError, ObjectId, Repository, Running, Scratch, bytes_of,
 };
-use crate::kernel::{self, Links};
+use crate::kernel::{self, SymlinkPolicy};
 use crate::private::make_private;
 use crate::{PathError, Root};
 
@@ -137,7 +137,7 @@ pub(crate) fn write_images<'c>(
 }
 
 /// Removes files, links and emptied folders; what is not there is fine.
-pub(crate) fn remove(root: &Root, path: &Path) -> Result<(), PathError> {
+pub(crate) fn remove_with_empty_parents(root: &Root, path: &Path) -> Result<(), PathError> {
     let mut at = path;
     let mut flags = AtFlags::empty();
     while let Some(name) = at.file_name() {
@@ -145,10 +145,10 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<(), PathError> {
         let folder = match kernel::open_directory(
             root.handle(),
             parent.unwrap_or(Path::new(".")),
-            Links::Never,
+            SymlinkPolicy::Refuse,
         ) {
             Ok(folder) => {
-                root.checked_write(&folder, at, 0)?;
+                root.check_write(&folder, at, 0)?;
                 Some(folder)
             }
             // Of the folders on the way perhaps only the first ones were made.

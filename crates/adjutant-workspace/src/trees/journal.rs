@@ -8,7 +8,7 @@
 //! plan, before the first file takes its place, before the mark. So a power cut leaves each file as
 //! it was, as it is to be, or removed, and never with half of its bytes.
 //!
-//! Start at [`Plan::carry_out`]. Invariant: a file is replaced or put back only while it is exactly
+//! Start at [`ReplacePlan::carry_out`]. Invariant: a file is replaced or put back only while it is exactly
 //! what the plan says it was.
 
 use std::collections::BTreeSet;
@@ -23,13 +23,13 @@ use rustix::io::Errno;
 
 use super::export;
 use crate::git::{Content, bytes_of, content, path_of};
-use crate::kernel::{self, Links};
+use crate::kernel::{self, SymlinkPolicy};
 use crate::private;
-use crate::{Folders, PathError, RelPath, Root};
+use crate::{MissingParents, PathError, RelPath, Root};
 
 /// What lies, or is to lie, at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Thing {
+pub(super) enum FileState {
     Nothing,
     /// A file with these permissions; its bytes are in an image.
     File(u32),
@@ -39,21 +39,21 @@ pub(super) enum Thing {
 
 /// One path of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct ReplaceStep {
     pub(super) path: PathBuf,
-    pub(super) before: Thing,
-    pub(super) after: Thing,
+    pub(super) before: FileState,
+    pub(super) after: FileState,
 }
 
 /// What is to be replaced, with a folder that holds the images.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ReplacePlan {
     pub(super) folder: PathBuf,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ReplaceStep>,
 }
 
 /// Waits until everything written to the file system of a handle is on the disk.
-pub(super) type Sync<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
+pub(super) type SyncFn<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// The way the disk really catches up.
 pub(crate) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
@@ -63,7 +63,7 @@ pub(crate) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
 /// Says whether a file lies where a replacement that was cut short left what it had prepared.
 ///
 /// The name is `.adjutant-`, the name of a journal, and a number: nobody's work is called so.
-pub(crate) fn is_prepared(path: &Path) -> bool {
+pub(crate) fn is_temp_of_replacement(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
     let Some(name) = name.strip_prefix(b".adjutant-").and_then(|it| it.strip_suffix(b".new"))
     else {
@@ -90,17 +90,17 @@ pub(super) fn discard(folder: &Path) -> io::Result<()> {
 }
 
 /// Says whether a journal has a plan, and whether everything in it was replaced.
-pub(super) fn stage(folder: &Path) -> io::Result<Stage> {
+pub(super) fn stage(folder: &Path) -> io::Result<JournalStage> {
     Ok(match (folder.join("plan").try_exists()?, folder.join("done").try_exists()?) {
-        (false, _) => Stage::Empty,
-        (true, false) => Stage::Unfinished,
-        (true, true) => Stage::Done,
+        (false, _) => JournalStage::Empty,
+        (true, false) => JournalStage::Unfinished,
+        (true, true) => JournalStage::Done,
     })
 }
 
 /// How far a journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum JournalStage {
     /// No file was touched yet, or everything was put back.
     Empty,
     /// Part of the files may be replaced.
@@ -111,30 +111,30 @@ pub(super) enum Stage {
 
 /// A step that could not be made, and why.
 #[derive(Debug)]
-pub(super) struct Stuck {
+pub(super) struct StepError {
     pub(super) path: PathBuf,
     pub(super) source: PathError,
 }
 
 /// The two states a step leads between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum StepSide {
     Before,
     After,
 }
 
 /// Who put in place what lies at a path that is to be put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum RestoreDecision {
     /// It is what it was before.
-    Back,
+    AlreadyRestored,
     /// The plan, so it may be put back.
-    Ours,
+    WrittenByPlan,
     /// Somebody else, so it stays.
-    Theirs,
+    ChangedSince,
 }
 
-impl When {
+impl StepSide {
     const fn folder(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -143,18 +143,18 @@ impl When {
     }
 }
 
-impl Step {
-    const fn thing(&self, when: When) -> &Thing {
+impl ReplaceStep {
+    const fn state(&self, when: StepSide) -> &FileState {
         match when {
-            When::Before => &self.before,
-            When::After => &self.after,
+            StepSide::Before => &self.before,
+            StepSide::After => &self.after,
         }
     }
 }
 
-impl Plan {
+impl ReplacePlan {
     /// Writes the plan itself; from here on it is carried out or put back.
-    pub(super) fn save(&self, sync: Sync<'_>) -> io::Result<()> {
+    pub(super) fn save(&self, sync: SyncFn<'_>) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
         sync(folder.as_fd())?;
         let mut bytes = Vec::new();
@@ -163,9 +163,9 @@ impl Plan {
             bytes.push(0);
             for thing in [&step.before, &step.after] {
                 let word = match thing {
-                    Thing::Nothing => "-".to_owned(),
-                    Thing::File(mode) => format!("{mode:o}"),
-                    Thing::Link => "l".to_owned(),
+                    FileState::Nothing => "-".to_owned(),
+                    FileState::File(mode) => format!("{mode:o}"),
+                    FileState::Link => "l".to_owned(),
                 };
                 bytes.extend_from_slice(word.as_bytes());
                 bytes.push(0);
@@ -186,13 +186,13 @@ impl Plan {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let steps = steps(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let steps = parse_steps(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Some(Self { folder: folder.to_owned(), steps }))
     }
 
     /// Replaces everything; after any failure the caller puts it back.
-    pub(super) fn carry_out(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
-        self.go(root, sync)?;
+    pub(super) fn carry_out(&self, root: &Root, sync: SyncFn<'_>) -> Result<(), StepError> {
+        self.replace_all(root, sync)?;
         let mark = || {
             private::create_file(&self.folder.join("done"))?.sync_all()?;
             File::open(&self.folder)?.sync_all()
@@ -201,7 +201,7 @@ impl Plan {
     }
 
     /// Takes the mark of completion away, so that from here on a recovery goes on with putting back.
-    pub(super) fn reopen(&self) -> Result<(), Stuck> {
+    pub(super) fn reopen(&self) -> Result<(), StepError> {
         match fs::remove_file(self.folder.join("done")) {
             Ok(()) => File::open(&self.folder).and_then(|folder| folder.sync_all()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -211,49 +211,62 @@ impl Plan {
     }
 
     /// Puts everything back that is as it was made; returns what somebody changed meanwhile.
-    pub(super) fn put_back(&self, root: &Root, sync: Sync<'_>) -> Result<Vec<PathBuf>, Stuck> {
+    pub(super) fn put_back(
+        &self,
+        root: &Root,
+        sync: SyncFn<'_>,
+    ) -> Result<Vec<PathBuf>, StepError> {
         // A step that was cut short may have left what it was about to put in its place.
         for (number, step) in self.steps.iter().enumerate() {
-            export::remove(root, &step.path.with_file_name(self.temp(number)))
-                .map_err(|source| Stuck { path: step.path.clone(), source })?;
+            export::remove_with_empty_parents(root, &step.path.with_file_name(self.temp(number)))
+                .map_err(|source| StepError { path: step.path.clone(), source })?;
         }
         let (mut left, mut back) = (Vec::new(), Vec::new());
-        for number in self.order(When::Before) {
+        for number in self.order(StepSide::Before) {
             let Some(step) = self.steps.get(number) else { continue };
-            match self.fate(root, number, step)? {
-                Fate::Back => {}
-                Fate::Theirs => left.push(step.path.clone()),
+            match self.restore_decision(root, number, step)? {
+                RestoreDecision::AlreadyRestored => {}
+                RestoreDecision::ChangedSince => left.push(step.path.clone()),
                 // Those that are to be gone come first and make room for what is prepared.
-                Fate::Ours => {
-                    self.prepare(root, number, step, When::Before)?;
+                RestoreDecision::WrittenByPlan => {
+                    self.prepare(root, number, step, StepSide::Before)?;
                     back.push((number, step));
                 }
             }
         }
-        self.catch_up(root, sync)?;
+        self.sync_root(root, sync)?;
         for (number, step) in back {
-            if self.fate(root, number, step)? == Fate::Theirs {
+            if self.restore_decision(root, number, step)? == RestoreDecision::ChangedSince {
                 left.push(step.path.clone());
-                export::remove(root, &step.path.with_file_name(self.temp(number)))
-                    .map_err(|source| Stuck { path: step.path.clone(), source })?;
+                export::remove_with_empty_parents(
+                    root,
+                    &step.path.with_file_name(self.temp(number)),
+                )
+                .map_err(|source| StepError { path: step.path.clone(), source })?;
             } else {
-                self.settle(root, number, step, When::Before)?;
+                self.move_into_place(root, number, step, StepSide::Before)?;
             }
         }
-        self.catch_up(root, sync)?;
+        self.sync_root(root, sync)?;
         Ok(left)
     }
 
     /// Says who put in place what lies there now.
-    fn fate(&self, root: &Root, number: usize, step: &Step) -> Result<Fate, Stuck> {
-        if self.matches(root, number, step, When::Before)? {
-            return Ok(Fate::Back);
+    fn restore_decision(
+        &self,
+        root: &Root,
+        number: usize,
+        step: &ReplaceStep,
+    ) -> Result<RestoreDecision, StepError> {
+        if self.matches(root, number, step, StepSide::Before)? {
+            return Ok(RestoreDecision::AlreadyRestored);
         }
         // A step that was cut short leaves nothing in the place of what it removed. What the plan made
         // in place of a folder, or of a file on the way, is gone by now: those steps come first.
         let ours = is_absent(root, &step.path)?
-            || (step.after != Thing::Nothing && self.matches(root, number, step, When::After)?);
-        Ok(if ours { Fate::Ours } else { Fate::Theirs })
+            || (step.after != FileState::Nothing
+                && self.matches(root, number, step, StepSide::After)?);
+        Ok(if ours { RestoreDecision::WrittenByPlan } else { RestoreDecision::ChangedSince })
     }
 
     /// Copies what was before at `paths` to the same paths below a new folder in `lefts`, durably;
@@ -262,7 +275,7 @@ impl Plan {
         &self,
         paths: &[PathBuf],
         lefts: &Path,
-        sync: Sync<'_>,
+        sync: SyncFn<'_>,
     ) -> io::Result<Vec<(PathBuf, Option<PathBuf>)>> {
         let (mut kept, mut into) = (Vec::new(), None);
         for (number, step) in self.steps.iter().enumerate() {
@@ -270,14 +283,14 @@ impl Plan {
                 continue;
             }
             let mut copy = None;
-            if step.before != Thing::Nothing {
+            if step.before != FileState::Nothing {
                 let into = match &mut into {
                     Some(into) => into,
                     none => none.insert(self.new_folder(lefts)?),
                 };
                 let to = into.join(&step.path);
                 private::ensure_dir(to.parent().unwrap_or(into))?;
-                fs::copy(self.image(number, When::Before), &to)?;
+                fs::copy(self.image(number, StepSide::Before), &to)?;
                 copy = Some(to);
             }
             kept.push((step.path.clone(), copy));
@@ -303,10 +316,10 @@ impl Plan {
     }
 
     /// Returns the paths that are not as they were left.
-    pub(super) fn changed_since(&self, root: &Root) -> Result<Vec<PathBuf>, Stuck> {
+    pub(super) fn changed_since(&self, root: &Root) -> Result<Vec<PathBuf>, StepError> {
         let mut changed = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {
-            if !self.matches(root, number, step, When::After)? {
+            if !self.matches(root, number, step, StepSide::After)? {
                 changed.push(step.path.clone());
             }
         }
@@ -318,17 +331,17 @@ impl Plan {
         &self,
         root: &Root,
         paths: &BTreeSet<PathBuf>,
-    ) -> Result<Vec<PathBuf>, Stuck> {
+    ) -> Result<Vec<PathBuf>, StepError> {
         let mut left = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {
-            if paths.contains(&step.path) && self.matches(root, number, step, When::After)? {
+            if paths.contains(&step.path) && self.matches(root, number, step, StepSide::After)? {
                 left.push(step.path.clone());
             }
         }
         Ok(left)
     }
 
-    pub(super) fn image(&self, number: usize, when: When) -> PathBuf {
+    pub(super) fn image(&self, number: usize, when: StepSide) -> PathBuf {
         self.folder.join(when.folder()).join(number.to_string())
     }
 
@@ -340,62 +353,73 @@ impl Plan {
         name
     }
 
-    fn go(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
-        let order = self.order(When::After);
+    fn replace_all(&self, root: &Root, sync: SyncFn<'_>) -> Result<(), StepError> {
+        let order = self.order(StepSide::After);
         let steps = || order.iter().filter_map(|at| Some((*at, self.steps.get(*at)?)));
         for (number, step) in steps() {
-            if step.after == Thing::Nothing {
+            if step.after == FileState::Nothing {
                 self.expect_before(root, number, step)?;
             }
-            self.prepare(root, number, step, When::After)?;
+            self.prepare(root, number, step, StepSide::After)?;
         }
-        self.catch_up(root, sync)?;
-        for (number, step) in steps().filter(|(_, step)| step.after != Thing::Nothing) {
+        self.sync_root(root, sync)?;
+        for (number, step) in steps().filter(|(_, step)| step.after != FileState::Nothing) {
             self.expect_before(root, number, step)?;
-            self.settle(root, number, step, When::After)?;
+            self.move_into_place(root, number, step, StepSide::After)?;
         }
-        self.catch_up(root, sync)
+        self.sync_root(root, sync)
     }
 
-    fn expect_before(&self, root: &Root, number: usize, step: &Step) -> Result<(), Stuck> {
-        if self.matches(root, number, step, When::Before)? {
+    fn expect_before(
+        &self,
+        root: &Root,
+        number: usize,
+        step: &ReplaceStep,
+    ) -> Result<(), StepError> {
+        if self.matches(root, number, step, StepSide::Before)? {
             return Ok(());
         }
-        Err(Stuck { path: step.path.clone(), source: PathError::Exists })
+        Err(StepError { path: step.path.clone(), source: PathError::Exists })
     }
 
-    fn catch_up(&self, root: &Root, sync: Sync<'_>) -> Result<(), Stuck> {
+    fn sync_root(&self, root: &Root, sync: SyncFn<'_>) -> Result<(), StepError> {
         // The handle of a root only names it; the disk is reached by one that is open.
         let top = root.open_dir(&RelPath::default());
-        let top = top.map_err(|source| Stuck { path: PathBuf::new(), source })?;
+        let top = top.map_err(|source| StepError { path: PathBuf::new(), source })?;
         sync(top.handle().as_fd()).map_err(|error| self.failed(error))
     }
 
-    fn failed(&self, error: io::Error) -> Stuck {
-        Stuck { path: self.folder.clone(), source: PathError::Io(error) }
+    fn failed(&self, error: io::Error) -> StepError {
+        StepError { path: self.folder.clone(), source: PathError::Io(error) }
     }
 
     /// Removals first, so that a file can come where a folder was and the other way round.
-    fn order(&self, to: When) -> Vec<usize> {
+    fn order(&self, to: StepSide) -> Vec<usize> {
         let gone = |number: &usize| {
-            self.steps.get(*number).is_some_and(|step| *step.thing(to) == Thing::Nothing)
+            self.steps.get(*number).is_some_and(|step| *step.state(to) == FileState::Nothing)
         };
         let (mut first, then): (Vec<usize>, Vec<usize>) = (0..self.steps.len()).partition(gone);
         first.extend(then);
         first
     }
 
-    fn matches(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<bool, Stuck> {
-        let stuck = |error| Stuck { path: step.path.clone(), source: PathError::Io(error) };
-        let image = || fs::read(self.image(number, when)).map_err(stuck);
+    fn matches(
+        &self,
+        root: &Root,
+        number: usize,
+        step: &ReplaceStep,
+        when: StepSide,
+    ) -> Result<bool, StepError> {
+        let at_path = |error| StepError { path: step.path.clone(), source: PathError::Io(error) };
+        let image = || fs::read(self.image(number, when)).map_err(at_path);
         // What cannot be read is certainly not what the plan knows.
-        let Some(found) = look(root, &step.path)? else { return Ok(false) };
-        match (found, step.thing(when)) {
-            (Content::Nothing, Thing::Nothing) => Ok(true),
-            (Content::Link(target), Thing::Link) => Ok(target == image()?),
-            (Content::File { mut file, executable, .. }, Thing::File(mode)) => {
+        let Some(found) = open_content(root, &step.path)? else { return Ok(false) };
+        match (found, step.state(when)) {
+            (Content::Nothing, FileState::Nothing) => Ok(true),
+            (Content::Link(target), FileState::Link) => Ok(target == image()?),
+            (Content::File { mut file, executable, .. }, FileState::File(mode)) => {
                 let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes).map_err(stuck)?;
+                file.read_to_end(&mut bytes).map_err(at_path)?;
                 Ok(executable == (mode & 0o100 != 0) && bytes == image()?)
             }
             (Content::Nothing | Content::Link(_) | Content::File { .. }, _) => Ok(false),
@@ -403,58 +427,72 @@ impl Plan {
     }
 
     /// Removes what is to be gone; writes everything else beside its place.
-    fn prepare(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<(), Stuck> {
-        let stuck = |source| Stuck { path: step.path.clone(), source };
-        let thing = step.thing(when);
-        if *thing == Thing::Nothing {
-            return export::remove(root, &step.path).map_err(stuck);
+    fn prepare(
+        &self,
+        root: &Root,
+        number: usize,
+        step: &ReplaceStep,
+        when: StepSide,
+    ) -> Result<(), StepError> {
+        let at_path = |source| StepError { path: step.path.clone(), source };
+        let thing = step.state(when);
+        if *thing == FileState::Nothing {
+            return export::remove_with_empty_parents(root, &step.path).map_err(at_path);
         }
         let folder = folder_of(root, step)?;
-        let bytes = fs::read(self.image(number, when)).map_err(PathError::Io).map_err(stuck)?;
-        make(&folder, &self.temp(number), thing, &bytes)
+        let bytes = fs::read(self.image(number, when)).map_err(PathError::Io).map_err(at_path)?;
+        create_temp(&folder, &self.temp(number), thing, &bytes)
             .map_err(PathError::from_errno)
-            .map_err(stuck)
+            .map_err(at_path)
     }
 
     /// Lets what was prepared take its place.
-    fn settle(&self, root: &Root, number: usize, step: &Step, when: When) -> Result<(), Stuck> {
-        let stuck = |source| Stuck { path: step.path.clone(), source };
-        if *step.thing(when) == Thing::Nothing {
+    fn move_into_place(
+        &self,
+        root: &Root,
+        number: usize,
+        step: &ReplaceStep,
+        when: StepSide,
+    ) -> Result<(), StepError> {
+        let at_path = |source| StepError { path: step.path.clone(), source };
+        if *step.state(when) == FileState::Nothing {
             return Ok(());
         }
         let folder = folder_of(root, step)?;
-        let name = step.path.file_name().ok_or(PathError::Outside).map_err(stuck)?;
+        let name = step.path.file_name().ok_or(PathError::Outside).map_err(at_path)?;
         renameat(&folder, self.temp(number), &folder, name)
             .map_err(PathError::from_errno)
-            .map_err(stuck)
+            .map_err(at_path)
     }
 }
 
-fn folder_of(root: &Root, step: &Step) -> Result<OwnedFd, Stuck> {
-    let stuck = |source| Stuck { path: step.path.clone(), source };
-    let folder = root.folder_for(&step.path, Folders::Made).map_err(stuck)?;
-    folder.ok_or(PathError::NotFound).map_err(stuck)
+fn folder_of(root: &Root, step: &ReplaceStep) -> Result<OwnedFd, StepError> {
+    let at_path = |source| StepError { path: step.path.clone(), source };
+    let folder = root.parent_dir_of(&step.path, MissingParents::Create).map_err(at_path)?;
+    folder.ok_or(PathError::NotFound).map_err(at_path)
 }
 
 /// Opens what lies at a path; none where it cannot be read.
-fn look(root: &Root, path: &Path) -> Result<Option<Content>, Stuck> {
-    let stuck = |source| Stuck { path: path.to_owned(), source };
-    let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
+fn open_content(root: &Root, path: &Path) -> Result<Option<Content>, StepError> {
+    let at_path = |source| StepError { path: path.to_owned(), source };
+    let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(at_path)?;
     Ok(found.ok())
 }
 
 /// Says whether there is nothing at all at a path, and nothing on the way but folders.
-fn is_absent(root: &Root, path: &Path) -> Result<bool, Stuck> {
+fn is_absent(root: &Root, path: &Path) -> Result<bool, StepError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    match kernel::open(root.handle(), path, flags, Links::Never) {
+    match kernel::open(root.handle(), path, flags, SymlinkPolicy::Refuse) {
         Ok(_) | Err(Errno::NOTDIR | Errno::LOOP) => Ok(false),
         Err(Errno::NOENT) => Ok(true),
-        Err(errno) => Err(Stuck { path: path.to_owned(), source: PathError::from_errno(errno) }),
+        Err(errno) => {
+            Err(StepError { path: path.to_owned(), source: PathError::from_errno(errno) })
+        }
     }
 }
 
 /// Reads the steps of a plan; none where it means nothing.
-fn steps(bytes: &[u8]) -> Option<Vec<Step>> {
+fn parse_steps(bytes: &[u8]) -> Option<Vec<ReplaceStep>> {
     let mut words = bytes.split(|byte| *byte == 0);
     let mut steps = Vec::new();
     loop {
@@ -464,24 +502,29 @@ fn steps(bytes: &[u8]) -> Option<Vec<Step>> {
             return (words.next().is_none() && !steps.is_empty()).then_some(steps);
         }
         let mut thing = || match words.next()? {
-            b"-" => Some(Thing::Nothing),
-            b"l" => Some(Thing::Link),
+            b"-" => Some(FileState::Nothing),
+            b"l" => Some(FileState::Link),
             mode => {
                 let text = std::str::from_utf8(mode).ok()?;
-                u32::from_str_radix(text, 8).ok().map(Thing::File)
+                u32::from_str_radix(text, 8).ok().map(FileState::File)
             }
         };
         let (before, after) = (thing()?, thing()?);
-        steps.push(Step { path: path_of(path), before, after });
+        steps.push(ReplaceStep { path: path_of(path), before, after });
     }
 }
 
-fn make(folder: &OwnedFd, temp: &OsString, thing: &Thing, bytes: &[u8]) -> Result<(), Errno> {
+fn create_temp(
+    folder: &OwnedFd,
+    temp: &OsString,
+    thing: &FileState,
+    bytes: &[u8],
+) -> Result<(), Errno> {
     match unlinkat(folder, temp, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),
     }
-    let Thing::File(mode) = thing else {
+    let FileState::File(mode) = thing else {
         return symlinkat(path_of(bytes), folder.as_fd(), temp);
     };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -498,28 +541,28 @@ mod tests {
     use super::*;
 
     /// Many files that are to be replaced, one that goes and one that comes.
-    fn plan(outer: &Path, count: usize) -> Plan {
+    fn plan(outer: &Path, count: usize) -> ReplacePlan {
         let (tree, folder) = (outer.join("tree"), outer.join("journal"));
         fs::create_dir_all(tree.join("sub")).unwrap();
-        for when in [When::Before, When::After] {
+        for when in [StepSide::Before, StepSide::After] {
             fs::create_dir_all(folder.join(when.folder())).unwrap();
         }
-        let mut plan = Plan { folder, steps: Vec::new() };
+        let mut plan = ReplacePlan { folder, steps: Vec::new() };
         for number in 0..count {
             let path = PathBuf::from(format!("sub/{number}"));
-            let there = |is: bool| if is { Thing::File(0o644) } else { Thing::Nothing };
+            let there = |is: bool| if is { FileState::File(0o644) } else { FileState::Nothing };
             let (before, after) = (there(number != 0), there(number != 1));
             for (when, thing, text) in
-                [(When::Before, &before, "old"), (When::After, &after, "new")]
+                [(StepSide::Before, &before, "old"), (StepSide::After, &after, "new")]
             {
-                if *thing != Thing::Nothing {
+                if *thing != FileState::Nothing {
                     fs::write(plan.image(number, when), text).unwrap();
                 }
             }
-            if before != Thing::Nothing {
+            if before != FileState::Nothing {
                 fs::write(tree.join(&path), "old").unwrap();
             }
-            plan.steps.push(Step { path, before, after });
+            plan.steps.push(ReplaceStep { path, before, after });
         }
         plan
     }
@@ -544,7 +587,7 @@ mod tests {
         };
         plan.save(&sync).unwrap();
         plan.carry_out(&Root::open(outer.join("tree")).unwrap(), &sync).unwrap();
-        assert_eq!(stage(&plan.folder).unwrap(), Stage::Done);
+        assert_eq!(stage(&plan.folder).unwrap(), JournalStage::Done);
         seen.into_inner()
     }
 
@@ -582,7 +625,7 @@ mod tests {
             assert_eq!(saved.is_err(), refused == 1);
             if saved.is_ok() {
                 plan.carry_out(&root, &sync).unwrap_err();
-                assert_eq!(stage(&plan.folder).unwrap(), Stage::Unfinished);
+                assert_eq!(stage(&plan.folder).unwrap(), JournalStage::Unfinished);
                 assert_eq!(plan.put_back(&root, &sync).unwrap(), Vec::<PathBuf>::new());
             }
             assert_eq!(files(&outer.path().join("tree/sub")), before);

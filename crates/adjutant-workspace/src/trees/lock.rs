@@ -12,21 +12,21 @@ use crate::private;
 
 /// An open file that may hold a lock.
 #[derive(Debug)]
-pub(crate) struct Held(File);
+pub(crate) struct FileLock(File);
 
-impl Held {
+impl FileLock {
     /// Opens a file to lock, making it where there is none; nothing is locked yet.
-    pub(crate) fn file(path: &Path) -> Result<Self, GitError> {
+    pub(crate) fn open_file(path: &Path) -> Result<Self, GitError> {
         private::open_lock(path).map(Self).map_err(GitError::io("opening a lock"))
     }
 
     /// Opens a folder to lock.
-    pub(crate) fn folder(path: &Path) -> Result<Self, GitError> {
+    pub(crate) fn open_dir(path: &Path) -> Result<Self, GitError> {
         private::open_dir(path).map(Self).map_err(GitError::io("opening a folder to lock"))
     }
 
     /// Takes a lock; says whether it was free.
-    pub(crate) fn take(&self, how: FlockOperation) -> Result<bool, GitError> {
+    pub(crate) fn acquire(&self, how: FlockOperation) -> Result<bool, GitError> {
         loop {
             match flock(&self.0, how) {
                 Ok(()) => return Ok(true),
@@ -38,7 +38,7 @@ impl Held {
     }
 
     /// Returns the number of the open file, by which it is told from another of the same name.
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) fn inode(&self) -> u64 {
         rustix::fs::fstat(&self.0).map_or(0, |stat| stat.st_ino)
     }
 
@@ -48,7 +48,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // Closing is not enough: a process that another thread is just starting has a copy of the
         // handle until it runs its program, and the lock would stay with that copy.

@@ -7,24 +7,26 @@
 
 mod apply;
 mod bases;
-mod bring;
 mod export;
 mod journal;
 mod lock;
-mod opening;
+mod owner_access;
 mod rehearse;
 mod remove;
-mod undone;
+mod replace;
+mod undone_results;
 mod worktree;
 
-pub use apply::{Applied, ApplyError, Left, Recovered, Recovery, forget_applied};
-pub(crate) use bases::boot;
-pub use bases::{Bases, Lease, LeaseCost};
-pub(crate) use bring::{remove_journal, settle};
-pub(crate) use export::remove as remove_with_empty_parents;
-pub(crate) use journal::is_prepared;
-pub(crate) use lock::Held;
-pub(crate) use opening::{open_top_of, open_up};
-pub use rehearse::Rehearsed;
+pub use apply::{
+    AppliedResult, ApplyError, ApplyRecovery, RecoveredApply, UnrestoredFile, forget_applied,
+};
+pub(crate) use bases::boot_id;
+pub use bases::{BaseCheckouts, BaseLease, BaseLeaseCost};
+pub(crate) use export::remove_with_empty_parents;
+pub(crate) use journal::is_temp_of_replacement;
+pub(crate) use lock::FileLock;
+pub(crate) use owner_access::{grant_owner_access, grant_top_access_by_handle};
+pub use rehearse::ApplyRehearsal;
 pub(crate) use remove::remove_all;
+pub(crate) use replace::{recover_replacement, remove_journal};
 pub use worktree::{Worktree, WorktreeEntry, Worktrees};

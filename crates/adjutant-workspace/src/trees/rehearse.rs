@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::apply::{ApplyError, Merge, Onto};
+use super::apply::{ApplyError, CleanMerge, MergeTarget};
 use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository};
 
 /// A result that could be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rehearsed {
+pub struct ApplyRehearsal {
     /// What would change.
     pub diff: Diff,
     /// Submodules the result changes; they would not be applied.
@@ -31,14 +31,14 @@ impl Repository {
         &self,
         results: &[ObjectId],
         at: SystemTime,
-    ) -> Result<Vec<Result<Rehearsed, ApplyError>>, ApplyError> {
+    ) -> Result<Vec<Result<ApplyRehearsal, ApplyError>>, ApplyError> {
         let _alone = self.apply_lock()?;
         let ours = self.capture(at)?;
         let (mut commit, mut tree) = (ours.commit.clone(), ours.tree.clone());
         let mut known = BTreeSet::new();
         let mut all = Vec::new();
         for result in results {
-            let onto = Onto { commit: &commit, tree: &tree, known: &known };
+            let onto = MergeTarget { commit: &commit, tree: &tree, known: &known };
             let merged = self.merge_onto(result, &ours, onto).and_then(|merge| {
                 self.refuse_in_the_way(&merge.diff, &known)?;
                 // What those before it leave is not on disk yet.
@@ -48,7 +48,7 @@ impl Repository {
                 self.refuse_hidden(result, &Diff { entries })?;
                 Ok(merge)
             });
-            let Merge { tree: next, diff, submodules } = match merged {
+            let CleanMerge { tree: next, diff, submodules } = match merged {
                 Ok(merge) => merge,
                 Err(error) => {
                     all.push(Err(error));
@@ -56,7 +56,7 @@ impl Repository {
                 }
             };
             known.extend(diff.entries.into_iter().map(|entry| entry.path));
-            all.push(Ok(Rehearsed { diff: self.diff(&tree, &next)?, submodules }));
+            all.push(Ok(ApplyRehearsal { diff: self.diff(&tree, &next)?, submodules }));
             commit = self.stand_in(&next, &commit)?;
             tree = next;
         }

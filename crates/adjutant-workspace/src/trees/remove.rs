@@ -10,8 +10,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::opening::{allow, open_top};
-use crate::kernel::{self, Links};
+use super::owner_access::{allow, grant_top_access};
+use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
@@ -34,14 +34,14 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
 }
 
 /// A folder that is being emptied, and its folders that are still to be.
-struct Level {
+struct DirLevel {
     name: OsString,
     id: (u64, u64),
     folders: Vec<OsString>,
 }
 
 fn empty(path: &Path) -> io::Result<()> {
-    open_top(path).map_err(as_io)?;
+    grant_top_access(path).map_err(as_io)?;
     let root = Root::open(path).map_err(as_io)?;
     empty_from(root.open_dir(&RelPath::default()).map_err(as_io)?)
 }
@@ -72,7 +72,7 @@ fn empty_from(mut at: Dir) -> io::Result<()> {
 }
 
 /// Removes the files of a folder and says which folders are in it.
-fn enter(folder: &Dir, name: OsString) -> io::Result<Level> {
+fn enter(folder: &Dir, name: OsString) -> io::Result<DirLevel> {
     let stat = fstat(folder.handle())?;
     if Mode::from_raw_mode(stat.st_mode) & MODE != MODE {
         fchmod(folder.handle(), MODE)?;
@@ -88,18 +88,19 @@ fn enter(folder: &Dir, name: OsString) -> io::Result<Level> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    Ok(Level { name, id: (stat.st_dev, stat.st_ino), folders })
+    Ok(DirLevel { name, id: (stat.st_dev, stat.st_ino), folders })
 }
 
 /// Opens a folder, also one that its owner may not look into.
 fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
-    match kernel::open_directory(folder.handle(), Path::new(name), Links::Never) {
+    match kernel::open_directory(folder.handle(), Path::new(name), SymlinkPolicy::Refuse) {
         Err(PathError::PermissionDenied) => {
             // By a handle: a link may have come in its place since the folder was listed.
             let flags = OFlags::PATH | OFlags::DIRECTORY;
-            let there = kernel::open(folder.handle(), Path::new(name), flags, Links::Never)?;
+            let there =
+                kernel::open(folder.handle(), Path::new(name), flags, SymlinkPolicy::Refuse)?;
             allow(&there, MODE.as_raw_mode()).map_err(as_io)?;
-            kernel::open_directory(folder.handle(), Path::new(name), Links::Never)
+            kernel::open_directory(folder.handle(), Path::new(name), SymlinkPolicy::Refuse)
         }
         opened => opened,
     }

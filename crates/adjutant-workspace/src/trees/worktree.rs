@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::FlockOperation;
 
 use super::export;
-use super::lock::Held;
-use super::opening::{open_top, open_up};
+use super::lock::FileLock;
+use super::owner_access::{grant_owner_access, grant_top_access};
 use super::remove::remove_all;
 use crate::git::{
     Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
@@ -30,10 +30,10 @@ use crate::{Dir, FileKind, PathError, RelPath, Root};
 const MAX_ENTRIES: usize = 10_000_000;
 
 /// How long git may take to end after the one it worked for was killed.
-const ORPHANED: Duration = Duration::from_secs(1);
+const ORPHANED_GIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long one waits before looking again whether it has.
-const BETWEEN: Duration = Duration::from_millis(5);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What is being done when a record cannot be read.
 const READING: &str = "reading the record of a work tree";
@@ -42,7 +42,7 @@ const READING: &str = "reading the record of a work tree";
 const MAKING: &str = "making a work tree";
 
 /// Where the files lie until git has an entry for them; no child has such a name.
-const FILES: &str = "files.next";
+const FILES_BEFORE_RENAME: &str = "files.next";
 
 /// The work trees made for children of one repository.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Worktree {
     /// The repository as seen from here.
     here: Repository,
     slot: PathBuf,
-    _lock: Held,
+    _lock: FileLock,
 }
 
 /// A work tree found on disk.
@@ -94,17 +94,17 @@ impl<'a> Worktrees<'a> {
     pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         private::ensure_dir(&slot).map_err(GitError::io(MAKING))?;
-        let held = self.seize(&slot)?;
+        let held = self.lock_slot(&slot)?;
         let there = slot.join("record").try_exists().map_err(GitError::io(READING))?;
         let held = held.filter(|_| !there);
         let held = held.ok_or_else(|| GitError::Moved { reference: reference.to_string() })?;
-        Record { base: base.clone(), stage: Stage::Making }.write(&slot)?;
+        WorktreeRecord { base: base.clone(), stage: WorktreeStage::Making }.write(&slot)?;
         let made = self.add(reference, base, &slot, &held);
         if made.is_err() {
             // Best effort: without a finished record the next look for orphans removes it.
-            let _ = self.take_back(reference, &slot);
+            let _ = self.remove_leftovers(reference, &slot);
         }
-        Ok(self.held(reference, base, slot, &made?, held))
+        Ok(self.open_locked(reference, base, slot, &made?, held))
     }
 
     /// Takes over a work tree whose process is gone, to go on in it.
@@ -118,14 +118,17 @@ impl<'a> Worktrees<'a> {
         if !slot.is_dir() {
             return Err(missing());
         }
-        let held = self.seize(&slot)?.ok_or_else(missing)?;
-        match Record::read(&slot)? {
-            Some(Record { base, stage: Stage::Ready(name) }) => {
+        let held = self.lock_slot(&slot)?.ok_or_else(missing)?;
+        match WorktreeRecord::read(&slot)? {
+            Some(WorktreeRecord { base, stage: WorktreeStage::Ready(name) }) => {
                 // Best effort: whoever goes on there says what is in the way.
-                let _ = open_top(&slot.join(reference.child()));
-                Ok(self.held(reference, &base, slot, &name, held))
+                let _ = grant_top_access(&slot.join(reference.child()));
+                Ok(self.open_locked(reference, &base, slot, &name, held))
             }
-            Some(Record { stage: Stage::Making | Stage::Removing, .. }) | None => Err(missing()),
+            Some(WorktreeRecord {
+                stage: WorktreeStage::Making | WorktreeStage::Removing, ..
+            })
+            | None => Err(missing()),
         }
     }
 
@@ -140,7 +143,7 @@ impl<'a> Worktrees<'a> {
             for child in names(&self.folder.join(&run))? {
                 let Ok(reference) = ResultRef::new(&run, &child) else { continue };
                 let slot = self.slot(&reference);
-                let live = self.is_held(&slot)?;
+                let live = self.is_locked(&slot)?;
                 let path = slot.join(reference.child());
                 found.push(WorktreeEntry { reference, path, live });
             }
@@ -150,16 +153,16 @@ impl<'a> Worktrees<'a> {
 
     /// Removes what is left of one whose making or removal was cut short: nobody has worked in it, or
     /// its work is kept. Says whether there was anything. One whose record cannot be read may hold work.
-    pub(crate) fn clear_torn(&self, reference: &ResultRef) -> Result<bool, GitError> {
+    pub(crate) fn remove_unfinished(&self, reference: &ResultRef) -> Result<bool, GitError> {
         let slot = self.slot(reference);
         if !slot.is_dir() {
             return Ok(false);
         }
-        let Some(_held) = self.seize(&slot)? else { return Ok(false) };
+        let Some(_held) = self.lock_slot(&slot)? else { return Ok(false) };
         if is_ready(&slot)? {
             return Ok(false);
         }
-        self.take_back(reference, &slot)?;
+        self.remove_leftovers(reference, &slot)?;
         Ok(true)
     }
 
@@ -169,18 +172,18 @@ impl<'a> Worktrees<'a> {
         reference: &ResultRef,
         base: &ObjectId,
         slot: &Path,
-        held: &Held,
+        held: &FileLock,
     ) -> Result<String, GitError> {
         let path = slot.join(reference.child());
         // Git makes an entry for an empty folder only; the files take its place afterwards.
-        let files = slot.join(FILES);
+        let files = slot.join(FILES_BEFORE_RENAME);
         fs::create_dir(&files).map_err(GitError::io(MAKING))?;
         let scratch = self.repository.scratch(None)?;
         let checkout = export::begin_check_out(&scratch, base, &files, held.duplicate()?)?;
         {
             // Additions at the same time lose each other's entries. The shared folder itself is
             // locked, so that every process on this repository meets here.
-            let alone = alone(self.repository)?;
+            let alone = lock_worktree_list(self.repository)?;
             self.repository
                 .call("worktree")
                 .args(["add", "--quiet", "--no-checkout", "--detach"])
@@ -198,22 +201,23 @@ impl<'a> Worktrees<'a> {
             move_index(&scratch.index(), &entry.join("index"))
         };
         put().map_err(GitError::io(MAKING))?;
-        Record { base: base.clone(), stage: Stage::Ready(name.clone()) }.write(slot)?;
+        WorktreeRecord { base: base.clone(), stage: WorktreeStage::Ready(name.clone()) }
+            .write(slot)?;
         Ok(name)
     }
 
-    fn take_back(&self, reference: &ResultRef, slot: &Path) -> Result<(), GitError> {
+    fn remove_leftovers(&self, reference: &ResultRef, slot: &Path) -> Result<(), GitError> {
         remove_files(self.repository, &slot.join(reference.child()))?;
         clear_slot(slot)
     }
 
-    fn held(
+    fn open_locked(
         &self,
         reference: &ResultRef,
         base: &ObjectId,
         slot: PathBuf,
         name: &str,
-        held: Held,
+        held: FileLock,
     ) -> Worktree {
         let git_dir = self.repository.common_dir().join("worktrees").join(name);
         Worktree {
@@ -226,34 +230,34 @@ impl<'a> Worktrees<'a> {
         }
     }
 
-    fn is_held(&self, slot: &Path) -> Result<bool, GitError> {
-        let gate = Held::file(&self.folder.join("lock"))?;
-        gate.take(FlockOperation::LockExclusive)?;
+    fn is_locked(&self, slot: &Path) -> Result<bool, GitError> {
+        let gate = FileLock::open_file(&self.folder.join("lock"))?;
+        gate.acquire(FlockOperation::LockExclusive)?;
         // Gone already: nobody holds it, and nobody finds work in it.
-        let Ok(held) = Held::file(&slot.join("lock")) else { return Ok(false) };
-        Ok(!held.take(FlockOperation::NonBlockingLockExclusive)?)
+        let Ok(held) = FileLock::open_file(&slot.join("lock")) else { return Ok(false) };
+        Ok(!held.acquire(FlockOperation::NonBlockingLockExclusive)?)
     }
 
     /// Takes a slot's lock; none while a process holds it.
     ///
     /// Where its owner was just killed, git may still be at its end with the lock in its hands.
-    fn seize(&self, slot: &Path) -> Result<Option<Held>, GitError> {
-        let deadline = Instant::now() + ORPHANED;
+    fn lock_slot(&self, slot: &Path) -> Result<Option<FileLock>, GitError> {
+        let deadline = Instant::now() + ORPHANED_GIT_TIMEOUT;
         loop {
-            let held = self.try_seize(slot)?;
+            let held = self.try_lock_once(slot)?;
             if held.is_some() || Instant::now() >= deadline {
                 return Ok(held);
             }
-            thread::sleep(BETWEEN);
+            thread::sleep(LOCK_RETRY_INTERVAL);
         }
     }
 
-    fn try_seize(&self, slot: &Path) -> Result<Option<Held>, GitError> {
+    fn try_lock_once(&self, slot: &Path) -> Result<Option<FileLock>, GitError> {
         // Those who only look take the lock for a moment too; nobody may stumble over that.
-        let gate = Held::file(&self.folder.join("lock"))?;
-        gate.take(FlockOperation::LockExclusive)?;
-        let held = Held::file(&slot.join("lock"))?;
-        Ok(held.take(FlockOperation::NonBlockingLockExclusive)?.then_some(held))
+        let gate = FileLock::open_file(&self.folder.join("lock"))?;
+        gate.acquire(FlockOperation::LockExclusive)?;
+        let held = FileLock::open_file(&slot.join("lock"))?;
+        Ok(held.acquire(FlockOperation::NonBlockingLockExclusive)?.then_some(held))
     }
 
     fn slot(&self, reference: &ResultRef) -> PathBuf {
@@ -332,7 +336,8 @@ impl Worktree {
     /// Removes the files and git's entry, whatever is in them: what counts is known to be kept.
     pub(crate) fn discard(self) -> Result<(), GitError> {
         // From here on what is missing was removed by us and is not taken for a child's deletion.
-        Record { base: self.base.clone(), stage: Stage::Removing }.write(&self.slot)?;
+        WorktreeRecord { base: self.base.clone(), stage: WorktreeStage::Removing }
+            .write(&self.slot)?;
         remove_files(&self.repository, self.path())?;
         clear_slot(&self.slot)
     }
@@ -352,11 +357,11 @@ impl Worktree {
         let mut skipped = Vec::new();
         let at = |source| GitError::Path { path: self.path().to_owned(), source };
         // Git would pass over what a program closed to its own account.
-        open_top(self.path()).map_err(at)?;
+        grant_top_access(self.path()).map_err(at)?;
         let root = Root::open(self.path()).map_err(at)?;
-        open_up(&root, &root).map_err(at)?;
+        grant_owner_access(&root, &root).map_err(at)?;
         let top = root.open_dir(&RelPath::default()).map_err(at)?;
-        look_over(&top, Path::new(""), &mut skipped).map_err(at)?;
+        scan_before_status(&top, Path::new(""), &mut skipped).map_err(at)?;
         let mut status = self.here.scratch(Some(&self.base))?.status(&self.here)?;
         status.skipped.append(&mut skipped);
         Ok(status)
@@ -365,11 +370,15 @@ impl Worktree {
 
 /// Names what git would not see because it lies too deep, and removes pipes that git would take for
 /// files with patterns: it would wait for somebody to write, and they hold nothing to keep.
-fn look_over(folder: &Dir, at: &Path, skipped: &mut Vec<Skipped>) -> Result<(), PathError> {
+fn scan_before_status(
+    folder: &Dir,
+    at: &Path,
+    skipped: &mut Vec<Skipped>,
+) -> Result<(), PathError> {
     for entry in folder.list(MAX_ENTRIES)?.entries {
         let path = at.join(&entry.name);
         if entry.kind == FileKind::Fifo && entry.name == ".gitignore" {
-            folder.place(&entry.name)?.unlink()?;
+            folder.file_target(&entry.name)?.unlink()?;
             skipped.push(Skipped { path, reason: SkipReason::Special });
         } else if entry.kind == FileKind::Directory {
             if too_deep(&path) {
@@ -377,7 +386,7 @@ fn look_over(folder: &Dir, at: &Path, skipped: &mut Vec<Skipped>) -> Result<(), 
                 continue;
             }
             match folder.open_dir(&entry.name) {
-                Ok(below) => look_over(&below, &path, skipped)?,
+                Ok(below) => scan_before_status(&below, &path, skipped)?,
                 // A program at work has removed it, or closed it again: git sees as little of it.
                 Err(PathError::NotFound) => {}
                 Err(PathError::PermissionDenied) => {
@@ -403,9 +412,9 @@ fn move_index(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Locks the repository's list of work trees for everyone else.
-fn alone(repository: &Repository) -> Result<Held, GitError> {
-    let folder = Held::folder(repository.common_dir())?;
-    folder.take(FlockOperation::LockExclusive)?;
+fn lock_worktree_list(repository: &Repository) -> Result<FileLock, GitError> {
+    let folder = FileLock::open_dir(repository.common_dir())?;
+    folder.acquire(FlockOperation::LockExclusive)?;
     Ok(folder)
 }
 
@@ -422,18 +431,18 @@ fn entry_name(repository: &Repository, path: &Path) -> Result<String, GitError> 
 
 fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
     remove_all(path).map_err(GitError::io("removing a work tree"))?;
-    let alone = alone(repository)?;
+    let alone = lock_worktree_list(repository)?;
     // Git answers 128 when it has no entry for the path.
     let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
     call.holding(alone.duplicate()?).accept(&[0, 128]).run()?;
-    remove_torn_entry(repository, path);
+    remove_leftover_git_entry(repository, path);
     Ok(())
 }
 
 /// Removes what is left of git's entry when git itself was killed over it.
 ///
 /// Git lists no such entry and would prune it at its next cleaning; until then the name is taken.
-fn remove_torn_entry(repository: &Repository, path: &Path) {
+fn remove_leftover_git_entry(repository: &Repository, path: &Path) {
     let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
     let folder = repository.common_dir().join("worktrees");
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -464,13 +473,13 @@ fn clear_slot(slot: &Path) -> Result<(), GitError> {
 }
 
 /// What is written down of a work tree.
-struct Record {
+struct WorktreeRecord {
     base: ObjectId,
-    stage: Stage,
+    stage: WorktreeStage,
 }
 
 /// How far a work tree is.
-enum Stage {
+enum WorktreeStage {
     /// Not all of it is there yet.
     Making,
     /// It can be worked in; git calls it this.
@@ -479,12 +488,12 @@ enum Stage {
     Removing,
 }
 
-impl Record {
+impl WorktreeRecord {
     fn write(&self, slot: &Path) -> Result<(), GitError> {
         let stage = match &self.stage {
-            Stage::Making => "making".to_owned(),
-            Stage::Ready(name) => format!("ready {name}"),
-            Stage::Removing => "removing".to_owned(),
+            WorktreeStage::Making => "making".to_owned(),
+            WorktreeStage::Ready(name) => format!("ready {name}"),
+            WorktreeStage::Removing => "removing".to_owned(),
         };
         let next = slot.join("record.next");
         // On the disk before it takes its place: an empty record would say nothing about the work.
@@ -515,11 +524,11 @@ impl Record {
         let mut lines = text.lines();
         let base = ObjectId::parse(lines.next()?)?;
         let stage = match lines.next()? {
-            "making" => Stage::Making,
-            "removing" => Stage::Removing,
+            "making" => WorktreeStage::Making,
+            "removing" => WorktreeStage::Removing,
             ready => {
                 let name = ready.strip_prefix("ready ").filter(|name| !name.is_empty())?;
-                Stage::Ready(name.to_owned())
+                WorktreeStage::Ready(name.to_owned())
             }
         };
         Some(Self { base, stage })
@@ -527,7 +536,10 @@ impl Record {
 }
 
 fn is_ready(slot: &Path) -> Result<bool, GitError> {
-    Ok(matches!(Record::read(slot)?, Some(Record { stage: Stage::Ready(_), .. })))
+    Ok(matches!(
+        WorktreeRecord::read(slot)?,
+        Some(WorktreeRecord { stage: WorktreeStage::Ready(_), .. })
+    ))
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, GitError> {

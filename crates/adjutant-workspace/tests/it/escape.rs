@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::sandbox::{Bounds, End, Ended, Network, Place, Program, Sandbox};
+use adjutant_workspace::sandbox::{
+    NetworkAccess, ProgramEnd, ProgramSpec, ResourceBounds, Sandbox, SandboxWorkspace,
+    SandboxedExit,
+};
 
 use crate::overlay::{Ground, PROBE};
 use crate::sandbox::{config, run};
@@ -22,14 +25,14 @@ struct Cell {
 
 impl Cell {
     fn new() -> Self {
-        Self::bounded(Bounds::default())
+        Self::bounded(ResourceBounds::default())
     }
 
-    fn bounded(bounds: Bounds) -> Self {
-        Self::over(bounds, |ground| Place::Directory(ground.path("at")))
+    fn bounded(bounds: ResourceBounds) -> Self {
+        Self::over(bounds, |ground| SandboxWorkspace::Directory(ground.path("at")))
     }
 
-    fn over(bounds: Bounds, place: impl FnOnce(&Ground) -> Place) -> Self {
+    fn over(bounds: ResourceBounds, place: impl FnOnce(&Ground) -> SandboxWorkspace) -> Self {
         let ground = Ground::new();
         fs::create_dir(ground.path("at/.git")).unwrap();
         fs::write(ground.path("secret"), "outside").unwrap();
@@ -44,9 +47,9 @@ impl Cell {
         self.ground.path(relative).to_str().unwrap().to_owned()
     }
 
-    fn inside(&self, words: &[&str]) -> (Ended, String) {
+    fn inside(&self, words: &[&str]) -> (SandboxedExit, String) {
         let words = std::iter::once(PROBE.as_str()).chain(words.iter().copied()).map(Into::into);
-        let mut program = Program::new(words);
+        let mut program = ProgramSpec::new(words);
         program.timeout = Duration::from_secs(120);
         run(&self.sandbox, &program).unwrap()
     }
@@ -61,7 +64,7 @@ impl Cell {
     #[track_caller]
     fn not_inside(&self, words: &[&str]) {
         let (ended, said) = self.inside(words);
-        assert_eq!(ended.end, End::Exited(1), "{words:?} inside: {said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(1), "{words:?} inside: {said}");
         assert!(said.starts_with("could not"), "{said}");
     }
 }
@@ -92,7 +95,7 @@ fn nothing_outside_the_workspace_is_written() {
     outside(&["write", &copy]);
     cell.not_inside(&["write", PROBE.as_str()]);
     let (ended, said) = cell.inside(&["write", &cell.path("at/file")]);
-    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
+    assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "done\n"));
     assert_eq!(fs::read_to_string(cell.path("secret")).unwrap(), "outsidex");
 }
 
@@ -110,10 +113,10 @@ fn the_permissions_of_devices_stay_as_they_are() {
             fs::set_permissions(device, before.clone()).unwrap();
         }
         assert_eq!(after, before, "{device}");
-        assert_eq!(ended.end, End::Exited(1), "{device}: {said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(1), "{device}: {said}");
     }
     let (ended, said) = cell.inside(&["write", "/dev/null"]);
-    assert_eq!(ended.end, End::Exited(0), "what is written to them is lost as ever: {said}");
+    assert_eq!(ended.end, ProgramEnd::Exited(0), "what is written to them is lost as ever: {said}");
 }
 
 #[test]
@@ -157,7 +160,7 @@ fn credentials_below_a_grant_are_covered_and_what_is_hidden_stays_so() {
         fs::write(cache.join(secret), "token").unwrap();
     }
     fs::write(cache.join(".cargo/registry/crate"), "code").unwrap();
-    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
     config.grants = vec![PROBE.as_str().into(), cache.clone()];
     config.hidden = vec![cache.join("state")];
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
@@ -200,10 +203,10 @@ fn other_processes_are_neither_traced_nor_signalled() {
     cell.only_outside(&["kill", &std::process::id().to_string()]);
     let mut bystander =
         Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut program = Program::shell("kill -9 -1; exit 4");
+    let mut program = ProgramSpec::shell("kill -9 -1; exit 4");
     program.timeout = Duration::from_secs(120);
     let (ended, _) = run(&cell.sandbox, &program).unwrap();
-    assert!(matches!(ended.end, End::Exited(4) | End::Signalled(9)), "{ended:?}");
+    assert!(matches!(ended.end, ProgramEnd::Exited(4) | ProgramEnd::Signalled(9)), "{ended:?}");
     assert!(bystander.try_wait().unwrap().is_none(), "a process outside was ended");
     bystander.kill().unwrap();
     bystander.wait().unwrap();
@@ -267,7 +270,7 @@ fn nobody_survives_the_call() {
     std::io::Write::write_all(&mut alive, b"x").unwrap();
     let path = cell.path("at/survivor");
     let (ended, said) = cell.inside(&["survive", &path]);
-    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
+    assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "done\n"));
     assert!(ended.tree_gone);
     assert!(Path::new(&path).exists());
     assert!(UnixStream::connect(&path).is_err(), "the survivor inside is still there");
@@ -275,52 +278,56 @@ fn nobody_survives_the_call() {
 
 #[test]
 fn processes_are_bounded() {
-    let cell = Cell::bounded(Bounds { processes: 320, ..Bounds::default() });
+    let cell = Cell::bounded(ResourceBounds { processes: 320, ..ResourceBounds::default() });
     outside(&["threads", "400"]);
     let (ended, said) = cell.inside(&["threads", "400"]);
-    assert_eq!(ended.end, End::Exited(1), "{said}");
+    assert_eq!(ended.end, ProgramEnd::Exited(1), "{said}");
     // The shell itself forks once, before anything is full: one that cannot fork exits.
-    let mut bomb = Program::shell("f() { f | f & }; f & while :; do :; done");
+    let mut bomb = ProgramSpec::shell("f() { f | f & }; f & while :; do :; done");
     bomb.timeout = Duration::from_millis(700);
     let begun = Instant::now();
     let (ended, _) = run(&cell.sandbox, &bomb).unwrap();
-    assert_eq!((ended.end, ended.tree_gone), (End::TimedOut, true));
+    assert_eq!((ended.end, ended.tree_gone), (ProgramEnd::TimedOut, true));
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn memory_is_bounded() {
     let bytes = (200 << 20).to_string();
-    let cell = Cell::bounded(Bounds { memory_bytes: 100 << 20, ..Bounds::default() });
+    let cell =
+        Cell::bounded(ResourceBounds { memory_bytes: 100 << 20, ..ResourceBounds::default() });
     for trick in ["memory", "shared-memory"] {
         outside(&[trick, &bytes]);
         let (ended, said) = cell.inside(&[trick, &bytes]);
-        assert!(matches!(ended.end, End::OutOfMemory { .. }), "{trick}: {ended:?} {said}");
+        assert!(matches!(ended.end, ProgramEnd::OutOfMemory { .. }), "{trick}: {ended:?} {said}");
         assert!(ended.tree_gone);
     }
     let (ended, said) = cell.inside(&["memory", &(20 << 20).to_string()]);
-    assert_eq!(ended.end, End::Exited(0), "{said}");
+    assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
 }
 
 /// The program closes the directory it fills, so that its own account cannot look into it.
 #[test]
 fn writing_is_bounded() {
-    let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
-    let cell = Cell::over(bounds, |ground| Place::Overlay(ground.mount()));
+    let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
+    let cell = Cell::over(bounds, |ground| SandboxWorkspace::Overlay(ground.mount()));
     let bytes = (40 << 20).to_string();
     let beside = cell.path("full");
     outside(&["fill", &beside, &bytes]);
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o700)).unwrap();
     let (ended, said) = cell.inside(&["fill", &cell.path("at/full"), &bytes]);
-    assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{ended:?} {said}");
+    assert!(matches!(ended.end, ProgramEnd::TooMuchWritten { .. }), "{ended:?} {said}");
     fs::set_permissions(cell.path("upper/full"), fs::Permissions::from_mode(0o700)).unwrap();
     let (ended, _) = cell.inside(&["memory", "4096"]);
-    assert!(matches!(ended.end, End::TooMuchWritten { .. }), "the next call goes on: {ended:?}");
-    let mut one = Program::shell("head -c 40000000 /dev/zero > big");
+    assert!(
+        matches!(ended.end, ProgramEnd::TooMuchWritten { .. }),
+        "the next call goes on: {ended:?}"
+    );
+    let mut one = ProgramSpec::shell("head -c 40000000 /dev/zero > big");
     one.timeout = Duration::from_secs(120);
     fs::remove_dir_all(cell.path("upper/full")).unwrap();
     let (ended, said) = run(&cell.sandbox, &one).unwrap();
-    assert_ne!(ended.end, End::Exited(0), "a file larger than the bound: {said}");
+    assert_ne!(ended.end, ProgramEnd::Exited(0), "a file larger than the bound: {said}");
     assert!(fs::metadata(cell.path("upper/big")).unwrap().len() <= 20 << 20);
 }
 
@@ -350,11 +357,11 @@ fn there_is_no_terminal_and_no_input() {
 #[test]
 fn escape_sequences_arrive_as_they_were_written() {
     let cell = Cell::new();
-    let program = Program::shell(r"printf '\033]0;title\007\033[2J\000\377'");
+    let program = ProgramSpec::shell(r"printf '\033]0;title\007\033[2J\000\377'");
     let mut said = Vec::new();
     let mut sink =
-        |_: adjutant_workspace::sandbox::Stream, bytes: &[u8]| said.extend_from_slice(bytes);
-    let cancel = adjutant_workspace::sandbox::Cancel::new().unwrap();
+        |_: adjutant_workspace::sandbox::OutputStream, bytes: &[u8]| said.extend_from_slice(bytes);
+    let cancel = adjutant_workspace::sandbox::CancelHandle::new().unwrap();
     cell.sandbox.run(&program, &cancel, &mut sink).unwrap();
     assert_eq!(said, b"\x1b]0;title\x07\x1b[2J\x00\xff");
 }
@@ -385,7 +392,7 @@ fn where_namespaces_are_forbidden_nothing_is_run() {
     let (_, said) = cell.inside(&["overlay", &state]);
     assert!(said.contains("this machine allows no user namespaces"), "{said}");
     let (ended, said) = cell.inside(&["engine", &state]);
-    assert_eq!(ended.end, End::Exited(1));
+    assert_eq!(ended.end, ProgramEnd::Exited(1));
     assert!(said.contains("no sandbox: create user namespace"), "{said}");
     assert!(!Path::new(&cell.path("at/alive")).exists());
 }
@@ -393,17 +400,17 @@ fn where_namespaces_are_forbidden_nothing_is_run() {
 #[test]
 fn a_granted_network_opens_the_network_and_nothing_else() {
     let ground = Ground::new();
-    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
     config.grants = vec![PROBE.as_str().into()];
-    config.network = Network::Granted;
+    config.network = NetworkAccess::Granted;
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
     fs::write(cell.path("secret"), "outside").unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap().to_string();
     let (ended, said) = cell.inside(&["tcp", &address]);
-    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "connected\n"));
+    assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "connected\n"));
     // That loopback is open is said.
-    assert!(Network::Granted.left_open().iter().any(|it| it.contains("loopback")));
+    assert!(NetworkAccess::Granted.left_open().iter().any(|it| it.contains("loopback")));
     let name = format!("adjutant-granted-{}", std::process::id());
     let listener = SocketAddr::from_abstract_name(&name).unwrap();
     let _abstract = UnixListener::bind_addr(&listener).unwrap();
@@ -419,16 +426,16 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
 fn calls_of_one_workspace_do_not_see_each_other() {
     let cell = Cell::new();
     let mut waiting =
-        Program::shell("echo secret > /tmp/mine; echo ready; while [ ! -e go ]; do :; done");
+        ProgramSpec::shell("echo secret > /tmp/mine; echo ready; while [ ! -e go ]; do :; done");
     waiting.timeout = Duration::from_secs(120);
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let sandbox = &cell.sandbox;
         scope.spawn(move || {
-            let mut sink = |_: adjutant_workspace::sandbox::Stream, _: &[u8]| {
+            let mut sink = |_: adjutant_workspace::sandbox::OutputStream, _: &[u8]| {
                 let _ = tell.send(());
             };
-            let cancel = adjutant_workspace::sandbox::Cancel::new().unwrap();
+            let cancel = adjutant_workspace::sandbox::CancelHandle::new().unwrap();
             sandbox.run(&waiting, &cancel, &mut sink).unwrap();
         });
         told.recv().unwrap();
@@ -447,7 +454,7 @@ fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
     let cell = Cell::new();
     fs::remove_dir(cell.path("at/.git")).unwrap();
     std::os::unix::fs::symlink("elsewhere", cell.path("at/.git")).unwrap();
-    let refused = run(&cell.sandbox, &Program::shell("true")).unwrap_err();
+    let refused = run(&cell.sandbox, &ProgramSpec::shell("true")).unwrap_err();
     assert!(refused.to_string().contains(".git, which is a symbolic link"), "{refused}");
     fs::remove_file(cell.path("at/.git")).unwrap();
     fs::write(cell.path("at/.git"), "gitdir: elsewhere").unwrap();
@@ -455,8 +462,8 @@ fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
     let mut there = Command::new("/bin/sh");
     there.args(["-c", "mv .git away && mv away .git"]);
     assert!(there.current_dir(cell.path("at")).status().unwrap().success(), "outside it can move");
-    let moved = Program::shell("mv .git away || rm -f .git");
-    assert_eq!(run(&cell.sandbox, &moved).unwrap().0.end, End::Exited(1));
+    let moved = ProgramSpec::shell("mv .git away || rm -f .git");
+    assert_eq!(run(&cell.sandbox, &moved).unwrap().0.end, ProgramEnd::Exited(1));
 }
 
 #[test]
@@ -468,7 +475,7 @@ fn a_hidden_home_shows_what_was_granted_in_it_and_nothing_else() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "text").unwrap();
     }
-    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
     config.grants = vec![
         PROBE.as_str().into(),
         ground.path("outer/home/.cargo"),
@@ -498,8 +505,9 @@ fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let (ended, said) = run(&cell.sandbox, &Program::shell("chmod 755 tool && ./tool")).unwrap();
-    assert_eq!(ended.end, End::Exited(0), "{said}");
+    let (ended, said) =
+        run(&cell.sandbox, &ProgramSpec::shell("chmod 755 tool && ./tool")).unwrap();
+    assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
 }
 
 /// The layers overlap, so that a mount which could be written might go unnoticed behind Landlock.
@@ -507,7 +515,7 @@ fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
 fn the_mounts_alone_let_nothing_else_be_written() {
     let ground = Ground::new();
     fs::create_dir(ground.path("base/.git")).unwrap();
-    let mut config = config(&ground, Place::Overlay(ground.mount()));
+    let mut config = config(&ground, SandboxWorkspace::Overlay(ground.mount()));
     config.grants = vec![PROBE.as_str().into(), "/opt".into()];
     let at = config.at.to_str().unwrap().to_owned();
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };

@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use adjutant_workspace::sandbox::Network;
-use adjutant_workspace::space::{Kind, KindWish, Options, Workspaces};
+use adjutant_workspace::sandbox::NetworkAccess;
+use adjutant_workspace::space::{BackingChoice, WorkspaceBacking, WorkspaceOptions, Workspaces};
 use adjutant_workspace::{
-    ApplyError, Change, Commit, Folders, Git, ObjectId, PathError, Repository, ResultRef, Root,
-    SkipReason, Skipped, layer_changes, with_link_targets,
+    ApplyError, Change, Commit, Git, MissingParents, ObjectId, PathError, Repository, ResultRef,
+    Root, SkipReason, Skipped, layer_changes, with_link_targets,
 };
 use tempfile::TempDir;
 
@@ -95,7 +95,9 @@ impl Layout {
 
 /// Writes a file as a tool in place does; returns why not, in a word.
 fn write_in_place(root: &Root, path: &str) -> Option<String> {
-    let written = root.relative(path).and_then(|path| root.place(&rel(""), &path, Folders::Made));
+    let written = root
+        .relative(path)
+        .and_then(|path| root.file_target(&rel(""), &path, MissingParents::Create));
     let written = written.and_then(|place| {
         let before = place.read(1 << 20)?;
         place.replace(b"planted\n", before.as_ref(), OsStr::new(".new"))
@@ -266,10 +268,10 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_made_in_pl
     }
 }
 
-fn options(wish: KindWish, include: &[&str]) -> Options {
-    Options {
+fn options(wish: BackingChoice, include: &[&str]) -> WorkspaceOptions {
+    WorkspaceOptions {
         wish,
-        network: Network::Off,
+        network: NetworkAccess::Off,
         include_ignored: include.iter().map(PathBuf::from).collect(),
         reserved: Vec::new(),
         closed: Vec::new(),
@@ -278,13 +280,15 @@ fn options(wish: KindWish, include: &[&str]) -> Options {
     }
 }
 
-fn spaces(user: &User, wish: KindWish, include: &[&str]) -> Workspaces {
+fn spaces(user: &User, wish: BackingChoice, include: &[&str]) -> Workspaces {
     let state = user.outer.path().join("state");
     Workspaces::open(&user.tree, &state, options(wish, include)).unwrap()
 }
 
-const KINDS: [(KindWish, Kind); 2] =
-    [(KindWish::Overlay, Kind::Overlay), (KindWish::Worktree, Kind::Worktree)];
+const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
+    (BackingChoice::Overlay, WorkspaceBacking::Overlay),
+    (BackingChoice::Worktree, WorkspaceBacking::Worktree),
+];
 
 #[test]
 fn a_workspace_has_no_copy_of_the_git_directory_and_its_result_reaches_none() {
@@ -367,7 +371,7 @@ fn a_result_with_files_in_the_git_directory_is_refused_whole() {
         for path in paths.map(|path| format!("{}/{path}", layout.git_dir)) {
             let result = planted(&user, &repository, &path);
             let refused = repository.apply(&result, now()).unwrap_err();
-            let ApplyError::Stuck { source: PathError::Guarded, .. } = refused else {
+            let ApplyError::Stuck { source: PathError::InGitDir, .. } = refused else {
                 panic!("{}: {refused:?}", layout.name)
             };
             let rehearsed = repository.rehearse(&[result], now()).unwrap();
@@ -434,8 +438,8 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
 }
 
 /// Opens workspaces that leave out the person's configuration and a file elsewhere that a link in it leads to.
-fn closed_spaces(user: &User, wish: KindWish, include: &[&str]) -> Workspaces {
-    let options = Options {
+fn closed_spaces(user: &User, wish: BackingChoice, include: &[&str]) -> Workspaces {
+    let options = WorkspaceOptions {
         closed: with_link_targets(&user.path(".config/adjutant")),
         ..options(wish, include)
     };
@@ -499,7 +503,7 @@ fn a_result_with_files_in_the_configuration_directory_is_refused_whole() {
         for path in [".config/adjutant/config.toml", ".config/adjutant/agents/a.md"] {
             let result = planted(&user, &repository, path);
             let refused = repository.apply(&result, now()).unwrap_err();
-            let ApplyError::Stuck { source: PathError::Closed, .. } = refused else {
+            let ApplyError::Stuck { source: PathError::Protected, .. } = refused else {
                 panic!("{path}: {refused:?}")
             };
             let rehearsed = repository.rehearse(&[result], now()).unwrap();

@@ -3,12 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 mod dir;
+mod dir_write;
 mod escape;
-mod folder;
+mod file_target;
 mod git;
 mod git_dirs;
 mod overlay;
-mod place;
 mod race;
 mod root;
 mod sandbox;
@@ -69,15 +69,15 @@ fn word(error: &PathError) -> String {
         | PathError::PermissionDenied
         | PathError::NameTooLong
         | PathError::Invalid
-        | PathError::Link
-        | PathError::Guarded
+        | PathError::SymbolicLink
+        | PathError::InGitDir
         | PathError::GitDirUnknown
         | PathError::Exists
         | PathError::ReadOnly
         | PathError::TooLarge { .. }
         | PathError::DiskFull
         | PathError::Unsupported
-        | PathError::Closed
+        | PathError::Protected
         | PathError::Io(_) => format!("<{error:?}>"),
     }
 }

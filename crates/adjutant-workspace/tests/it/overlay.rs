@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use adjutant_workspace::overlay::{Layers, Mounted, Overlay, OverlayError};
-use adjutant_workspace::sandbox::{End, Helper, Network, Place, Program, Sandbox};
+use adjutant_workspace::overlay::{MountedOverlay, Overlay, OverlayError, OverlayLayers};
+use adjutant_workspace::sandbox::{
+    NetworkAccess, ProgramEnd, ProgramSpec, Sandbox, SandboxHelper, SandboxWorkspace,
+};
 use adjutant_workspace::{Change, Root, layer_changes};
 use rustix::fs::{Mode, OFlags, openat};
 use tempfile::TempDir;
@@ -20,8 +22,8 @@ pub(crate) static PROBE: LazyLock<String> = LazyLock::new(|| {
     std::env::var("ADJUTANT_TEST_PROBE").unwrap_or_else(|_| built.to_owned())
 });
 
-pub(crate) fn helper() -> Helper {
-    Helper::at(PROBE.as_str())
+pub(crate) fn helper() -> SandboxHelper {
+    SandboxHelper::at(PROBE.as_str())
 }
 
 /// Layers in a fresh directory.
@@ -43,17 +45,17 @@ impl Ground {
         self.directory.path().join(relative)
     }
 
-    pub(crate) fn layers(&self) -> Layers {
-        Layers {
+    pub(crate) fn layers(&self) -> OverlayLayers {
+        OverlayLayers {
             lowers: vec![self.path("base"), self.path("dirty")],
             upper: self.path("upper"),
             work: self.path("work"),
             at: self.path("at"),
-            network: Network::Off,
+            network: NetworkAccess::Off,
         }
     }
 
-    pub(crate) fn mount(&self) -> Arc<Mounted> {
+    pub(crate) fn mount(&self) -> Arc<MountedOverlay> {
         Arc::new(Overlay::mount(&helper(), self.layers()).unwrap())
     }
 }
@@ -108,10 +110,10 @@ fn changes_are_what_commands_did() {
         fs::write(ground.path("base/dir/inner"), "inner").unwrap();
         fs::write(ground.path("base/file"), "file").unwrap();
         std::os::unix::fs::symlink("dir", ground.path("base/link")).unwrap();
-        let place = Place::Overlay(ground.mount());
+        let place = SandboxWorkspace::Overlay(ground.mount());
         let sandbox = Sandbox::new(config(&ground, place)).unwrap();
-        let (ended, said) = run(&sandbox, &Program::shell(commands)).unwrap();
-        assert_eq!(ended.end, End::Exited(0), "{name}: {said}");
+        let (ended, said) = run(&sandbox, &ProgramSpec::shell(commands)).unwrap();
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{name}: {said}");
         let upper = Root::open(ground.path("upper")).unwrap();
         let (changes, skipped) = layer_changes(&upper).unwrap();
         let change = |it: &Change| match it {

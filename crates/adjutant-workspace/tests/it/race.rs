@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adjutant_workspace::sandbox::{End, Place, Program, Sandbox};
+use adjutant_workspace::sandbox::{ProgramEnd, ProgramSpec, Sandbox, SandboxWorkspace};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::overlay::Ground;
@@ -67,7 +67,7 @@ fn what_is_to_be_hidden_and_comes_and_goes_stops_no_call_and_is_hidden_at_rest()
     std::fs::create_dir_all(cache.join("folder")).unwrap();
     std::fs::write(cache.join("folder/in"), "secret").unwrap();
     std::fs::write(cache.join("file"), "secret").unwrap();
-    let mut config = config(&ground, Place::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
     config.grants = vec![cache.clone(), cache.join("gone")];
     config.hidden = ["folder", "file", "swapped", "made"].map(|name| cache.join(name)).into();
     let (folder, file) = (cache.join("folder"), cache.join("file"));
@@ -88,11 +88,11 @@ fn what_is_to_be_hidden_and_comes_and_goes_stops_no_call_and_is_hidden_at_rest()
     };
     meanwhile(flip, || {
         for _ in 0..150 {
-            let (ended, said) = run(&sandbox, &Program::shell("true")).unwrap();
-            assert_eq!(ended.end, End::Exited(0), "{said}");
+            let (ended, said) = run(&sandbox, &ProgramSpec::shell("true")).unwrap();
+            assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
         }
     });
     // At rest nothing of it is seen.
-    let (_, said) = run(&sandbox, &Program::shell(look)).unwrap();
+    let (_, said) = run(&sandbox, &ProgramSpec::shell(look)).unwrap();
     assert!(!said.contains("secret"), "{said}");
 }

@@ -7,30 +7,33 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use adjutant_workspace::sandbox::{
-    Bounds, Cancel, Captured, Config, End, Ended, Network, Place, Program, RunError, Sandbox,
-    Stream,
+    BoundedOutput, CancelHandle, NetworkAccess, OutputStream, ProgramEnd, ProgramSpec,
+    ResourceBounds, RunError, Sandbox, SandboxConfig, SandboxWorkspace, SandboxedExit,
 };
 
 use crate::overlay::{Ground, PROBE, helper};
 
-pub(crate) fn config(ground: &Ground, place: Place) -> Config {
-    Config {
+pub(crate) fn config(ground: &Ground, place: SandboxWorkspace) -> SandboxConfig {
+    SandboxConfig {
         helper: helper(),
         place,
         at: ground.path("at"),
         grants: Vec::new(),
         data: Vec::new(),
         hidden: Vec::new(),
-        network: Network::Off,
-        bounds: Bounds::default(),
+        network: NetworkAccess::Off,
+        bounds: ResourceBounds::default(),
         may_miss: Vec::new(),
     }
 }
 
 /// A program's end and what it said.
-pub(crate) fn run(sandbox: &Sandbox, program: &Program) -> Result<(Ended, String), RunError> {
-    let mut said = Captured::new(1 << 20);
-    let ended = sandbox.run(program, &Cancel::new().unwrap(), &mut said)?;
+pub(crate) fn run(
+    sandbox: &Sandbox,
+    program: &ProgramSpec,
+) -> Result<(SandboxedExit, String), RunError> {
+    let mut said = BoundedOutput::new(1 << 20);
+    let ended = sandbox.run(program, &CancelHandle::new().unwrap(), &mut said)?;
     Ok((ended, String::from_utf8_lossy(&said.bytes()).into_owned()))
 }
 
@@ -38,17 +41,19 @@ pub(crate) fn run(sandbox: &Sandbox, program: &Program) -> Result<(Ended, String
 fn a_command_writes_into_the_overlay_and_the_handle_sees_it() {
     let ground = Ground::new();
     let mounted = ground.mount();
-    let sandbox = Sandbox::new(config(&ground, Place::Overlay(mounted.clone()))).unwrap();
-    let mut program = Program::shell("echo hi > file; echo said; exit 3");
+    let sandbox =
+        Sandbox::new(config(&ground, SandboxWorkspace::Overlay(mounted.clone()))).unwrap();
+    let mut program = ProgramSpec::shell("echo hi > file; echo said; exit 3");
     program.timeout = Duration::from_secs(20);
     let (ended, said) = run(&sandbox, &program).unwrap();
-    assert_eq!((ended.end, said.as_str()), (End::Exited(3), "said\n"));
+    assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(3), "said\n"));
     assert_eq!(std::fs::read_to_string(ground.path("upper/file")).unwrap(), "hi\n");
 }
 
 fn simple() -> (Ground, Sandbox) {
     let ground = Ground::new();
-    let sandbox = Sandbox::new(config(&ground, Place::Directory(ground.path("at")))).unwrap();
+    let sandbox =
+        Sandbox::new(config(&ground, SandboxWorkspace::Directory(ground.path("at")))).unwrap();
     (ground, sandbox)
 }
 
@@ -57,7 +62,7 @@ fn this_machine_gives_every_layer() {
     let level = Sandbox::level_here(&helper()).unwrap();
     assert_eq!(level.to_string(), "full: every layer is on and was tried");
     let (_ground, sandbox) = simple();
-    let (ended, _) = run(&sandbox, &Program::shell("true")).unwrap();
+    let (ended, _) = run(&sandbox, &ProgramSpec::shell("true")).unwrap();
     assert_eq!(ended.level, level);
 }
 
@@ -65,23 +70,23 @@ fn this_machine_gives_every_layer() {
 fn what_cannot_be_run_is_refused_with_a_reason() {
     let (ground, sandbox) = simple();
     fs::write(ground.path("at/text"), "no program").unwrap();
-    let refused = |program: &Program| run(&sandbox, program).unwrap_err().to_string();
+    let refused = |program: &ProgramSpec| run(&sandbox, program).unwrap_err().to_string();
     let at = ground.path("at/text");
     insta_like(&[
-        (refused(&Program::new([])), "the command is empty"),
-        (refused(&Program::shell("  \n")), "the command is empty"),
-        (refused(&Program::shell("echo a\0b")), "the command contains a NUL byte"),
+        (refused(&ProgramSpec::new([])), "the command is empty"),
+        (refused(&ProgramSpec::shell("  \n")), "the command is empty"),
+        (refused(&ProgramSpec::shell("echo a\0b")), "the command contains a NUL byte"),
         (
-            refused(&Program::new(["no-such-command".into()])),
+            refused(&ProgramSpec::new(["no-such-command".into()])),
             "cannot start no-such-command: No such file or directory (os error 2)",
         ),
         (
-            refused(&Program::new([at.clone().into()])),
+            refused(&ProgramSpec::new([at.clone().into()])),
             &format!("cannot start {}: Permission denied (os error 13)", at.display()),
         ),
     ]);
-    let (ended, said) = run(&sandbox, &Program::shell("no-such-command")).unwrap();
-    assert_eq!(ended.end, End::Exited(127), "{said}");
+    let (ended, said) = run(&sandbox, &ProgramSpec::shell("no-such-command")).unwrap();
+    assert_eq!(ended.end, ProgramEnd::Exited(127), "{said}");
 }
 
 #[track_caller]
@@ -97,7 +102,7 @@ fn the_starting_directory_lies_in_the_workspace() {
     fs::create_dir_all(ground.path("at/a b/ü")).unwrap();
     std::os::unix::fs::symlink("/usr", ground.path("at/usr")).unwrap();
     std::os::unix::fs::symlink("a b", ground.path("at/inside")).unwrap();
-    let mut program = Program::shell("pwd -P");
+    let mut program = ProgramSpec::shell("pwd -P");
     for (directory, shown) in [("", ""), ("a b/ü", "/a b/ü"), ("inside", "/a b")] {
         program.directory = directory.into();
         let (_, said) = run(&sandbox, &program).unwrap();
@@ -114,12 +119,12 @@ fn the_starting_directory_lies_in_the_workspace() {
 fn arguments_of_any_bytes_and_the_given_environment_arrive() {
     let (_ground, sandbox) = simple();
     let odd = OsString::from_vec(b"\xff'\"$HOME \n".to_vec());
-    let mut program = Program::new(["/usr/bin/printf".into(), "%s|".into(), odd, "".into()]);
+    let mut program = ProgramSpec::new(["/usr/bin/printf".into(), "%s|".into(), odd, "".into()]);
     let mut said = Vec::new();
-    let mut sink = |_: Stream, bytes: &[u8]| said.extend_from_slice(bytes);
-    sandbox.run(&program, &Cancel::new().unwrap(), &mut sink).unwrap();
+    let mut sink = |_: OutputStream, bytes: &[u8]| said.extend_from_slice(bytes);
+    sandbox.run(&program, &CancelHandle::new().unwrap(), &mut sink).unwrap();
     assert_eq!(said, b"\xff'\"$HOME \n||");
-    program = Program::new(["/usr/bin/env".into()]);
+    program = ProgramSpec::new(["/usr/bin/env".into()]);
     program.environment = vec![("ONLY".into(), "this".into())];
     assert_eq!(run(&sandbox, &program).unwrap().1, "ONLY=this\n");
 }
@@ -127,22 +132,22 @@ fn arguments_of_any_bytes_and_the_given_environment_arrive() {
 #[test]
 fn a_program_ends_as_it_ends() {
     let (_ground, sandbox) = simple();
-    let end = |text: &str| run(&sandbox, &Program::shell(text)).unwrap().0.end;
-    assert_eq!(end("exit 0"), End::Exited(0));
-    assert_eq!(end("exit 255"), End::Exited(255));
-    assert_eq!(end("kill -TERM $$"), End::Signalled(15));
-    assert_eq!(end("kill -SEGV $$"), End::Signalled(11));
+    let end = |text: &str| run(&sandbox, &ProgramSpec::shell(text)).unwrap().0.end;
+    assert_eq!(end("exit 0"), ProgramEnd::Exited(0));
+    assert_eq!(end("exit 255"), ProgramEnd::Exited(255));
+    assert_eq!(end("kill -TERM $$"), ProgramEnd::Signalled(15));
+    assert_eq!(end("kill -SEGV $$"), ProgramEnd::Signalled(11));
 }
 
 #[test]
 fn a_gibibyte_of_output_costs_neither_memory_nor_much_time() {
     let (_ground, sandbox) = simple();
-    let mut program = Program::shell("echo begin; head -c 1073741824 /dev/zero; echo end");
+    let mut program = ProgramSpec::shell("echo begin; head -c 1073741824 /dev/zero; echo end");
     program.timeout = Duration::from_secs(300);
     let before = peak_kibibytes();
-    let mut said = Captured::new(64 << 10);
-    let ended = sandbox.run(&program, &Cancel::new().unwrap(), &mut said).unwrap();
-    assert_eq!((ended.end, said.total_bytes()), (End::Exited(0), (1 << 30) + 10));
+    let mut said = BoundedOutput::new(64 << 10);
+    let ended = sandbox.run(&program, &CancelHandle::new().unwrap(), &mut said).unwrap();
+    assert_eq!((ended.end, said.total_bytes()), (ProgramEnd::Exited(0), (1 << 30) + 10));
     let kept = said.bytes();
     assert!(kept.starts_with(b"begin\n") && kept.ends_with(b"end\n"));
     assert!(kept.len() < 65 << 10);
@@ -161,13 +166,14 @@ fn both_streams_arrive_as_they_are_written() {
     // The second line is written only after the first has arrived here.
     let ground_file = _ground.path("at/go");
     let mut seen = Vec::new();
-    let mut sink = |stream: Stream, bytes: &[u8]| {
+    let mut sink = |stream: OutputStream, bytes: &[u8]| {
         seen.push((stream, String::from_utf8_lossy(bytes).into_owned()));
         fs::write(&ground_file, "").unwrap();
     };
-    let program = Program::shell("echo first; while [ ! -e go ]; do :; done; echo second >&2");
-    sandbox.run(&program, &Cancel::new().unwrap(), &mut sink).unwrap();
-    let expected = [(Stream::Out, "first\n".to_owned()), (Stream::Err, "second\n".to_owned())];
+    let program = ProgramSpec::shell("echo first; while [ ! -e go ]; do :; done; echo second >&2");
+    sandbox.run(&program, &CancelHandle::new().unwrap(), &mut sink).unwrap();
+    let expected =
+        [(OutputStream::Out, "first\n".to_owned()), (OutputStream::Err, "second\n".to_owned())];
     assert_eq!(seen, expected);
 }
 
@@ -198,11 +204,11 @@ fn what_never_ends_is_ended_in_time() {
         "kill -STOP $$",
     ];
     for text in endless {
-        let mut program = Program::shell(text);
+        let mut program = ProgramSpec::shell(text);
         program.timeout = Duration::from_millis(200);
         within(Duration::from_millis(1200), || {
             let (ended, _) = run(&sandbox, &program).unwrap();
-            assert_eq!((&ended.end, ended.tree_gone), (&End::TimedOut, true), "{text}");
+            assert_eq!((&ended.end, ended.tree_gone), (&ProgramEnd::TimedOut, true), "{text}");
             ended.elapsed
         });
     }
@@ -212,14 +218,14 @@ fn what_never_ends_is_ended_in_time() {
 fn a_cancelled_program_is_gone_at_once() {
     let (_ground, sandbox) = simple();
     within(Duration::from_secs(1), || {
-        let cancel = Cancel::new().unwrap();
+        let cancel = CancelHandle::new().unwrap();
         let from_elsewhere = cancel.clone();
         // Cancelled from inside the stream: the program certainly runs by then.
-        let mut sink = |_: Stream, _: &[u8]| from_elsewhere.cancel();
-        let program = Program::shell("echo started; sleep 1000");
+        let mut sink = |_: OutputStream, _: &[u8]| from_elsewhere.cancel();
+        let program = ProgramSpec::shell("echo started; sleep 1000");
         let begun = Instant::now();
         let ended = sandbox.run(&program, &cancel, &mut sink).unwrap();
-        assert_eq!((ended.end, ended.tree_gone), (End::Cancelled, true));
+        assert_eq!((ended.end, ended.tree_gone), (ProgramEnd::Cancelled, true));
         begun.elapsed()
     });
 }
@@ -228,8 +234,8 @@ fn a_cancelled_program_is_gone_at_once() {
 fn background_processes_end_with_the_call_and_do_not_hold_it() {
     let (_ground, sandbox) = simple();
     let begun = Instant::now();
-    let (ended, said) = run(&sandbox, &Program::shell("sleep 1000 & echo done")).unwrap();
-    assert_eq!((ended.end, said.as_str()), (End::Exited(0), "done\n"));
+    let (ended, said) = run(&sandbox, &ProgramSpec::shell("sleep 1000 & echo done")).unwrap();
+    assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "done\n"));
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
@@ -241,8 +247,8 @@ fn several_programs_run_at_once_in_one_workspace() {
             let sandbox = &sandbox;
             scope.spawn(move || {
                 let text = format!("echo {number} > file{number}; cat file{number}");
-                let (ended, said) = run(sandbox, &Program::shell(text)).unwrap();
-                assert_eq!((ended.end, said), (End::Exited(0), format!("{number}\n")));
+                let (ended, said) = run(sandbox, &ProgramSpec::shell(text)).unwrap();
+                assert_eq!((ended.end, said), (ProgramEnd::Exited(0), format!("{number}\n")));
             });
         }
     });
@@ -275,19 +281,20 @@ fn nothing_outlives_the_engine() {
 fn a_holder_that_is_killed_takes_its_programs_along_and_is_missed() {
     let ground = Ground::new();
     let mounted = ground.mount();
-    let sandbox = Sandbox::new(config(&ground, Place::Overlay(mounted.clone()))).unwrap();
+    let sandbox =
+        Sandbox::new(config(&ground, SandboxWorkspace::Overlay(mounted.clone()))).unwrap();
     // Before a program runs, nobody but the holder sees the overlay.
     let holders = crate::overlay::holders(&ground);
-    let mut sink = |_: Stream, _: &[u8]| {
+    let mut sink = |_: OutputStream, _: &[u8]| {
         for holder in &holders {
             let holder = rustix::process::Pid::from_raw(*holder).unwrap();
             // The parts of a holder take each other along.
             let _ = rustix::process::kill_process(holder, rustix::process::Signal::KILL);
         }
     };
-    let program = Program::shell("echo started; sleep 1000");
-    let ended = sandbox.run(&program, &Cancel::new().unwrap(), &mut sink).unwrap();
-    assert_eq!((ended.end, ended.tree_gone), (End::Signalled(9), true));
+    let program = ProgramSpec::shell("echo started; sleep 1000");
+    let ended = sandbox.run(&program, &CancelHandle::new().unwrap(), &mut sink).unwrap();
+    assert_eq!((ended.end, ended.tree_gone), (ProgramEnd::Signalled(9), true));
     let refused = run(&sandbox, &program).unwrap_err();
     assert!(matches!(refused, RunError::Helper(_)), "{refused}");
 }

@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use adjutant_workspace::overlay::Overlay;
-use adjutant_workspace::sandbox::{Cancel, Captured, Place, Program, Sandbox};
+use adjutant_workspace::sandbox::{
+    BoundedOutput, CancelHandle, ProgramSpec, Sandbox, SandboxWorkspace,
+};
 
 use crate::overlay::{Ground, helper};
 use crate::sandbox::config;
@@ -26,16 +28,16 @@ fn least(times: usize, mut work: impl FnMut()) -> (Duration, Duration) {
 #[ignore = "a measurement"]
 fn a_sandboxed_call_costs_at_most_three_milliseconds_more() {
     let ground = Ground::new();
-    let sandbox = Sandbox::new(config(&ground, Place::Overlay(ground.mount()))).unwrap();
-    let cancel = Cancel::new().unwrap();
-    let program = Program::new(["/bin/true".into()]);
+    let sandbox = Sandbox::new(config(&ground, SandboxWorkspace::Overlay(ground.mount()))).unwrap();
+    let cancel = CancelHandle::new().unwrap();
+    let program = ProgramSpec::new(["/bin/true".into()]);
     let plain = least(300, || {
         let mut command = Command::new("/bin/true");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(command.status().unwrap().success());
     });
     let inside = least(300, || {
-        sandbox.run(&program, &cancel, &mut Captured::new(1024)).unwrap();
+        sandbox.run(&program, &cancel, &mut BoundedOutput::new(1024)).unwrap();
     });
     println!(
         "plain {:?} (median {:?}), sandboxed {:?} (median {:?})",

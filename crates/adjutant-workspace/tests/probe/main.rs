@@ -72,7 +72,7 @@ fn attempt(words: &[&str]) -> io::Result<String> {
             list(&format!("/proc/{parent}/root/"))
         }
         ["overlay", state] => {
-            let helper = adjutant_workspace::sandbox::Helper::this_program();
+            let helper = adjutant_workspace::sandbox::SandboxHelper::this_program();
             let state = fs::canonicalize(state)?;
             let tried = adjutant_workspace::overlay::Overlay::probe(&helper, &state);
             tried.map(done).map_err(|error| io::Error::other(error.to_string()))
@@ -341,24 +341,24 @@ fn session() -> io::Result<String> {
 fn engine(workspace: &str) -> io::Result<String> {
     use adjutant_workspace::sandbox as it;
     let this = std::env::current_exe()?;
-    let config = it::Config {
-        helper: it::Helper::this_program(),
-        place: it::Place::Directory(workspace.into()),
+    let config = it::SandboxConfig {
+        helper: it::SandboxHelper::this_program(),
+        place: it::SandboxWorkspace::Directory(workspace.into()),
         at: workspace.into(),
         grants: vec![this.clone()],
         data: Vec::new(),
         hidden: Vec::new(),
-        network: it::Network::Off,
-        bounds: it::Bounds::default(),
+        network: it::NetworkAccess::Off,
+        bounds: it::ResourceBounds::default(),
         may_miss: Vec::new(),
     };
     let sandbox = it::Sandbox::new(config).map_err(io::Error::other)?;
     let script = "setsid \"$0\" listen alive & while [ ! -e alive ]; do :; done; echo; wait";
     let words = ["/bin/sh".into(), "-c".into(), script.into(), this.into_os_string()];
-    let mut sink = |_: it::Stream, bytes: &[u8]| {
+    let mut sink = |_: it::OutputStream, bytes: &[u8]| {
         let _ = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
     };
-    let ended = sandbox.run(&it::Program::new(words), &it::Cancel::new()?, &mut sink);
+    let ended = sandbox.run(&it::ProgramSpec::new(words), &it::CancelHandle::new()?, &mut sink);
     ended.map(|ended| format!("{ended:?}")).map_err(io::Error::other)
 }
 

@@ -22,7 +22,7 @@ use adjutant_core::{
 use adjutant_formats::contract::{ArtifactFact, Contract, validate};
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_tools::{Approved, Masker, Toolbox};
-use adjutant_workspace::sandbox::Cancel;
+use adjutant_workspace::sandbox::CancelHandle;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
@@ -333,7 +333,7 @@ pub(crate) fn run_command(
     session: SessionId,
     (purpose, request): (&CommandPurpose, &ToolCall),
     environment: &[(String, String)],
-    cancel: &Cancel,
+    cancel: &CancelHandle,
     heard: &mpsc::Sender<Heard>,
 ) -> Result<ToolOutput, Crash> {
     let mut printed = |text: &str| {
@@ -445,10 +445,10 @@ fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
             | PathError::PermissionDenied
             | PathError::NameTooLong
             | PathError::Invalid
-            | PathError::Link
-            | PathError::Guarded
+            | PathError::SymbolicLink
+            | PathError::InGitDir
             | PathError::GitDirUnknown
-            | PathError::Closed
+            | PathError::Protected
             | PathError::Exists
             | PathError::ReadOnly
             | PathError::TooLarge { .. }

@@ -13,7 +13,7 @@ use adjutant_core::{
     Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
 };
 use adjutant_tools::Approved;
-use adjutant_workspace::sandbox::Cancel;
+use adjutant_workspace::sandbox::CancelHandle;
 
 use crate::engine::EngineError;
 use crate::runner::crash::{Crash, guard};
@@ -177,7 +177,7 @@ impl Runner {
         // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
         // agent runs one at a time, so there are no more of them than agents at work.
         let (done, waits) = tokio::sync::oneshot::channel();
-        let begun = Cancel::new().and_then(|cancel| {
+        let begun = CancelHandle::new().and_then(|cancel| {
             let cancel = Arc::new(cancel);
             let held = Arc::clone(&cancel);
             std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Left;
+use super::UnrestoredFile;
 use crate::PathError;
 use crate::git::{GitError, Preview};
-use crate::trees::journal::Stuck;
+use crate::trees::journal::StepError;
 
 /// Says why a result was not applied, or not taken back.
 #[derive(Debug, thiserror::Error)]
@@ -38,12 +38,12 @@ pub enum ApplyError {
         source: PathError,
     },
     /// A step failed, and meanwhile somebody changed these files; the others are as they were.
-    #[error("{path} could not be replaced, and {left} changed meanwhile", path = path.display(), left = told(left))]
-    Torn {
+    #[error("{path} could not be replaced, and {left} changed meanwhile", path = path.display(), left = list_unrestored(left))]
+    ChangedMeanwhile {
         /// The file that could not be replaced.
         path: PathBuf,
         /// The files that were changed and are left as they are.
-        left: Vec<Left>,
+        left: Vec<UnrestoredFile>,
         /// Why.
         #[source]
         source: PathError,
@@ -81,12 +81,12 @@ pub(super) fn unfinished(journal: &Path, source: PathError) -> ApplyError {
     ApplyError::Unfinished { path: journal.to_owned(), journal: journal.to_owned(), source }
 }
 
-pub(super) fn stuck(stuck: Stuck) -> ApplyError {
+pub(super) fn step_error(stuck: StepError) -> ApplyError {
     ApplyError::Stuck { path: stuck.path, source: stuck.source }
 }
 
 /// Says which files were left, and where the earlier content of the first one lies.
-fn told(left: &[Left]) -> String {
+fn list_unrestored(left: &[UnrestoredFile]) -> String {
     let Some(first) = left.first() else { return "nothing".to_owned() };
     let before = first.before.as_ref().map_or_else(String::new, |before| {
         format!(" (what it was before lies in {})", before.display())

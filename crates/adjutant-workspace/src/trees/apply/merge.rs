@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::stuck;
+use super::error::step_error;
 use super::{ApplyError, journals};
 use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Snapshot};
-use crate::trees::journal::{self, Plan, Stage};
+use crate::trees::journal::{self, JournalStage, ReplacePlan};
 
 /// The mode of a submodule's entry.
 const SUBMODULE: u32 = 0o160_000;
 
 /// The state a result is merged with.
 #[derive(Clone, Copy)]
-pub(in crate::trees) struct Onto<'a> {
+pub(in crate::trees) struct MergeTarget<'a> {
     pub(in crate::trees) commit: &'a ObjectId,
     pub(in crate::trees) tree: &'a ObjectId,
     /// Files whose uncommitted content is known to have a way back.
@@ -26,7 +26,7 @@ pub(in crate::trees) struct Onto<'a> {
 }
 
 /// A merge that was made in the object store and may be carried out.
-pub(in crate::trees) struct Merge {
+pub(in crate::trees) struct CleanMerge {
     pub(in crate::trees) tree: ObjectId,
     pub(in crate::trees) diff: Diff,
     pub(in crate::trees) submodules: Vec<PathBuf>,
@@ -39,8 +39,8 @@ impl Repository {
         &self,
         result: &ObjectId,
         ours: &Snapshot,
-        onto: Onto<'_>,
-    ) -> Result<Merge, ApplyError> {
+        onto: MergeTarget<'_>,
+    ) -> Result<CleanMerge, ApplyError> {
         let preview = self.preview(result, onto.commit)?;
         if !preview.is_clean() {
             // What nobody committed is theirs to settle first; a conflict with it is no news.
@@ -62,7 +62,7 @@ impl Repository {
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_unseen(ours, result, &touched, onto.known)?;
         self.refuse_sparse(&diff, onto.known)?;
-        Ok(Merge { tree: preview.tree, diff, submodules })
+        Ok(CleanMerge { tree: preview.tree, diff, submodules })
     }
 
     /// Refuses to change or remove files that a sparse checkout leaves out: a removal would not be seen at all,
@@ -113,11 +113,11 @@ impl Repository {
         let root = self.root()?;
         let reading = || GitError::io("reading a journal");
         for (_, folder) in journals(&self.applies())? {
-            if journal::stage(&folder).map_err(reading())? != Stage::Done {
+            if journal::stage(&folder).map_err(reading())? != JournalStage::Done {
                 continue;
             }
-            let Some(plan) = Plan::load(&folder).map_err(reading())? else { continue };
-            for path in plan.still_as_left(&root, paths).map_err(stuck)? {
+            let Some(plan) = ReplacePlan::load(&folder).map_err(reading())? else { continue };
+            for path in plan.still_as_left(&root, paths).map_err(step_error)? {
                 paths.remove(&path);
             }
         }

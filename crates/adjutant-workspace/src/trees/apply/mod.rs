@@ -8,10 +8,10 @@
 //! puts files back. Invariant: no uncommitted content that the child never saw is overwritten, and no file
 //! that git does not know of.
 
-mod back;
 mod error;
 mod merge;
 mod prepare;
+mod undo;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,22 +21,22 @@ use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 
-use super::journal::{self, Stage, Stuck, sync_disk};
-use super::lock::Held;
+use super::journal::{self, JournalStage, StepError, sync_disk};
+use super::lock::FileLock;
 use crate::Root;
 use crate::git::{Diff, GitError, ObjectId, Repository};
 use crate::private;
 
 pub use error::ApplyError;
-pub(super) use merge::{Merge, Onto};
-pub(super) use prepare::{LINK, save_before, thing_after};
+pub(super) use merge::{CleanMerge, MergeTarget};
+pub(super) use prepare::{LINK, save_before, state_after};
 
 /// The folder of a state directory with the journals.
 const APPLIES: &str = "applies";
 
 /// A result that is now in the work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedResult {
     /// The name by which it can be taken back; empty where everything was there already.
     pub name: String,
     /// What changed.
@@ -47,25 +47,25 @@ pub struct Applied {
 
 /// What was found of an application that was cut short.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredApply {
     /// The name it had.
     pub name: String,
     /// Files that were changed meanwhile and therefore left as they are.
-    pub left: Vec<Left>,
+    pub left: Vec<UnrestoredFile>,
 }
 
 /// What became of all applications that were cut short.
 #[derive(Debug, Default)]
-pub struct Recovery {
+pub struct ApplyRecovery {
     /// Those whose files were put back.
-    pub put_back: Vec<Recovered>,
+    pub put_back: Vec<RecoveredApply>,
     /// Why one is still unfinished; its journal stays.
     pub stuck: Option<ApplyError>,
 }
 
 /// A file that was not put back, because somebody changed it meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct UnrestoredFile {
     /// The file.
     pub path: PathBuf,
     /// A copy of what it was before; none where there was no file.
@@ -77,31 +77,31 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// See [`ApplyError`]; but for [`ApplyError::Torn`] and [`ApplyError::Unfinished`] the work tree is as
+    /// See [`ApplyError`]; but for [`ApplyError::ChangedMeanwhile`] and [`ApplyError::Unfinished`] the work tree is as
     /// it was.
-    pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<Applied, ApplyError> {
+    pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<AppliedResult, ApplyError> {
         let _alone = self.apply_lock()?;
         if let Some(stuck) = self.put_back_unfinished()?.stuck {
             return Err(stuck);
         }
         let ours = self.capture(at)?;
-        let onto = Onto { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
-        let Merge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
+        let onto = MergeTarget { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
+        let CleanMerge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
         if diff.entries.is_empty() {
-            return Ok(Applied { name: String::new(), diff, submodules });
+            return Ok(AppliedResult { name: String::new(), diff, submodules });
         }
         let shown = self.diff(&ours.tree, &tree)?;
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
-        if let Err(Stuck { path, source }) = plan.carry_out(&root, &sync_disk) {
+        if let Err(StepError { path, source }) = plan.carry_out(&root, &sync_disk) {
             let left = self.put_back(&plan)?;
             return Err(if left.is_empty() {
                 ApplyError::Stuck { path, source }
             } else {
-                ApplyError::Torn { path, left, source }
+                ApplyError::ChangedMeanwhile { path, left, source }
             });
         }
-        Ok(Applied { name, diff: shown, submodules })
+        Ok(AppliedResult { name, diff: shown, submodules })
     }
 
     /// Lists what was applied and can be taken back.
@@ -113,7 +113,9 @@ impl Repository {
         let _alone = self.apply_lock()?;
         let mut names = Vec::new();
         for (name, folder) in journals(&self.applies())? {
-            if journal::stage(&folder).map_err(GitError::io("reading a journal"))? == Stage::Done {
+            if journal::stage(&folder).map_err(GitError::io("reading a journal"))?
+                == JournalStage::Done
+            {
                 names.push(name);
             }
         }
@@ -121,7 +123,7 @@ impl Repository {
         Ok(names)
     }
 
-    pub(super) fn apply_lock(&self) -> Result<Held, GitError> {
+    pub(super) fn apply_lock(&self) -> Result<FileLock, GitError> {
         let folder = self.applies();
         private::ensure_dir(&folder).map_err(GitError::io("making the journals"))?;
         lock(&folder)
@@ -158,7 +160,7 @@ pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitErro
     for (_, folder) in journals(&folder)? {
         let forgotten = || -> io::Result<bool> {
             // One that is not done is still to be put back, however old.
-            let old = journal::stage(&folder)? == Stage::Done
+            let old = journal::stage(&folder)? == JournalStage::Done
                 && folder.join("done").metadata()?.modified()? < before;
             if old {
                 journal::discard(&folder)?;
@@ -171,9 +173,9 @@ pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitErro
 }
 
 /// Keeps everyone else from the journals of a work tree.
-fn lock(applies: &Path) -> Result<Held, GitError> {
-    let held = Held::file(&applies.join("lock"))?;
-    held.take(FlockOperation::LockExclusive)?;
+fn lock(applies: &Path) -> Result<FileLock, GitError> {
+    let held = FileLock::open_file(&applies.join("lock"))?;
+    held.acquire(FlockOperation::LockExclusive)?;
     Ok(held)
 }
 

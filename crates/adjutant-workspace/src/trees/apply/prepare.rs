@@ -11,7 +11,7 @@ use super::ApplyError;
 use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content};
 use crate::private;
 use crate::trees::export::write_images;
-use crate::trees::journal::{self, Plan, Step, Thing, When, sync_disk};
+use crate::trees::journal::{self, FileState, ReplacePlan, ReplaceStep, StepSide, sync_disk};
 use crate::{PathError, RelPath, Root};
 
 /// The mode of a link.
@@ -24,9 +24,9 @@ impl Repository {
         result: &ObjectId,
         root: &Root,
         diff: &Diff,
-    ) -> Result<(String, Plan), ApplyError> {
+    ) -> Result<(String, ReplacePlan), ApplyError> {
         let (name, folder) = self.journal_folder(result)?;
-        let mut plan = Plan { folder, steps: Vec::new() };
+        let mut plan = ReplacePlan { folder, steps: Vec::new() };
         let prepared = self.fill(&mut plan, root, diff);
         if prepared.is_err() {
             // Best effort: a journal without a plan is removed by the next one.
@@ -43,7 +43,7 @@ impl Repository {
         diff: &Diff,
     ) -> Result<(), ApplyError> {
         let (_, folder) = self.journal_folder(result)?;
-        let mut plan = Plan { folder, steps: Vec::new() };
+        let mut plan = ReplacePlan { folder, steps: Vec::new() };
         let found = self.root().map_err(Into::into);
         let found = found.and_then(|root| self.look(&mut plan, &root, diff));
         // Best effort: a journal without a plan is removed by the next one.
@@ -53,25 +53,30 @@ impl Repository {
     }
 
     /// Saves what lies at every path, and returns those where it is not what git has of them.
-    fn look(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<Vec<PathBuf>, ApplyError> {
+    fn look(
+        &self,
+        plan: &mut ReplacePlan,
+        root: &Root,
+        diff: &Diff,
+    ) -> Result<Vec<PathBuf>, ApplyError> {
         let mut dirty = Vec::new();
         let mut expected = Vec::new();
         for (number, entry) in diff.entries.iter().enumerate() {
-            let before = save_before(root, &entry.path, &plan.image(number, When::Before))?;
-            if (before == Thing::Nothing) != (entry.old_mode == 0) {
+            let before = save_before(root, &entry.path, &plan.image(number, StepSide::Before))?;
+            if (before == FileState::Nothing) != (entry.old_mode == 0) {
                 dirty.push(entry.path.clone());
             }
-            if before != Thing::Nothing {
+            if before != FileState::Nothing {
                 expected.push((number, entry));
             }
-            let after = thing_after(&before, entry.new_mode);
-            plan.steps.push(Step { path: entry.path.clone(), before, after });
+            let after = state_after(&before, entry.new_mode);
+            plan.steps.push(ReplaceStep { path: entry.path.clone(), before, after });
         }
         dirty.extend(self.different(plan, &expected)?);
         Ok(dirty)
     }
 
-    fn fill(&self, plan: &mut Plan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
+    fn fill(&self, plan: &mut ReplacePlan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
         let dirty = self.look(plan, root, diff)?;
         if !dirty.is_empty() {
             return Err(ApplyError::Dirty { paths: dirty });
@@ -85,7 +90,7 @@ impl Repository {
     /// Returns the files whose content on disk is not what git has of them.
     pub(in crate::trees) fn different(
         &self,
-        plan: &Plan,
+        plan: &ReplacePlan,
         expected: &[(usize, &DiffEntry)],
     ) -> Result<Vec<PathBuf>, GitError> {
         if expected.is_empty() {
@@ -129,38 +134,38 @@ pub(in crate::trees) fn save_before(
     root: &Root,
     path: &Path,
     image: &Path,
-) -> Result<Thing, ApplyError> {
+) -> Result<FileState, ApplyError> {
     let stuck = |source| ApplyError::Stuck { path: path.to_owned(), source };
     let copying = GitError::io("copying a file into the journal");
     let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
     match found {
-        Ok(Content::Nothing) => Ok(Thing::Nothing),
+        Ok(Content::Nothing) => Ok(FileState::Nothing),
         Ok(Content::Link(target)) => {
             private::write(image, target).map_err(copying)?;
-            Ok(Thing::Link)
+            Ok(FileState::Link)
         }
         Ok(Content::File { mut file, .. }) => {
             let mut copy = || -> io::Result<u32> {
                 io::copy(&mut file, &mut private::create_file(image)?)?;
                 Ok(file.metadata()?.permissions().mode())
             };
-            Ok(Thing::File(copy().map_err(copying)? & 0o777))
+            Ok(FileState::File(copy().map_err(copying)? & 0o777))
         }
         Err(_) => Err(stuck(PathError::PermissionDenied)),
     }
 }
 
 /// Says what is to lie there: permissions stay, but for the executable bit.
-pub(in crate::trees) fn thing_after(before: &Thing, mode: u32) -> Thing {
+pub(in crate::trees) fn state_after(before: &FileState, mode: u32) -> FileState {
     match mode {
-        0 => Thing::Nothing,
-        LINK => Thing::Link,
+        0 => FileState::Nothing,
+        LINK => FileState::Link,
         mode => {
-            let kept = if let Thing::File(kept) = before { *kept } else { 0o644 };
+            let kept = if let FileState::File(kept) = before { *kept } else { 0o644 };
             // Whoever may read it may run it.
             let executable = (kept & 0o444) >> 2;
             let plain = kept & !0o111;
-            Thing::File(if mode & 0o100 == 0 { plain } else { kept | executable })
+            FileState::File(if mode & 0o100 == 0 { plain } else { kept | executable })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Results in the user's own files: all or nothing, and back again.
 
-use adjutant_workspace::{ApplyError, Committed, Left, Recovered};
+use adjutant_workspace::{ApplyError, Committed, RecoveredApply, UnrestoredFile};
 
 use super::*;
 
@@ -213,8 +213,8 @@ fn what_a_cut_short_application_cannot_put_back_is_kept_and_named() {
     fs::remove_file(user.state().join("applies").join(&applied.name).join("done")).unwrap();
     user.write("src/lib.rs", "mine since\n");
     let recovered = repository.recover().unwrap().put_back;
-    let [Recovered { left, .. }] = recovered.as_slice() else { panic!("{recovered:?}") };
-    let [Left { path, before: Some(copy) }] = left.as_slice() else { panic!("{left:?}") };
+    let [RecoveredApply { left, .. }] = recovered.as_slice() else { panic!("{recovered:?}") };
+    let [UnrestoredFile { path, before: Some(copy) }] = left.as_slice() else { panic!("{left:?}") };
     assert_eq!(path, Path::new("src/lib.rs"));
     assert_eq!(fs::read_to_string(copy).unwrap(), "fn dirty() {}\n");
     let mut expected = before;

@@ -1,6 +1,6 @@
 //! Warm checkouts: leased, moved by what differs, never changed while in use.
 
-use adjutant_workspace::{Bases, LeaseCost};
+use adjutant_workspace::{BaseCheckouts, BaseLeaseCost};
 
 use super::*;
 
@@ -8,11 +8,11 @@ use super::*;
 fn a_base_is_warm_the_second_time_and_shared() {
     let user = User::new();
     let repository = user.open();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     let tree = user.id("HEAD^{tree}");
     let first = bases.lease(&tree).unwrap();
     let second = bases.lease(&tree).unwrap();
-    assert_eq!((first.cost(), second.cost()), (LeaseCost::Created, LeaseCost::Warm));
+    assert_eq!((first.cost(), second.cost()), (BaseLeaseCost::Created, BaseLeaseCost::Warm));
     assert_eq!(first.path(), second.path());
 }
 
@@ -26,11 +26,11 @@ fn an_unused_base_is_moved_by_what_differs_and_a_leased_one_stays() {
     user.commit("second");
     let two = user.id("HEAD^{tree}");
     let repository = user.open();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
 
     let leased = bases.lease(&one).unwrap();
     let other = bases.lease(&two).unwrap();
-    assert_eq!(other.cost(), LeaseCost::Created, "the first is in use");
+    assert_eq!(other.cost(), BaseLeaseCost::Created, "the first is in use");
     assert_eq!(on_disk(leased.path()), user.files(&one));
     assert_eq!(on_disk(other.path()), user.files(&two));
     let folder = other.path().parent().unwrap().to_owned();
@@ -38,7 +38,7 @@ fn an_unused_base_is_moved_by_what_differs_and_a_leased_one_stays() {
     fs::remove_dir_all(folder).unwrap();
     drop(leased);
     let moved = bases.lease(&two).unwrap();
-    assert_eq!(moved.cost(), LeaseCost::Moved(3));
+    assert_eq!(moved.cost(), BaseLeaseCost::Moved(3));
     assert_eq!(on_disk(moved.path()), user.files(&two));
     assert!(!moved.path().join("src/deep").exists(), "an emptied folder goes");
 }
@@ -52,7 +52,7 @@ fn a_base_whose_move_was_cut_short_is_completed() {
     user.commit("second");
     let two = user.id("HEAD^{tree}");
     let repository = user.open();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     let path = bases.lease(&one).unwrap().path().to_owned();
     // As after a kill in the middle: the mark is set, one file is torn, one not there yet.
     let mark = path.parent().unwrap().join("state");
@@ -70,13 +70,13 @@ fn a_base_of_unknown_state_is_made_anew() {
     let user = User::new();
     let tree = user.id("HEAD^{tree}");
     let repository = user.open();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     let path = bases.lease(&tree).unwrap().path().to_owned();
     for text in ["", "another-boot ready x", "garbage"] {
         fs::write(path.parent().unwrap().join("state"), text).unwrap();
         fs::write(path.join("README"), "torn").unwrap();
         let lease = bases.lease(&tree).unwrap();
-        assert_eq!(lease.cost(), LeaseCost::Created, "{text}");
+        assert_eq!(lease.cost(), BaseLeaseCost::Created, "{text}");
         assert_eq!(on_disk(lease.path()), user.files(&tree));
     }
 }
@@ -88,12 +88,14 @@ fn many_who_need_the_same_base_get_one() {
     let tree = user.id("HEAD^{tree}");
     let leases: Vec<_> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| Bases::open(&repository).unwrap().lease(&tree).unwrap()))
+            .map(|_| {
+                scope.spawn(|| BaseCheckouts::open(&repository).unwrap().lease(&tree).unwrap())
+            })
             .collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     assert!(leases.iter().all(|lease| lease.path() == leases[0].path()));
-    let made = leases.iter().filter(|lease| lease.cost() == LeaseCost::Created);
+    let made = leases.iter().filter(|lease| lease.cost() == BaseLeaseCost::Created);
     assert_eq!(made.count(), 1);
 }
 
@@ -138,7 +140,7 @@ fn a_partial_clone_is_captured_and_fetches_nothing() {
     assert_eq!(snapshot.changes.len(), 4, "nothing is checked out: {:?}", snapshot.changes);
     let objects = || fs::read_dir(user.path(".git/objects/pack")).unwrap().count();
     let before = objects();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     assert!(bases.lease(&user.id(&format!("{head}^{{tree}}"))).is_err(), "contents are missing");
     assert_eq!(objects(), before);
     assert!(bases.lease(repository.empty_tree()).is_ok(), "a failure leaves nothing behind");

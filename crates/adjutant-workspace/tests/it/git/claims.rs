@@ -1,4 +1,4 @@
-//! Folders that claim a git directory which is not theirs, or have pipes and links in their own.
+//! MissingParents that claim a git directory which is not theirs, or have pipes and links in their own.
 
 use std::process::Command;
 

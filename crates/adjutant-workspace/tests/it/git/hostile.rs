@@ -1,6 +1,6 @@
 //! A tree in which everything git may run is planted: plain git runs it, we do not.
 
-use adjutant_workspace::{ApplyError, Bases, ConflictKind, GitError, Worktrees};
+use adjutant_workspace::{ApplyError, BaseCheckouts, ConflictKind, GitError, Worktrees};
 
 use super::*;
 
@@ -173,7 +173,7 @@ fn nothing_planted_runs() {
     assert_eq!(repository.work_tree(), user.tree, "core.worktree is not believed");
     let snapshot = repository.capture(now()).unwrap();
     repository.ignored().unwrap();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     drop(bases.lease(&snapshot.head_tree).unwrap());
     drop(bases.lease(&snapshot.tree).unwrap());
 

@@ -1,6 +1,6 @@
 //! Journals of applications: damaged, cut short, met by a person, dropped.
 
-use adjutant_workspace::{ApplyError, Left, Recovered, forget_applied};
+use adjutant_workspace::{ApplyError, RecoveredApply, UnrestoredFile, forget_applied};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use super::apply::result;
@@ -170,12 +170,14 @@ fn a_person_who_meets_files_and_folders_that_were_exchanged_is_told_and_nothing_
         meet(&user);
         let recovery = user.open().recover().unwrap();
         assert!(recovery.stuck.is_none(), "{what}: {recovery:?}");
-        let [Recovered { left, .. }] = recovery.put_back.as_slice() else { panic!("{recovery:?}") };
+        let [RecoveredApply { left, .. }] = recovery.put_back.as_slice() else {
+            panic!("{recovery:?}")
+        };
         let mut found: Vec<(&str, bool)> =
             left.iter().map(|it| (it.path.to_str().unwrap(), it.before.is_some())).collect();
         found.sort_unstable();
         assert_eq!(found, expected, "{what}");
-        for Left { path, before: copy } in left {
+        for UnrestoredFile { path, before: copy } in left {
             let Some(copy) = copy else { continue };
             let had = &before[path.to_str().unwrap()]["100644 ".len()..];
             assert_eq!(fs::read_to_string(copy).unwrap(), had, "{what}");
@@ -217,7 +219,9 @@ fn what_one_torn_application_left_is_not_overwritten_by_the_next() {
         cut_short(&user.state().join("applies").join(&applied.name));
         user.write("README", round);
         let recovery = user.open().recover().unwrap();
-        let [Recovered { name, left }] = recovery.put_back.as_slice() else { panic!("{round}") };
+        let [RecoveredApply { name, left }] = recovery.put_back.as_slice() else {
+            panic!("{round}")
+        };
         assert_eq!(*name, applied.name);
         copies.push(left[0].before.clone().unwrap());
         assert!(copies.iter().all(|copy| copy.exists()), "{copies:?}");

@@ -7,8 +7,8 @@ use std::io::Read;
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
-use adjutant_workspace::Bases;
-use adjutant_workspace::space::Swept;
+use adjutant_workspace::BaseCheckouts;
+use adjutant_workspace::space::SweptWorkspace;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
@@ -35,7 +35,7 @@ fn live(tree: &Path, state: &Path, name: &str) {
     let repository = Repository::open(&find_git(), tree, state).unwrap().with_stale_lock(STALE);
     assert!(repository.recover().unwrap().stuck.is_none());
     let snapshot = repository.capture(now()).unwrap();
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(fs::read_to_string(lease.path().join("README")).unwrap(), "one\ntwo\nthree\n");
     let space = spaces_of(tree, state).make("run", name, "1", None).unwrap();
     put(&space.path().join("README"), APPLIED);
@@ -46,7 +46,7 @@ fn live(tree: &Path, state: &Path, name: &str) {
     let applied = repository.apply(&made, now()).unwrap();
     say("applied");
     let made = repository.resolve(&format!("{made}^{{tree}}")).unwrap().unwrap();
-    drop(Bases::open(&repository).unwrap().lease(&made).unwrap());
+    drop(BaseCheckouts::open(&repository).unwrap().lease(&made).unwrap());
     say("undoing");
     repository.undo(&applied.name).unwrap();
     say("undone");
@@ -141,7 +141,7 @@ fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<St
 
     let spaces = user.spaces();
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    let unclear = swept.iter().any(|it| matches!(it, Swept::Unclear(..)));
+    let unclear = swept.iter().any(|it| matches!(it, SweptWorkspace::Unclear(..)));
     assert!(!unclear, "{swept:?}\n{said}");
     if said.contains("written\n") {
         let kept = repository.result(&child(name)).unwrap().unwrap();
@@ -151,7 +151,7 @@ fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<St
     assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{said}");
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1, "{said}");
     let snapshot = repository.capture(now()).unwrap();
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(on_disk(lease.path()), user.files(&snapshot.tree), "{said}");
 }
 

@@ -1,6 +1,6 @@
 //! The repositories people have: each is captured, checked out and worked on.
 
-use adjutant_workspace::{Bases, GitError, SkipReason, Skipped};
+use adjutant_workspace::{BaseCheckouts, GitError, SkipReason, Skipped};
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn an_empty_repository_without_commits_is_captured() {
     let user = User::unborn();
     let snapshot = check_capture(&user, &BTreeMap::new());
     let repository = user.open();
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.head_tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.head_tree).unwrap();
     assert!(on_disk(lease.path()).is_empty());
 }
 
@@ -168,7 +168,7 @@ fn names_with_spaces_quotes_newlines_and_unicode_survive() {
     let snapshot = check_capture_of_disk(&user);
     assert_eq!(snapshot.changes.len(), names.len());
     let repository = user.open();
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(on_disk(lease.path()), on_disk(&user.tree));
 }
 
@@ -187,7 +187,7 @@ fn modes_links_and_read_only_files_survive() {
     link("src/lib.rs", &user.path("README"));
     let snapshot = check_capture_of_disk(&user);
     let repository = user.open();
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(on_disk(lease.path()), on_disk(&user.tree));
 }
 
@@ -200,7 +200,7 @@ fn a_file_becomes_a_folder_and_a_folder_a_file() {
     user.write("src/deep", "was a folder\n");
     let there = check_capture_of_disk(&user);
     let repository = user.open();
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     drop(bases.lease(&there.head_tree).unwrap());
     let lease = bases.lease(&there.tree).unwrap();
     assert_eq!(on_disk(lease.path()), on_disk(&user.tree));
@@ -277,7 +277,7 @@ fn a_submodule_is_left_empty_and_named() {
     assert_eq!(snapshot.submodules, [PathBuf::from("the module")]);
     assert_eq!(snapshot.changes, [Change::Written(rel("README"))]);
     assert_eq!(user.files(&snapshot.tree)["the module"], "160000 commit");
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(fs::read_dir(lease.path().join("the module")).unwrap().count(), 0);
 }
 
@@ -397,7 +397,7 @@ fn ids_of_the_longer_kind_work() {
     let snapshot = check_capture_of_disk(&user);
     assert_eq!(snapshot.tree.as_str().len(), 64);
     let repository = user.open();
-    let lease = Bases::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
+    let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(on_disk(lease.path()), on_disk(&user.tree));
     put(&user.upper().join("a/b"), "z\n");
     let made =

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adjutant_workspace::sandbox::Network;
-use adjutant_workspace::space::{KindWish, Options, Workspaces};
+use adjutant_workspace::sandbox::NetworkAccess;
+use adjutant_workspace::space::{BackingChoice, WorkspaceOptions, Workspaces};
 use adjutant_workspace::{
     Change, Commit, Committed, Git, ObjectId, RelPath, Repository, ResultRef, Root, layer_changes,
 };
@@ -39,8 +39,8 @@ pub(crate) fn now() -> SystemTime {
 
 fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
     let helper = crate::overlay::helper();
-    let (wish, network) = (KindWish::Worktree, Network::Off);
-    let options = Options {
+    let (wish, network) = (BackingChoice::Worktree, NetworkAccess::Off);
+    let options = WorkspaceOptions {
         wish,
         network,
         include_ignored: Vec::new(),

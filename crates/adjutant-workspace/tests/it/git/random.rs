@@ -1,6 +1,6 @@
 //! Any history of a work tree: what is captured is what plain git would add.
 
-use adjutant_workspace::Bases;
+use adjutant_workspace::BaseCheckouts;
 use proptest::prelude::*;
 
 use super::*;
@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!(user.untouched(), before);
 
         // A base moved from the one state to the other has exactly its files, and back.
-        let bases = Bases::open(&repository).unwrap();
+        let bases = BaseCheckouts::open(&repository).unwrap();
         for tree in [&snapshot.head_tree, &snapshot.tree, &snapshot.head_tree] {
             let lease = bases.lease(tree).unwrap();
             prop_assert_eq!(on_disk(lease.path()), user.files(tree));

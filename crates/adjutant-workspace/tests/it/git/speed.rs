@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adjutant_workspace::{Bases, LeaseCost, Worktrees};
+use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, Worktrees};
 
 use super::*;
 
@@ -49,12 +49,12 @@ fn what_things_cost() {
             capture / status
         );
 
-        let bases = Bases::open(&repository).unwrap();
+        let bases = BaseCheckouts::open(&repository).unwrap();
         let create = timed(|| drop(bases.lease(&snapshot.head_tree).unwrap()));
         let warm = median(|_| timed(|| drop(bases.lease(&snapshot.head_tree).unwrap())));
         let moved = median(|number| {
             let to = if number % 2 == 0 { &snapshot.tree } else { &snapshot.head_tree };
-            timed(|| assert!(matches!(bases.lease(to).unwrap().cost(), LeaseCost::Moved(2))))
+            timed(|| assert!(matches!(bases.lease(to).unwrap().cost(), BaseLeaseCost::Moved(2))))
         });
         println!(
             "{count}: base created {create:.1?}, warm {warm:.2} ms, moved by 2 files {moved:.1} ms"

@@ -1,6 +1,6 @@
 //! From the user's tree to a reviewed result, once through.
 
-use adjutant_workspace::{Bases, Change, DiffStatus, LeaseCost, Lines};
+use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, Change, DiffStatus, Lines};
 
 use super::*;
 
@@ -27,9 +27,9 @@ fn a_dirty_tree_becomes_a_base_a_result_a_diff_and_a_preview() {
     expected.remove("target/built");
     assert_eq!(user.files(&snapshot.tree), expected);
 
-    let bases = Bases::open(&repository).unwrap();
+    let bases = BaseCheckouts::open(&repository).unwrap();
     let lease = bases.lease(&snapshot.head_tree).unwrap();
-    assert_eq!(lease.cost(), LeaseCost::Created);
+    assert_eq!(lease.cost(), BaseLeaseCost::Created);
     assert_eq!(on_disk(lease.path()), user.files(&snapshot.head_tree));
 
     let upper = user.upper();

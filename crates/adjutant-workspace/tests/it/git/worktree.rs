@@ -1,6 +1,6 @@
 //! Work trees of git for children.
 
-use adjutant_workspace::space::{SpaceError, Swept};
+use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
 use adjutant_workspace::{GitError, SkipReason, Worktrees};
 
 use super::*;
@@ -60,10 +60,10 @@ fn work_that_is_not_committed_is_not_removed() {
     put(&space.path().join("new"), "1\n");
     assert!(space.keep("work\n", now()).unwrap().commit.is_some());
     put(&space.path().join("new"), "2\n");
-    assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })));
+    assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })));
     drop(space);
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    let [Swept::Kept(_, kept)] = swept.as_slice() else { panic!("{swept:?}") };
+    let [SweptWorkspace::Kept(_, kept)] = swept.as_slice() else { panic!("{swept:?}") };
     assert_eq!(user.files(kept)["new"], "100644 2\n");
     assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "looking twice changes nothing");
 }
@@ -80,7 +80,7 @@ fn a_live_work_tree_is_nobody_s_orphan_and_cannot_be_made_twice() {
     assert!(worktrees.adopt(&child("w")).is_err());
     let path = space.path().to_owned();
     drop(space);
-    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [Swept::Removed(child("w"))]);
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [SweptWorkspace::Removed(child("w"))]);
     assert!(!path.exists());
 }
 
@@ -138,7 +138,7 @@ fn a_removal_cut_short_is_finished_and_does_not_look_like_deletions() {
     let text = fs::read_to_string(&record).unwrap();
     let ready = text.lines().nth(1).unwrap();
     fs::write(&record, text.replace(ready, "removing")).unwrap();
-    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [Swept::Removed(child("w"))]);
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [SweptWorkspace::Removed(child("w"))]);
     assert_eq!(spaces.repository().result(&child("w")).unwrap(), made);
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 }

@@ -14,7 +14,7 @@ struct Stories {
 impl Stories {
     fn new() -> Self {
         let user = User::new();
-        let options = Options { alike: true, ..options(KindWish::Worktree) };
+        let options = WorkspaceOptions { alike: true, ..options(BackingChoice::Worktree) };
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         Self { user, spaces }
     }

@@ -51,7 +51,8 @@ fn alternates_that_nobody_granted_refuse_no_command() {
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
         assert_eq!(run(&space, "echo fine").1, "fine\n", "{kind}");
-        let granted = SandboxWish { grants: vec![lender.tree.clone()], ..SandboxWish::default() };
+        let granted =
+            SandboxOptions { grants: vec![lender.tree.clone()], ..SandboxOptions::default() };
         assert!(space.sandbox(granted).is_err(), "{kind}");
         space.close().unwrap();
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use adjutant_workspace::space::{Kind, KindWish, Workspaces};
+use adjutant_workspace::space::{BackingChoice, WorkspaceBacking, Workspaces};
 use tempfile::TempDir;
 
 use super::{options, state, user};
@@ -43,24 +43,27 @@ fn overlays_are_chosen_exactly_where_the_machine_can_do_them() {
         let user = user();
         let by_hand = folder.path().join("by-hand");
         let can = machine_can(&by_hand);
-        let all =
-            Workspaces::open(&user.tree, &folder.path().join("state"), options(KindWish::Best));
+        let all = Workspaces::open(
+            &user.tree,
+            &folder.path().join("state"),
+            options(BackingChoice::Best),
+        );
         let all = all.unwrap();
         match can {
             Ok(()) => {
                 assert_eq!(
                     all.kind(),
-                    Kind::Overlay,
+                    WorkspaceBacking::Overlay,
                     "{place}: it fell back: {:?}",
                     all.fallback()
                 );
                 assert_eq!(all.fallback(), None, "{place}");
                 let space = all.make("run", "child", "batch", None).unwrap();
-                assert_eq!(space.record().kind, Kind::Overlay, "{place}");
+                assert_eq!(space.record().kind, WorkspaceBacking::Overlay, "{place}");
                 space.close().unwrap();
             }
             Err(why) => {
-                assert_eq!(all.kind(), Kind::Worktree, "{place}: {why}");
+                assert_eq!(all.kind(), WorkspaceBacking::Worktree, "{place}: {why}");
                 assert!(all.fallback().is_some(), "{place}: {why}");
             }
         }
@@ -76,9 +79,10 @@ fn overlays_are_chosen_exactly_where_the_machine_can_do_them() {
 fn what_was_asked_for_is_had_or_refused() {
     let user = user();
     let can = machine_can(&user.outer.path().join("by-hand"));
-    let opened = Workspaces::open(&user.tree, &state(&user), options(KindWish::Overlay));
+    let opened = Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Overlay));
     assert_eq!(opened.is_ok(), can.is_ok(), "{can:?} {:?}", opened.err());
-    let opened = Workspaces::open(&user.tree, &state(&user), options(KindWish::Worktree)).unwrap();
-    assert_eq!(opened.kind(), Kind::Worktree);
+    let opened =
+        Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Worktree)).unwrap();
+    assert_eq!(opened.kind(), WorkspaceBacking::Worktree);
     assert_eq!(opened.fallback(), Some("work trees were asked for"));
 }

@@ -1,7 +1,7 @@
 //! What a program closes to its own account is kept like the rest.
 
-use adjutant_workspace::sandbox::End;
-use adjutant_workspace::space::{SpaceError, Swept};
+use adjutant_workspace::sandbox::ProgramEnd;
+use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
 
 use super::*;
 use crate::git::put;
@@ -16,9 +16,9 @@ fn what_a_program_closed_is_kept_and_removed() {
             let space = spaces.make("run", "child", "1", None).unwrap();
             let text = format!("mkdir -p out/in && echo x > out/in/f && echo y > shut && {close}");
             let (ended, said) = run(&space, &text);
-            assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+            assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");
             let refused = space.close().unwrap_err();
-            assert!(matches!(refused, SpaceError::Unkept { .. }), "{kind}: {refused:?}");
+            assert!(matches!(refused, WorkspaceError::Unkept { .. }), "{kind}: {refused:?}");
             let kept = space.keep("work\n", now()).unwrap();
             let commit = kept.commit.unwrap();
             let shown = contents(&user, &commit);
@@ -43,10 +43,10 @@ fn what_a_program_closed_is_kept_after_a_crash_too() {
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let (ended, said) = run(&space, "echo x > f && chmod 000 f . ");
-        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");
         drop(space);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
-        let [Swept::Kept(_, commit)] = &swept[..] else { panic!("{kind}: {swept:?}") };
+        let [SweptWorkspace::Kept(_, commit)] = &swept[..] else { panic!("{kind}: {swept:?}") };
         assert_eq!(contents(&user, commit)["f"], "x\n", "{kind}");
     }
 }
@@ -54,7 +54,7 @@ fn what_a_program_closed_is_kept_after_a_crash_too() {
 #[test]
 fn a_work_tree_whose_record_says_nothing_is_left_alone() {
     let user = user();
-    let spaces = open(&user, KindWish::Worktree);
+    let spaces = open(&user, BackingChoice::Worktree);
     let space = spaces.make("run", "child", "1", None).unwrap();
     write(&space, "made", "child\n");
     let (reference, made) = (space.reference().clone(), space.path().join("made"));
@@ -72,12 +72,15 @@ fn a_work_tree_whose_record_says_nothing_is_left_alone() {
             None => std::fs::create_dir(&record).unwrap(),
         }
         let swept = spaces.sweep(&|_| false, now()).unwrap();
-        assert!(matches!(&swept[..], [Swept::Unclear(it, _)] if *it == reference), "{swept:?}");
+        assert!(
+            matches!(&swept[..], [SweptWorkspace::Unclear(it, _)] if *it == reference),
+            "{swept:?}"
+        );
         assert!(spaces.make("run", "child", "2", None).is_err(), "{damaged:?}");
         assert_eq!(std::fs::read_to_string(&made).unwrap(), "child\n", "{damaged:?}");
     }
     std::fs::remove_dir(&record).unwrap();
     put(&record, &whole);
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    assert!(matches!(&swept[..], [Swept::Kept(it, _)] if *it == reference), "{swept:?}");
+    assert!(matches!(&swept[..], [SweptWorkspace::Kept(it, _)] if *it == reference), "{swept:?}");
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::space::{Record, SpaceError, Swept};
+use adjutant_workspace::space::{SweptWorkspace, WorkspaceError, WorkspaceRecord};
 
 use super::*;
 use crate::git::put;
@@ -29,7 +29,7 @@ fn a_workspace_that_was_dropped_is_taken_up() {
         let (of_parent, of_child) = (files(&parent), files(&child));
         let record = child.record();
         let refused = spaces.adopt("run", "c", &record).unwrap_err();
-        assert!(matches!(refused, SpaceError::InUse { .. }), "{kind}: {refused}");
+        assert!(matches!(refused, WorkspaceError::InUse { .. }), "{kind}: {refused}");
         drop((parent, child, spaces));
 
         user.write("README", "later\n");
@@ -54,7 +54,7 @@ fn folder(user: &User) -> PathBuf {
 #[test]
 fn a_record_that_a_power_cut_left_empty_does_not_hide_the_work() {
     let user = user();
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
     let stale = parent.record();
@@ -73,7 +73,7 @@ fn a_record_that_a_power_cut_left_empty_does_not_hide_the_work() {
 fn layers_from_before_the_machine_was_started_are_made_anew() {
     let user = user();
     user.write("README", "dirty\n");
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let space = spaces.make("run", "c", "1", None).unwrap();
     write(&space, "made", "work\n");
     let (record, before) = (space.record(), files(&space));
@@ -88,7 +88,7 @@ fn layers_from_before_the_machine_was_started_are_made_anew() {
         torn += 1;
     }
     assert_eq!(torn, 1);
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let space = spaces.adopt("run", "c", &record).unwrap();
     assert_eq!(files(&space), before);
 }
@@ -96,13 +96,13 @@ fn layers_from_before_the_machine_was_started_are_made_anew() {
 #[test]
 fn a_workspace_that_cannot_be_locked_is_said_and_not_taken_for_one_in_use() {
     let user = user();
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     drop(spaces.make("run", "c", "1", None).unwrap());
     let lock = folder(&user).join("run/c/lock");
     std::fs::remove_file(&lock).unwrap();
     std::fs::create_dir(&lock).unwrap();
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    assert!(matches!(swept.as_slice(), [Swept::Unclear(..)]), "{swept:?}");
+    assert!(matches!(swept.as_slice(), [SweptWorkspace::Unclear(..)]), "{swept:?}");
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn say(text: &str) {
 /// One life: a parent, a child of it with work, a clean one; then it waits to be killed.
 fn live(place: &Path) {
     let wish = match std::fs::read_to_string(place.join("wish")).unwrap().as_str() {
-        "overlay" => KindWish::Overlay,
-        _ => KindWish::Worktree,
+        "overlay" => BackingChoice::Overlay,
+        _ => BackingChoice::Worktree,
     };
     let spaces =
         Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
@@ -203,7 +203,7 @@ fn the_life_that_is_cut_short() {
     live(&PathBuf::from(place));
 }
 
-fn start(user: &User, kind: Kind, run: &str) -> Child {
+fn start(user: &User, kind: WorkspaceBacking, run: &str) -> Child {
     std::fs::write(user.outer.path().join("wish"), kind.to_string()).unwrap();
     std::fs::write(user.outer.path().join("run"), run).unwrap();
     Command::new(std::env::current_exe().unwrap())
@@ -235,8 +235,11 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
 
         let mut swept = spaces.sweep(&|_| false, now()).unwrap();
         swept.sort_by_key(|it| format!("{it:?}"));
-        let [Swept::Kept(c, of_child), Swept::Kept(p, of_parent), Swept::Removed(clean)] =
-            swept.as_slice()
+        let [
+            SweptWorkspace::Kept(c, of_child),
+            SweptWorkspace::Kept(p, of_parent),
+            SweptWorkspace::Removed(clean),
+        ] = swept.as_slice()
         else {
             panic!("{kind}: {swept:?}")
         };
@@ -249,7 +252,7 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 
         let text = std::fs::read_to_string(user.outer.path().join("record")).unwrap();
-        let record: Record = serde_json::from_str(&text).unwrap();
+        let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
         let space = spaces.adopt("dead", "c", &record).unwrap();
         assert_eq!(read(&space, "made").unwrap(), "child\n");
         space.close().unwrap();
@@ -258,7 +261,7 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         for kept in spaces.repository().results().unwrap() {
             spaces.repository().discard(&kept.reference, &kept.commit).unwrap();
         }
-        spaces.let_go(&|_| true).unwrap();
+        spaces.drop_base_refs(&|_| true).unwrap();
         assert_eq!(user.git(["for-each-ref", "refs/adjutant/"]), "", "{kind}");
     }
 }
@@ -281,19 +284,19 @@ fn the_state_that_work_in_another_work_tree_began_from_stays() {
 
         let here = open(&user, wish);
         here.sweep(&|_| false, now()).unwrap();
-        here.let_go(&|_| true).unwrap();
+        here.drop_base_refs(&|_| true).unwrap();
         assert_eq!(bases(), held, "{kind}: of work in another work tree");
 
         let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
         let swept = there.sweep(&|_| false, now()).unwrap();
-        let [Swept::Kept(reference, commit)] = swept.as_slice() else {
+        let [SweptWorkspace::Kept(reference, commit)] = swept.as_slice() else {
             panic!("{kind}: {swept:?}")
         };
         assert_eq!(contents(&user, commit)["made"], "work\n", "{kind}");
         here.repository().discard(reference, commit).unwrap();
-        here.let_go(&|run| run != "dead").unwrap();
+        here.drop_base_refs(&|run| run != "dead").unwrap();
         assert_eq!(bases(), held, "{kind}: of a run that nobody knows here");
-        here.let_go(&|run| run == "dead").unwrap();
+        here.drop_base_refs(&|run| run == "dead").unwrap();
         assert_eq!(bases(), "", "{kind}");
     }
 }
@@ -346,7 +349,7 @@ fn killed_anywhere_no_work_is_lost_and_nothing_stays() {
             let said = std::io::read_to_string(life.stdout.take().unwrap()).unwrap();
             let spaces = open(&user, wish);
             let swept = spaces.sweep(&|_| false, now()).unwrap();
-            let clear = |it: &Swept| !matches!(it, Swept::Unclear(..));
+            let clear = |it: &SweptWorkspace| !matches!(it, SweptWorkspace::Unclear(..));
             assert!(swept.iter().all(clear), "{kind}, round {round}: {swept:?}\n{said}");
             assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{kind}, round {round}");
             if said.contains("ready") {
@@ -373,7 +376,7 @@ fn a_killed_run_goes_on_where_it_was() {
         kill_when_ready(start(&user, kind, "dead"));
         let spaces = open(&user, wish);
         let text = std::fs::read_to_string(user.outer.path().join("record")).unwrap();
-        let record: Record = serde_json::from_str(&text).unwrap();
+        let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
         let space = spaces.adopt("dead", "c", &record).unwrap();
         assert_eq!(read(&space, "made").unwrap(), "child\n", "{kind}");
         write(&space, "more", "more\n");

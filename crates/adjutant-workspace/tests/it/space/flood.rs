@@ -1,8 +1,8 @@
 //! Programs that write what nobody can keep: the rest of their work is kept all the same.
 
 use adjutant_workspace::SkipReason;
-use adjutant_workspace::sandbox::{Bounds, End};
-use adjutant_workspace::space::SpaceError;
+use adjutant_workspace::sandbox::{ProgramEnd, ResourceBounds};
+use adjutant_workspace::space::WorkspaceError;
 
 use super::*;
 use crate::git::put;
@@ -16,10 +16,10 @@ fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
         let space = spaces.make("run", "child", "1", None).unwrap();
         let text = "echo x > kept; truncate -s 700000000 huge; mkdir -p d/e && echo y > d/e/f";
         let (ended, said) = run(&space, text);
-        assert_eq!(ended.end, End::Exited(0), "{said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
         let deep: String = "n/".repeat(300);
         let text = format!("mkdir -p {deep} && echo z > {deep}bottom");
-        assert_eq!(run(&space, &text).0.end, End::Exited(0));
+        assert_eq!(run(&space, &text).0.end, ProgramEnd::Exited(0));
         let kept = space.keep("work\n", now()).unwrap();
         let shown = contents(&user, &kept.commit.unwrap());
         assert_eq!(shown["kept"], "x\n", "{kind}");
@@ -29,7 +29,7 @@ fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
         assert!(reason(SkipReason::TooLarge(700_000_000)), "{kind}: {:?}", kept.skipped);
         assert!(reason(SkipReason::TooDeep), "{kind}: {:?}", kept.skipped);
         // What is too large may be what somebody worked for, so it is not taken away.
-        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         remove(&space, "huge");
         space.keep("work\n", now()).unwrap();
         space.close().unwrap();
@@ -47,7 +47,7 @@ fn five_thousand_levels_are_left_out_said_and_removed() {
         let down = format!("mkdir -p {levels} && cd -P {levels} && ");
         let (ended, said) = run(&space, &format!("{} echo z > bottom", down.repeat(5)));
         // What goes down too far to be measured counts as too much.
-        let made = matches!(ended.end, End::Exited(0) | End::TooMuchWritten { .. });
+        let made = matches!(ended.end, ProgramEnd::Exited(0) | ProgramEnd::TooMuchWritten { .. });
         assert!(made, "{kind}: {:?} {said}", ended.end);
         let kept = space.keep("work\n", now()).unwrap();
         assert_eq!(contents(&user, &kept.commit.unwrap())["kept"], "x\n", "{kind}");
@@ -67,7 +67,7 @@ fn a_pipe_in_place_of_patterns_holds_nobody_up() {
         let space = spaces.make("run", "child", "1", None).unwrap();
         let text = "rm .gitignore && mkfifo .gitignore src/.gitignore && echo x > src/new";
         let (ended, said) = run(&space, text);
-        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");
         let began = std::time::Instant::now();
         let kept = space.keep("work\n", now()).unwrap();
         let shown = contents(&user, &kept.commit.unwrap());
@@ -87,14 +87,19 @@ fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
             let user = user();
             let spaces = open(&user, wish);
             let space = spaces.make("run", "child", "1", None).unwrap();
-            let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
-            let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
+            let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
+            let sandbox =
+                space.sandbox(SandboxOptions { bounds, ..SandboxOptions::default() }).unwrap();
             let fill = "for n in 1 2 3 4; do head -c 15000000 /dev/zero > full/$n; done; sync";
             let text = format!("mkdir full && {fill}; {closed}; exec sleep 60");
-            let mut captured = Captured::new(64 << 10);
-            let cancel = Cancel::new().unwrap();
-            let ended = sandbox.run(&Program::shell(&text), &cancel, &mut captured).unwrap();
-            assert!(matches!(ended.end, End::TooMuchWritten { .. }), "{kind}: {:?}", ended.end);
+            let mut captured = BoundedOutput::new(64 << 10);
+            let cancel = CancelHandle::new().unwrap();
+            let ended = sandbox.run(&ProgramSpec::shell(&text), &cancel, &mut captured).unwrap();
+            assert!(
+                matches!(ended.end, ProgramEnd::TooMuchWritten { .. }),
+                "{kind}: {:?}",
+                ended.end
+            );
         }
     }
 }
@@ -108,12 +113,16 @@ fn the_files_that_a_program_adds_are_counted_and_those_of_the_base_are_not() {
         }
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
-        let bounds = Bounds { entries: 200, ..Bounds::default() };
+        let bounds = ResourceBounds { entries: 200, ..ResourceBounds::default() };
         let run = |text: &str| {
             let bounds = bounds.clone();
-            let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
-            let mut captured = Captured::new(64 << 10);
-            sandbox.run(&Program::shell(text), &Cancel::new().unwrap(), &mut captured).unwrap().end
+            let sandbox =
+                space.sandbox(SandboxOptions { bounds, ..SandboxOptions::default() }).unwrap();
+            let mut captured = BoundedOutput::new(64 << 10);
+            sandbox
+                .run(&ProgramSpec::shell(text), &CancelHandle::new().unwrap(), &mut captured)
+                .unwrap()
+                .end
         };
         let add = |from: u32, to: u32| {
             format!(
@@ -121,20 +130,20 @@ fn the_files_that_a_program_adds_are_counted_and_those_of_the_base_are_not() {
             )
         };
         // 200 with the two directories, over two calls. Changing and replacing files is not adding.
-        assert_eq!(run(&add(1, 100)), End::Exited(0), "{kind}");
+        assert_eq!(run(&add(1, 100)), ProgramEnd::Exited(0), "{kind}");
         let change = "for n in $(seq 3 299); do echo y >> base/$n; done; echo y > a; mv a base/0";
-        assert_eq!(run(&format!("{change}; {}", add(101, 198))), End::Exited(0), "{kind}");
+        assert_eq!(run(&format!("{change}; {}", add(101, 198))), ProgramEnd::Exited(0), "{kind}");
         let ended = run(&format!("{}; exec sleep 60", add(199, 260)));
         assert!(
-            matches!(ended, End::TooManyEntries { entries } if entries > 200),
+            matches!(ended, ProgramEnd::TooManyEntries { entries } if entries > 200),
             "{kind}: {ended:?}"
         );
         // What is too much can be removed, and not be added to.
-        assert_eq!(run("rm new/sub/1; sleep 0.6"), End::Exited(0), "{kind}");
+        assert_eq!(run("rm new/sub/1; sleep 0.6"), ProgramEnd::Exited(0), "{kind}");
         let ended = run(&format!("{}; exec sleep 60", add(1_000, 1_100)));
-        assert!(matches!(ended, End::TooManyEntries { .. }), "{kind}: {ended:?}");
-        assert_eq!(run("rm -r new; sleep 0.6"), End::Exited(0), "{kind}");
-        assert_eq!(run(&add(1, 150)), End::Exited(0), "{kind}");
+        assert!(matches!(ended, ProgramEnd::TooManyEntries { .. }), "{kind}: {ended:?}");
+        assert_eq!(run("rm -r new; sleep 0.6"), ProgramEnd::Exited(0), "{kind}");
+        assert_eq!(run(&add(1, 150)), ProgramEnd::Exited(0), "{kind}");
     }
 }
 
@@ -144,16 +153,18 @@ fn what_a_program_writes_into_deleted_files_is_bounded_too() {
         let user = user();
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
-        let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
+        let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
         let grants = vec![PathBuf::from(PROBE.as_str())];
-        let wish = SandboxWish { bounds, grants, ..SandboxWish::default() };
+        let wish = SandboxOptions { bounds, grants, ..SandboxOptions::default() };
         let sandbox = space.sandbox(wish).unwrap();
         let words = [PROBE.as_str(), "fill-unlinked", "200000000"].map(Into::into);
-        let mut captured = Captured::new(64 << 10);
-        let cancel = Cancel::new().unwrap();
-        let ended = sandbox.run(&Program::new(words), &cancel, &mut captured).unwrap();
+        let mut captured = BoundedOutput::new(64 << 10);
+        let cancel = CancelHandle::new().unwrap();
+        let ended = sandbox.run(&ProgramSpec::new(words), &cancel, &mut captured).unwrap();
         let said = String::from_utf8_lossy(&captured.bytes()).into_owned();
-        let End::TooMuchWritten { bytes } = ended.end else { panic!("{kind}: {ended:?} {said}") };
+        let ProgramEnd::TooMuchWritten { bytes } = ended.end else {
+            panic!("{kind}: {ended:?} {said}")
+        };
         // Measured, and not only taken for too much because it could not be.
         assert!(bytes > (20 << 20) + 1, "{kind}: {bytes}");
     }
@@ -165,11 +176,12 @@ fn what_others_write_on_the_same_disk_ends_no_program() {
         let user = user();
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
-        let bounds = Bounds { disk_bytes: 20 << 20, ..Bounds::default() };
-        let sandbox = space.sandbox(SandboxWish { bounds, ..SandboxWish::default() }).unwrap();
+        let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
+        let sandbox =
+            space.sandbox(SandboxOptions { bounds, ..SandboxOptions::default() }).unwrap();
         // Children that ended and were not asked about yet hide nothing either.
         let text = "echo x > started; (exec true & exec sleep 3) & sleep 3; echo done";
-        let mut captured = Captured::new(64 << 10);
+        let mut captured = BoundedOutput::new(64 << 10);
         let ended = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while read(&space, "started").is_none() {
@@ -181,10 +193,10 @@ fn what_others_write_on_the_same_disk_ends_no_program() {
                 }
                 file.sync_all().unwrap();
             });
-            let cancel = Cancel::new().unwrap();
-            sandbox.run(&Program::shell(text), &cancel, &mut captured).unwrap()
+            let cancel = CancelHandle::new().unwrap();
+            sandbox.run(&ProgramSpec::shell(text), &cancel, &mut captured).unwrap()
         });
         let said = String::from_utf8_lossy(&captured.bytes()).into_owned();
-        assert_eq!(ended.end, End::Exited(0), "{kind}: {said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");
     }
 }

@@ -36,7 +36,7 @@ fn after_a_base_was_moved_its_index_is_that_of_the_new_tree() {
     user.write("folder/inner", "1\n");
     user.write("tool", "1\n");
     user.commit("second");
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     spaces.make("run", "first", "1", None).unwrap().close().unwrap();
     assert_eq!(ask(&user, &["write-tree"]), user.id("HEAD^{tree}").to_string());
 

@@ -1,7 +1,7 @@
 //! Made, written in, kept, closed.
 
-use adjutant_workspace::sandbox::End;
-use adjutant_workspace::space::{SpaceError, Swept};
+use adjutant_workspace::sandbox::ProgramEnd;
+use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
 use adjutant_workspace::{DiffStatus, GitError, Lines, SkipReason};
 
 use super::*;
@@ -14,13 +14,13 @@ fn work_by_tools_and_programs_is_in_the_reference() {
         let before = user.untouched();
         let spaces = open(&user, wish);
         assert_eq!(spaces.kind(), kind);
-        assert_eq!(spaces.fallback().is_none(), kind == Kind::Overlay);
+        assert_eq!(spaces.fallback().is_none(), kind == WorkspaceBacking::Overlay);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "README", "one\ntwo\n3\n");
         write(&space, "made/by/tool", "tool\n");
         remove(&space, "src/lib.rs");
         let (ended, said) = run(&space, "echo program > made/by/program && cat README; pwd");
-        assert_eq!(ended.end, End::Exited(0), "{said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
         assert_eq!(said, format!("one\ntwo\n3\n{}\n", space.path().display()));
         let kept = space.keep("work\n", now()).unwrap();
         assert_eq!(kept.reference.to_string(), "refs/adjutant/run/child");
@@ -63,7 +63,7 @@ fn what_is_kept_at_the_end_is_gone_from_the_disk_and_what_is_not_stays() {
         let kept = space.conclude("work\n", now()).unwrap();
         assert_eq!(contents(&user, &kept.commit.unwrap())["new"], "1\n", "{kind}");
         assert!(!space.path().exists(), "{kind}");
-        assert!(matches!(space.conclude("work\n", now()), Err(SpaceError::Closed { .. })));
+        assert!(matches!(space.conclude("work\n", now()), Err(WorkspaceError::Closed { .. })));
         space.close().unwrap();
     }
 }
@@ -76,19 +76,19 @@ fn what_is_too_large_to_be_kept_stays_where_it_is() {
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "small", "small\n");
         let (ended, said) = run(&space, "truncate -s 600M huge && echo work >> huge");
-        assert_eq!(ended.end, End::Exited(0), "{said}");
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
         let kept = space.conclude("work\n", now()).unwrap();
         let named: Vec<_> = kept.skipped.iter().filter(|it| it.is_work()).collect();
         assert_eq!(named.len(), 1, "{kind}: {named:?}");
         assert_eq!(contents(&user, &kept.commit.unwrap())["small"], "small\n");
-        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         drop(space);
         // Nobody who clears up takes it away.
         let swept = spaces.sweep(&|_| false, now()).unwrap();
-        assert!(matches!(swept[..], [Swept::Unclear(..)]), "{kind}: {swept:?}");
+        assert!(matches!(swept[..], [SweptWorkspace::Unclear(..)]), "{kind}: {swept:?}");
         let again = spaces.make("run", "child", "1", None).unwrap();
         let (ended, said) = run(&again, "tail -c 5 huge");
-        assert_eq!((ended.end, said.as_str()), (End::Exited(0), "work\n"), "{kind}");
+        assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "work\n"), "{kind}");
         remove(&again, "huge");
         again.keep("work\n", now()).unwrap();
         again.close().unwrap();
@@ -133,7 +133,7 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     // A virtual environment under that name is none of them.
     put(&grant.join("venv/.env/bin/activate"), "shown\n");
     put(&grant.join("homes/ann/notes"), "notes\n");
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let space = spaces.make("run", "child", "1", None).unwrap();
     let look = format!(
         "cd {} && cat homes/ann/notes; grep -rs secret . | wc -l; grep -rls shown . | sort",
@@ -141,7 +141,7 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     );
     let (ended, said) = run_with(&space, &look, vec![grant.clone()]);
     let expected = "notes\n0\n./tls/README\n./tls/ca.crt\n./tls/ca.pem\n./venv/.env/bin/activate";
-    assert_eq!((ended.end, said.trim()), (End::Exited(0), expected), "{said}");
+    assert_eq!((ended.end, said.trim()), (ProgramEnd::Exited(0), expected), "{said}");
     assert_eq!(std::fs::read_to_string(grant.join(".ssh/id")).unwrap(), "secret\n");
 }
 
@@ -153,13 +153,13 @@ fn keeping_again_changes_nothing_and_what_is_not_kept_is_not_removed() {
         let space = spaces.make("run", "child", "1", None).unwrap();
         assert_eq!(space.keep("nothing\n", now()).unwrap().commit, None);
         write(&space, "new", "1\n");
-        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         let first = space.keep("work\n", now()).unwrap();
         let later = now() + std::time::Duration::from_secs(60);
         let second = space.keep("said otherwise\n", later).unwrap();
         assert_eq!(first, second);
         write(&space, "new", "2\n");
-        assert!(matches!(space.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         let third = space.keep("work\n", later).unwrap();
         assert_eq!(contents(&user, &third.commit.unwrap())["new"], "2\n");
         remove(&space, "new");
@@ -243,11 +243,11 @@ fn ignored_files_are_left_out_and_named_folders_come_along() {
     }
     let user = user();
     for bad in ["/etc", "../x", ".git", ""] {
-        let mut options = options(KindWish::Best);
+        let mut options = options(BackingChoice::Best);
         options.include_ignored = vec![bad.into()];
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         let refused = spaces.make("run", "child", "1", None).unwrap_err();
-        assert!(matches!(refused, SpaceError::Include { .. }), "{bad}: {refused}");
+        assert!(matches!(refused, WorkspaceError::Include { .. }), "{bad}: {refused}");
     }
 }
 
@@ -308,7 +308,10 @@ fn a_repository_without_commits_and_a_folder_without_one() {
 
         let bare = User::bare_folder();
         let refused = Workspaces::open(&bare.tree, &state(&bare), options(wish)).unwrap_err();
-        assert!(matches!(refused, SpaceError::Git(GitError::NotARepository { .. })), "{refused}");
+        assert!(
+            matches!(refused, WorkspaceError::Git(GitError::NotARepository { .. })),
+            "{refused}"
+        );
         assert!(refused.to_string().contains("`git init`"), "{refused}");
     }
 }
@@ -316,7 +319,7 @@ fn a_repository_without_commits_and_a_folder_without_one() {
 #[test]
 fn making_and_closing_in_one_run_do_not_meet() {
     let user = user();
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let spaces = &spaces;
@@ -338,10 +341,10 @@ fn making_and_closing_in_one_run_do_not_meet() {
 #[test]
 fn what_a_program_closed_to_itself_is_kept_all_the_same() {
     let user = user();
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let space = spaces.make("run", "child", "1", None).unwrap();
     let text = "mkdir -p a/b && echo x > a/b/c && echo y > a/d && chmod 000 a/d a/b a src README";
-    assert_eq!(run(&space, text).0.end, End::Exited(0));
+    assert_eq!(run(&space, text).0.end, ProgramEnd::Exited(0));
     let kept = space.keep("work\n", now()).unwrap();
     let shown = contents(&user, &kept.commit.unwrap());
     assert_eq!((shown["a/b/c"].as_str(), shown["a/d"].as_str()), ("x\n", "y\n"));
@@ -364,7 +367,7 @@ fn eight_at_once() {
             assert_eq!(read(&space, "README").unwrap(), "dirty\n");
             write(&space, "who", &child);
             let (ended, _) = run(&space, "cat who >> README");
-            assert_eq!(ended.end, End::Exited(0));
+            assert_eq!(ended.end, ProgramEnd::Exited(0));
             let kept = space.keep("work\n", now()).unwrap();
             space.close().unwrap();
             (child, kept.commit.unwrap())

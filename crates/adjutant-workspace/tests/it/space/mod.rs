@@ -19,9 +19,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use adjutant_workspace::sandbox::{Cancel, Captured, Ended, Network, Program};
-use adjutant_workspace::space::{Kind, KindWish, Options, SandboxWish, Workspace, Workspaces};
-use adjutant_workspace::{Folders, ObjectId, RelPath};
+use adjutant_workspace::sandbox::{
+    BoundedOutput, CancelHandle, NetworkAccess, ProgramSpec, SandboxedExit,
+};
+use adjutant_workspace::space::{
+    BackingChoice, SandboxOptions, Workspace, WorkspaceBacking, WorkspaceOptions, Workspaces,
+};
+use adjutant_workspace::{MissingParents, ObjectId, RelPath};
 use tempfile::TempDir;
 
 use crate::git::{User, now};
@@ -29,8 +33,10 @@ use crate::overlay::helper;
 use crate::rel;
 
 /// Both kinds; every test of behaviour runs with each.
-const KINDS: [(KindWish, Kind); 2] =
-    [(KindWish::Overlay, Kind::Overlay), (KindWish::Worktree, Kind::Worktree)];
+const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
+    (BackingChoice::Overlay, WorkspaceBacking::Overlay),
+    (BackingChoice::Worktree, WorkspaceBacking::Worktree),
+];
 
 /// A user whose files do not lie below `/tmp`, which sandboxes replace.
 fn user() -> User {
@@ -41,26 +47,34 @@ fn state(user: &User) -> PathBuf {
     user.outer.path().join("state")
 }
 
-fn options(wish: KindWish) -> Options {
-    let (network, include_ignored) = (Network::Off, Vec::new());
+fn options(wish: BackingChoice) -> WorkspaceOptions {
+    let (network, include_ignored) = (NetworkAccess::Off, Vec::new());
     let (reserved, closed) = (Vec::new(), Vec::new());
-    Options { wish, network, include_ignored, reserved, closed, alike: false, helper: helper() }
+    WorkspaceOptions {
+        wish,
+        network,
+        include_ignored,
+        reserved,
+        closed,
+        alike: false,
+        helper: helper(),
+    }
 }
 
-fn open(user: &User, wish: KindWish) -> Workspaces {
+fn open(user: &User, wish: BackingChoice) -> Workspaces {
     Workspaces::open(&user.tree, &state(user), options(wish)).unwrap()
 }
 
 fn write(space: &Workspace, path: &str, text: &str) {
     let root = space.root().unwrap();
-    let place = root.place(&rel(""), &rel(path), Folders::Made).unwrap();
+    let place = root.file_target(&rel(""), &rel(path), MissingParents::Create).unwrap();
     let before = place.read(1 << 20).unwrap();
     place.replace(text.as_bytes(), before.as_ref(), OsStr::new(".new")).unwrap();
 }
 
 fn remove(space: &Workspace, path: &str) {
     let root = space.root().unwrap();
-    root.place(&rel(""), &rel(path), Folders::Expected).unwrap().remove().unwrap();
+    root.file_target(&rel(""), &rel(path), MissingParents::Leave).unwrap().remove().unwrap();
 }
 
 /// The content of a file, or `None` where there is none.
@@ -94,15 +108,21 @@ fn files(space: &Workspace) -> BTreeMap<String, String> {
 }
 
 /// Runs a command of the shell in the sandbox of the workspace.
-pub(crate) fn run(space: &Workspace, text: &str) -> (Ended, String) {
+pub(crate) fn run(space: &Workspace, text: &str) -> (SandboxedExit, String) {
     run_with(space, text, Vec::new())
 }
 
 /// The same, with directories that a person granted.
-pub(crate) fn run_with(space: &Workspace, text: &str, grants: Vec<PathBuf>) -> (Ended, String) {
-    let sandbox = space.sandbox(SandboxWish { grants, ..SandboxWish::default() }).unwrap();
-    let mut captured = Captured::new(64 << 10);
-    let ended = sandbox.run(&Program::shell(text), &Cancel::new().unwrap(), &mut captured).unwrap();
+pub(crate) fn run_with(
+    space: &Workspace,
+    text: &str,
+    grants: Vec<PathBuf>,
+) -> (SandboxedExit, String) {
+    let sandbox = space.sandbox(SandboxOptions { grants, ..SandboxOptions::default() }).unwrap();
+    let mut captured = BoundedOutput::new(64 << 10);
+    let ended = sandbox
+        .run(&ProgramSpec::shell(text), &CancelHandle::new().unwrap(), &mut captured)
+        .unwrap();
     (ended, String::from_utf8_lossy(&captured.bytes()).into_owned())
 }
 

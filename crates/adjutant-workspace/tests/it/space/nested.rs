@@ -1,6 +1,6 @@
 //! Workspaces made from other workspaces.
 
-use adjutant_workspace::sandbox::End;
+use adjutant_workspace::sandbox::ProgramEnd;
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn a_child_begins_with_the_state_of_its_parent_and_neither_sees_the_other() {
         remove(&child, "README");
         let (ended, _) =
             run(&parent, "echo more >> made; mkdir -p src/lib.rs; echo x > src/lib.rs/x");
-        assert_eq!(ended.end, End::Exited(0));
+        assert_eq!(ended.end, ProgramEnd::Exited(0));
         assert_eq!(read(&child, "made").unwrap(), "child\n");
         assert_eq!(read(&child, "src/lib.rs").unwrap(), "child\n");
         assert_eq!(read(&parent, "made").unwrap(), "parent\nmore\n");
@@ -67,7 +67,7 @@ fn a_child_begins_with_the_state_of_its_parent_and_neither_sees_the_other() {
 #[test]
 fn children_of_an_idle_parent_share_one_snapshot() {
     let user = user();
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
     let first = spaces.make("run", "a", "2", Some(&parent)).unwrap();
@@ -81,7 +81,7 @@ fn children_of_an_idle_parent_share_one_snapshot() {
 #[test]
 fn a_parent_whose_tree_is_in_use_is_not_frozen_and_its_state_is_passed_on() {
     let user = user();
-    let spaces = open(&user, KindWish::Overlay);
+    let spaces = open(&user, BackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
     remove(&parent, "README");
@@ -91,7 +91,7 @@ fn a_parent_whose_tree_is_in_use_is_not_frozen_and_its_state_is_passed_on() {
     assert_eq!(parent.record(), before);
     assert_eq!(files(&child), files(&parent));
     assert!(child.record().remarks.iter().any(|it| it.contains("at work")));
-    let place = held.place(&rel(""), &rel("late"), Folders::Made).unwrap();
+    let place = held.file_target(&rel(""), &rel("late"), MissingParents::Create).unwrap();
     place.replace(b"late\n", None, OsStr::new(".new")).unwrap();
     assert_eq!(read(&parent, "late").unwrap(), "late\n");
     assert_eq!(read(&child, "late"), None);

@@ -76,7 +76,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(place: &str, wish: KindWish, files: usize) -> Self {
+    fn new(place: &str, wish: BackingChoice, files: usize) -> Self {
         let user = User::folder_in(TempDir::new_in(place).unwrap()).initialised();
         filled(&user, files);
         user.write("folder-0/file-0", "dirty\n");
@@ -122,7 +122,7 @@ impl Bench {
 }
 
 /// Measures all sizes in turn, so that what else the machine does meets them all.
-fn measure(place: &str, wish: KindWish, sizes: &[usize]) -> Vec<(Duration, String)> {
+fn measure(place: &str, wish: BackingChoice, sizes: &[usize]) -> Vec<(Duration, String)> {
     let mut all: Vec<Bench> = sizes.iter().map(|files| Bench::new(place, wish, *files)).collect();
     for number in 0..TIMES {
         all.iter_mut().for_each(|bench| bench.round(number));
@@ -166,7 +166,7 @@ fn eight(spaces: &Workspaces) -> Duration {
 fn a_workspace_is_ready_in_the_same_time_whatever_the_size() {
     let places = std::env::var("ADJUTANT_TEST_PLACES").unwrap_or_else(|_| "/dev/shm".to_owned());
     for place in places.split(':') {
-        let measured = measure(place, KindWish::Overlay, &[100, 1_000, 10_000, 50_000]);
+        let measured = measure(place, BackingChoice::Overlay, &[100, 1_000, 10_000, 50_000]);
         measured.iter().for_each(|(_, said)| println!("{said}"));
         let all: Vec<Duration> = measured.into_iter().map(|(make, _)| make).collect();
         let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
@@ -179,7 +179,7 @@ fn a_workspace_is_ready_in_the_same_time_whatever_the_size() {
 #[test]
 #[ignore = "a measurement"]
 fn a_work_tree_costs_what_git_takes() {
-    for (_, said) in measure("/dev/shm", KindWish::Worktree, &[100, 10_000]) {
+    for (_, said) in measure("/dev/shm", BackingChoice::Worktree, &[100, 10_000]) {
         println!("{said}");
     }
 }

@@ -1,7 +1,7 @@
 //! The result of a child taken into the live workspace of its parent.
 
-use adjutant_workspace::sandbox::End;
-use adjutant_workspace::space::{SpaceError, TakenIn};
+use adjutant_workspace::sandbox::ProgramEnd;
+use adjutant_workspace::space::{TakeInOutcome, WorkspaceError};
 use adjutant_workspace::{Binary, ConflictKind, GitError, Patch, SkipReason};
 
 use super::*;
@@ -20,7 +20,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(wish: KindWish) -> Self {
+    pub(super) fn new(wish: BackingChoice) -> Self {
         let user = in_memory();
         user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
         user.write("bin", "\0one");
@@ -41,7 +41,7 @@ impl Family {
         below(&self.spaces, &self.parent, name, script)
     }
 
-    fn take(&self, result: &ObjectId) -> TakenIn {
+    fn take(&self, result: &ObjectId) -> TakeInOutcome {
         self.parent.take_in(result, now()).unwrap()
     }
 }
@@ -57,7 +57,7 @@ fn below(spaces: &Workspaces, parent: &Workspace, name: &str, script: &str) -> O
 
 pub(super) fn act(space: &Workspace, script: &str) {
     let (ended, said) = run(space, &format!("set -e; {script}"));
-    assert_eq!(ended.end, End::Exited(0), "{script}: {said}");
+    assert_eq!(ended.end, ProgramEnd::Exited(0), "{script}: {said}");
 }
 
 /// Everything there is in a workspace: kinds, modes and contents, folders left out.
@@ -72,11 +72,11 @@ pub(super) fn shown(space: &Workspace) -> Vec<String> {
     lines
 }
 
-fn kinds(taken: &TakenIn) -> Vec<(String, ConflictKind)> {
+fn kinds(taken: &TakeInOutcome) -> Vec<(String, ConflictKind)> {
     taken.conflicts.iter().map(|it| (it.path.display().to_string(), it.kind)).collect()
 }
 
-fn paths(taken: &TakenIn) -> Vec<String> {
+fn paths(taken: &TakeInOutcome) -> Vec<String> {
     taken.diff.entries.iter().map(|it| it.path.display().to_string()).collect()
 }
 
@@ -165,7 +165,7 @@ fn what_can_be_merged_is_there_and_stays() {
             let live = shown(&of);
             assert_eq!(
                 of.take_in(&result, now()).unwrap(),
-                TakenIn { already: true, ..taken.clone() }
+                TakeInOutcome { already: true, ..taken.clone() }
             );
             assert_eq!(shown(&of), live, "{at}");
 
@@ -345,7 +345,7 @@ fn it_can_be_kept_closed_and_taken_up_afterwards() {
         let Family { user, spaces, parent } = Family::new(wish);
         let result = below(&spaces, &parent, "c", "echo c > of-c; rm -r src; chmod +x tool");
         let first = parent.take_in(&result, now()).unwrap();
-        assert!(matches!(parent.close(), Err(SpaceError::Unkept { .. })), "{kind}");
+        assert!(matches!(parent.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         let (record, before) = (parent.record(), shown(&parent));
         drop((parent, spaces));
         let spaces = open(&user, wish);
@@ -353,11 +353,11 @@ fn it_can_be_kept_closed_and_taken_up_afterwards() {
         assert_eq!(shown(&parent), before, "{kind}");
         // Whoever does not know that it was done gets the same answer.
         let again = parent.take_in(&result, now()).unwrap();
-        assert_eq!(again, TakenIn { already: true, ..first }, "{kind}");
+        assert_eq!(again, TakeInOutcome { already: true, ..first }, "{kind}");
         parent.keep("work\n", now()).unwrap();
         parent.close().unwrap();
         let closed = parent.take_in(&result, now()).unwrap_err();
-        assert!(matches!(closed, SpaceError::Closed { .. }), "{closed}");
+        assert!(matches!(closed, WorkspaceError::Closed { .. }), "{closed}");
         drop((parent, spaces));
         let spaces = open(&user, wish);
         let parent = spaces.adopt("run", "p", &record).unwrap();
@@ -420,7 +420,7 @@ fn a_submodule_and_what_is_gits_own_are_left_out() {
         assert_eq!(read(&family.parent, "of-c").unwrap(), "c\n");
         let unborn = git(&["commit-tree", &tree, "-m", "no base"]);
         let refused = family.parent.take_in(&ObjectId::parse(&unborn).unwrap(), now()).unwrap_err();
-        assert!(matches!(refused, SpaceError::Git(GitError::Missing(_))), "{refused}");
+        assert!(matches!(refused, WorkspaceError::Git(GitError::Missing(_))), "{refused}");
     }
 }
 
@@ -441,7 +441,7 @@ fn a_folder_that_was_closed_for_writing_does_not_stop_it() {
 
 #[test]
 fn the_change_of_a_result_can_be_shown_in_part() {
-    let family = Family::new(KindWish::Best);
+    let family = Family::new(BackingChoice::Best);
     let result =
         family.child("c", "sed -i s/^9$/child/ ten; echo x >> README; echo y > 'dir with space/y'");
     let repository = family.spaces.repository();

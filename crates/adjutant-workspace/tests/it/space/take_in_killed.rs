@@ -4,7 +4,7 @@ use std::io::BufRead as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::space::{Record, Swept};
+use adjutant_workspace::space::{SweptWorkspace, WorkspaceRecord};
 
 use super::take_in::{act, in_memory};
 use super::*;
@@ -33,12 +33,12 @@ fn shown(space: &Workspace) -> Shown {
 struct Waiting {
     name: String,
     result: ObjectId,
-    record: Record,
+    record: WorkspaceRecord,
     before: Shown,
 }
 
 impl Waiting {
-    fn new(user: &User, wish: KindWish, number: usize) -> Self {
+    fn new(user: &User, wish: BackingChoice, number: usize) -> Self {
         let spaces = open(user, wish);
         let name = format!("p{number}");
         let parent = spaces.make("run", &name, "1", None).unwrap();
@@ -58,8 +58,8 @@ impl Waiting {
     fn file(&self, number: usize) -> PathBuf {
         let path = PathBuf::from(&self.record.path);
         let folder = match self.record.kind {
-            Kind::Worktree => path,
-            Kind::Overlay => {
+            WorkspaceBacking::Worktree => path,
+            WorkspaceBacking::Overlay => {
                 let layers = self.record.layers.len();
                 let mut top =
                     (0..layers).rev().map(|it| path.with_file_name(format!("upper-{it}")));
@@ -107,7 +107,7 @@ fn the_life_that_is_cut_short() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let who = std::fs::read_to_string(place.join("who")).unwrap();
     let [name, result, kind] = who.split(' ').collect::<Vec<_>>()[..] else { panic!("{who}") };
-    let wish = if kind == "overlay" { KindWish::Overlay } else { KindWish::Worktree };
+    let wish = if kind == "overlay" { BackingChoice::Overlay } else { BackingChoice::Worktree };
     let spaces =
         Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
     let record = std::fs::read_to_string(place.join("record")).unwrap();
@@ -128,7 +128,7 @@ fn filled() -> User {
 }
 
 /// What the workspace shows when nobody is killed.
-fn undisturbed(user: &User, wish: KindWish) -> Shown {
+fn undisturbed(user: &User, wish: BackingChoice) -> Shown {
     let waiting = Waiting::new(user, wish, 99);
     let mut life = waiting.start(user);
     let mut said = std::io::BufReader::new(life.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -180,8 +180,9 @@ fn what_was_half_done_is_not_kept_as_work() {
         let written = waiting.kill_at(&user, 20);
         let spaces = open(&user, wish);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
-        let of_parent = |it: &&Swept| matches!(it, Swept::Kept(it, _) if it.child() == "p0");
-        let Some(Swept::Kept(_, commit)) = swept.iter().find(of_parent) else {
+        let of_parent =
+            |it: &&SweptWorkspace| matches!(it, SweptWorkspace::Kept(it, _) if it.child() == "p0");
+        let Some(SweptWorkspace::Kept(_, commit)) = swept.iter().find(of_parent) else {
             panic!("{kind}: {swept:?}")
         };
         let all = contents(&user, commit);

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use adjutant_workspace::space::{Record, Swept};
+use adjutant_workspace::space::{SweptWorkspace, WorkspaceRecord};
 
 use super::take_in::{act, in_memory, shown};
 use super::*;
@@ -25,7 +25,7 @@ const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 
     echo cached > cache/c; rm -r old; rm turns; mkdir turns; echo x > turns/file; chmod +x runs";
 
 /// A workspace with work of all kinds in it.
-fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
+fn begun(user: &User, wish: BackingChoice) -> (Workspaces, Workspace) {
     user.write("ten", "10\n");
     user.write("gone", "away\n");
     user.write("turns", "a file\n");
@@ -36,7 +36,7 @@ fn begun(user: &User, wish: KindWish) -> (Workspaces, Workspace) {
     std::os::unix::fs::symlink("ten", user.path("link")).unwrap();
     user.commit("more");
     user.write("README", "dirty\ntwo\n");
-    let options = Options { reserved: vec!["prd.json".into()], ..options(wish) };
+    let options = WorkspaceOptions { reserved: vec!["prd.json".into()], ..options(wish) };
     let spaces = Workspaces::open(&user.tree, &state(user), options).unwrap();
     let space = spaces.make("run", "a", "1", None).unwrap();
     act(&space, WORK);
@@ -178,10 +178,10 @@ const PLACE: &str = "ADJUTANT_TEST_VERIFY";
 fn the_life_that_is_cut_short() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let text = std::fs::read_to_string(place.join("record")).unwrap();
-    let record: Record = serde_json::from_str(&text).unwrap();
+    let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
     let wish = match record.kind {
-        Kind::Overlay => KindWish::Overlay,
-        Kind::Worktree => KindWish::Worktree,
+        WorkspaceBacking::Overlay => BackingChoice::Overlay,
+        WorkspaceBacking::Worktree => BackingChoice::Worktree,
     };
     let spaces =
         Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
@@ -193,7 +193,7 @@ fn the_life_that_is_cut_short() {
 }
 
 /// Has a process make a verify workspace, and kills it.
-fn killed_while_it_verifies(user: &User, record: &Record) {
+fn killed_while_it_verifies(user: &User, record: &WorkspaceRecord) {
     let place = user.outer.path();
     std::fs::write(place.join("record"), serde_json::to_string(record).unwrap()).unwrap();
     let mut life = Command::new(std::env::current_exe().unwrap())
@@ -229,8 +229,8 @@ fn after_a_kill_the_work_is_verified_anew_or_swept_without_what_the_command_left
         killed_while_it_verifies(&user, &record);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
         let kept = swept.iter().filter_map(|it| match it {
-            Swept::Kept(reference, commit) => Some((reference.child(), commit)),
-            Swept::Removed(_) | Swept::Unclear(..) => None,
+            SweptWorkspace::Kept(reference, commit) => Some((reference.child(), commit)),
+            SweptWorkspace::Removed(_) | SweptWorkspace::Unclear(..) => None,
         });
         let [("a", commit)] = kept.collect::<Vec<_>>()[..] else { panic!("{kind}: {swept:?}") };
         let kept = contents(&user, commit);
@@ -242,7 +242,11 @@ fn after_a_kill_the_work_is_verified_anew_or_swept_without_what_the_command_left
 }
 
 /// Leaves a workspace as the last version did when it was killed while a verify command ran in it.
-fn as_left_by_the_last_version(user: &User, space: Workspace, command: &str) -> (Record, String) {
+fn as_left_by_the_last_version(
+    user: &User,
+    space: Workspace,
+    command: &str,
+) -> (WorkspaceRecord, String) {
     let record = space.record();
     let kept = space.keep("State that was claimed to be done\n", now()).unwrap();
     let commit = kept.commit.unwrap();
@@ -270,7 +274,9 @@ fn a_workspace_that_the_last_version_left_in_a_verify_goes_on_from_its_commit() 
                     "make" => spaces.make("run", "a", "1", None).unwrap(),
                     _ => {
                         let swept = spaces.sweep(&|_| false, now()).unwrap();
-                        let [Swept::Kept(_, kept)] = &swept[..] else { panic!("{swept:?}") };
+                        let [SweptWorkspace::Kept(_, kept)] = &swept[..] else {
+                            panic!("{swept:?}")
+                        };
                         assert_eq!(kept.to_string(), commit, "{kind}: {command}");
                         continue;
                     }

@@ -36,7 +36,7 @@ fn is_bare(folder: &Path) -> bool {
 
 /// Says why nothing can be kept in a repository, where that is so: results are commits in it.
 #[must_use]
-pub fn why_not_kept(repository: &Repository) -> Option<String> {
+pub fn why_results_cannot_be_kept(repository: &Repository) -> Option<String> {
     let common = repository.common_dir();
     let places: [PathBuf; 3] = [common.to_owned(), common.join("objects"), common.join("refs")];
     // What is not there is not in the way: git makes it, or keeps its own elsewhere.

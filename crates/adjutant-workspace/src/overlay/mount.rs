@@ -11,10 +11,10 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
-use crate::sandbox::{Failure, OverlayPlan, Step as _};
+use crate::sandbox::{OverlayPlan, SetupFailure, StepContext as _};
 
 /// Mounts the overlay at its place in this mount namespace.
-pub(crate) fn mount_overlay(plan: &OverlayPlan) -> Result<(), Failure> {
+pub(crate) fn mount_overlay(plan: &OverlayPlan) -> Result<(), SetupFailure> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).step("open overlayfs")?;
     fsconfig_set_flag(&context, "userxattr").step("overlay option userxattr")?;
     for (option, value) in [("metacopy", "off"), ("redirect_dir", "nofollow"), ("index", "off")] {

@@ -4,7 +4,7 @@
 //! Whatever lies in the way of the merge and is not exactly what was merged is named, and nothing is
 //! replaced. The journal is the one of `apply`; here it only serves to put back.
 //!
-//! Start at [`Repository::bring`]. Invariant: everything is reached by handle beneath the root, and no
+//! Start at [`Repository::replace_files`]. Invariant: everything is reached by handle beneath the root, and no
 //! link is followed.
 
 use std::collections::BTreeSet;
@@ -14,9 +14,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, unlinkat};
 
-use super::apply::{LINK, save_before, thing_after};
+use super::apply::{LINK, save_before, state_after};
 use super::export::write_images;
-use super::journal::{Plan, Stage, Step, Stuck, Thing, When, discard, stage, sync_disk};
+use super::journal::{
+    FileState, JournalStage, ReplacePlan, ReplaceStep, StepError, StepSide, discard, stage,
+    sync_disk,
+};
 use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::private;
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
@@ -31,9 +34,9 @@ impl Repository {
     /// Replaces what lies beneath `root` by what `diff` says, or names what is in the way.
     ///
     /// Nothing is replaced when something is named or an error is returned. The journal is `folder`,
-    /// which stays with its `note` until it is removed; see [`settle`]. A rename is a file that goes
+    /// which stays with its `note` until it is removed; see [`recover_replacement`]. A rename is a file that goes
     /// and one that comes.
-    pub(crate) fn bring(
+    pub(crate) fn replace_files(
         &self,
         root: &Root,
         diff: &Diff,
@@ -49,11 +52,11 @@ impl Repository {
             File::open(folder.join(NOTE))?.sync_all()
         };
         begin().map_err(GitError::io("making a journal"))?;
-        let mut plan = Plan { folder: folder.to_owned(), steps: Vec::new() };
-        let done = self.bring_by(&mut plan, root, &singly(diff));
+        let mut plan = ReplacePlan { folder: folder.to_owned(), steps: Vec::new() };
+        let done = self.replace_by_plan(&mut plan, root, &split_renames(diff));
         let failed = !matches!(&done, Ok(conflicts) if conflicts.is_empty());
         // A plan that was never saved has replaced nothing; one that cannot be put back stays.
-        let saved = !matches!(Plan::load(folder), Ok(None));
+        let saved = !matches!(ReplacePlan::load(folder), Ok(None));
         if failed
             && (!saved || matches!(plan.put_back(root, &sync_disk), Ok(left) if left.is_empty()))
         {
@@ -62,9 +65,9 @@ impl Repository {
         done
     }
 
-    fn bring_by(
+    fn replace_by_plan(
         &self,
-        plan: &mut Plan,
+        plan: &mut ReplacePlan,
         root: &Root,
         diff: &Diff,
     ) -> Result<Vec<Conflict>, GitError> {
@@ -73,21 +76,22 @@ impl Repository {
         write_images(self, contents, &plan.folder.join("after"))?;
         let removed = diff.entries.iter().filter(|it| it.old_mode != 0 && it.new_mode == 0);
         let removed: BTreeSet<&Path> = removed.map(|entry| entry.path.as_path()).collect();
-        let mut found = Found::default();
+        let mut found = Obstacles::default();
         for (number, entry) in diff.entries.iter().enumerate() {
-            let way = look(root, entry, &removed, &mut found);
+            let way = find_obstacle(root, entry, &removed, &mut found);
             way.map_err(|source| GitError::Path { path: entry.path.clone(), source })?;
-            let before = match save_before(root, &entry.path, &plan.image(number, When::Before)) {
+            let before = match save_before(root, &entry.path, &plan.image(number, StepSide::Before))
+            {
                 Ok(before) => before,
                 Err(_) => {
                     found.conflicts.push(conflict(&entry.path, entry));
-                    Thing::Nothing
+                    FileState::Nothing
                 }
             };
-            let after = thing_after(&before, entry.new_mode);
-            plan.steps.push(Step { path: entry.path.clone(), before, after });
+            let after = state_after(&before, entry.new_mode);
+            plan.steps.push(ReplaceStep { path: entry.path.clone(), before, after });
         }
-        found.conflicts.extend(self.unlike(plan, diff)?);
+        found.conflicts.extend(self.changed_files(plan, diff)?);
         if !found.conflicts.is_empty() {
             found.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
             found.conflicts.dedup_by(|one, other| one.path == other.path);
@@ -95,37 +99,37 @@ impl Repository {
         }
         plan.save(&sync_disk).map_err(GitError::io("writing a journal"))?;
         found.remove_empty_folders(root);
-        plan.carry_out(root, &sync_disk).map_err(stuck)?;
+        plan.carry_out(root, &sync_disk).map_err(step_error)?;
         Ok(Vec::new())
     }
 
     /// Names the files that are not what was merged.
     ///
     /// What is there already exactly as it is to be is fine, whoever made it.
-    fn unlike(&self, plan: &Plan, diff: &Diff) -> Result<Vec<Conflict>, GitError> {
+    fn changed_files(&self, plan: &ReplacePlan, diff: &Diff) -> Result<Vec<Conflict>, GitError> {
         let steps = || plan.steps.iter().zip(&diff.entries).enumerate();
         let there: Vec<(usize, &DiffEntry)> = steps()
-            .filter(|(_, (step, entry))| step.before != Thing::Nothing && entry.old_mode != 0)
+            .filter(|(_, (step, entry))| step.before != FileState::Nothing && entry.old_mode != 0)
             .map(|(number, (_, entry))| (number, entry))
             .collect();
         let changed: BTreeSet<PathBuf> = self.different(plan, &there)?.into_iter().collect();
-        let mut unlike = Vec::new();
+        let mut changed_paths = Vec::new();
         for (number, (step, entry)) in steps() {
             let same = match (&step.before, entry.old_mode) {
                 // Gone already is as good as removed.
-                (Thing::Nothing, mode) => mode == 0 || entry.new_mode == 0,
-                (Thing::Link, LINK) => !changed.contains(&step.path),
-                (Thing::Link | Thing::File(_), 0) => is_after(plan, number, step)?,
-                (Thing::Link, _) | (Thing::File(_), LINK) => false,
-                (Thing::File(mode), old) => {
+                (FileState::Nothing, mode) => mode == 0 || entry.new_mode == 0,
+                (FileState::Link, LINK) => !changed.contains(&step.path),
+                (FileState::Link | FileState::File(_), 0) => is_after(plan, number, step)?,
+                (FileState::Link, _) | (FileState::File(_), LINK) => false,
+                (FileState::File(mode), old) => {
                     (mode ^ old) & 0o100 == 0 && !changed.contains(&step.path)
                 }
             };
             if !same {
-                unlike.push(conflict(&step.path, entry));
+                changed_paths.push(conflict(&step.path, entry));
             }
         }
-        Ok(unlike)
+        Ok(changed_paths)
     }
 }
 
@@ -133,7 +137,7 @@ impl Repository {
 ///
 /// Returns the note of one that was carried out to its end; the journal of that one stays, for the
 /// caller to remove with [`remove_journal`] when the note is no longer needed.
-pub(crate) fn settle(
+pub(crate) fn recover_replacement(
     folder: &Path,
     root: impl FnOnce() -> Result<Root, PathError>,
 ) -> Result<Option<String>, GitError> {
@@ -142,21 +146,21 @@ pub(crate) fn settle(
     }
     let reading = || GitError::io("reading a journal");
     match stage(folder).map_err(reading())? {
-        Stage::Done => {
+        JournalStage::Done => {
             let note = fs::read_to_string(folder.join(NOTE));
             return note.map(Some).map_err(reading());
         }
-        Stage::Unfinished => {
-            let plan = Plan::load(folder).map_err(reading())?;
+        JournalStage::Unfinished => {
+            let plan = ReplacePlan::load(folder).map_err(reading())?;
             let root =
                 root().map_err(|source| GitError::Path { path: folder.to_owned(), source })?;
             // What somebody changed meanwhile stays as it is: it is work like any other.
             if let Some(plan) = plan {
-                plan.put_back(&root, &sync_disk).map_err(stuck)?;
+                plan.put_back(&root, &sync_disk).map_err(step_error)?;
             }
         }
         // It ended before its first step.
-        Stage::Empty => {}
+        JournalStage::Empty => {}
     }
     remove_journal(folder).map_err(GitError::io("removing a journal"))?;
     Ok(None)
@@ -172,17 +176,19 @@ pub(crate) fn remove_journal(folder: &Path) -> io::Result<()> {
 
 /// What was found where files are to be.
 #[derive(Default)]
-struct Found {
+struct Obstacles {
     conflicts: Vec<Conflict>,
     /// Folders that are to give way to a file and hold nothing but what is removed, lowest first.
     folders: Vec<PathBuf>,
 }
 
-impl Found {
+impl Obstacles {
     /// Removes folders without anything in them; those with files go when their files do.
     fn remove_empty_folders(&self, root: &Root) {
         for path in &self.folders {
-            let Ok(Some((_, FileKind::Directory, parent))) = standing(root, path) else { continue };
+            let Ok(Some((_, FileKind::Directory, parent))) = first_non_directory(root, path) else {
+                continue;
+            };
             let name = Path::new(path.file_name().unwrap_or_default());
             // One that is not empty stays here and is removed later.
             let _ = unlinkat(parent.handle(), name, AtFlags::REMOVEDIR);
@@ -191,20 +197,20 @@ impl Found {
 }
 
 /// Looks for what is in the way of a file that is to be written.
-fn look(
+fn find_obstacle(
     root: &Root,
     entry: &DiffEntry,
     removed: &BTreeSet<&Path>,
-    found: &mut Found,
+    found: &mut Obstacles,
 ) -> Result<(), PathError> {
     if entry.new_mode == 0 {
         return Ok(());
     }
-    let Some((at, kind, parent)) = standing(root, &entry.path)? else { return Ok(()) };
+    let Some((at, kind, parent)) = first_non_directory(root, &entry.path)? else { return Ok(()) };
     if at == entry.path {
         if kind == FileKind::Directory {
             let folder = parent.open_dir(entry.path.file_name().unwrap_or_default())?;
-            if let Some(other) = first_other(&folder, &at, removed, &mut found.folders)? {
+            if let Some(other) = first_kept_file(&folder, &at, removed, &mut found.folders)? {
                 let kind = ConflictKind::FileAndFolder;
                 found.conflicts.push(Conflict { kind, ..conflict(&other, entry) });
             }
@@ -218,7 +224,10 @@ fn look(
 }
 
 /// Returns what lies at a path, or the first on the way to it that is no folder, and its folder.
-fn standing(root: &Root, path: &Path) -> Result<Option<(PathBuf, FileKind, Dir)>, PathError> {
+fn first_non_directory(
+    root: &Root,
+    path: &Path,
+) -> Result<Option<(PathBuf, FileKind, Dir)>, PathError> {
     let mut folder = root.open_dir(&RelPath::default())?;
     let mut at = PathBuf::new();
     let mut names = path.iter().peekable();
@@ -236,7 +245,7 @@ fn standing(root: &Root, path: &Path) -> Result<Option<(PathBuf, FileKind, Dir)>
 }
 
 /// Returns the first file in a folder that is not among those removed.
-fn first_other(
+fn first_kept_file(
     folder: &Dir,
     path: &Path,
     removed: &BTreeSet<&Path>,
@@ -250,7 +259,7 @@ fn first_other(
         let at = path.join(&entry.name);
         if entry.kind == FileKind::Directory {
             let below = folder.open_dir(&entry.name)?;
-            if let Some(other) = first_other(&below, &at, removed, folders)? {
+            if let Some(other) = first_kept_file(&below, &at, removed, folders)? {
                 return Ok(Some(other));
             }
             folders.push(at);
@@ -262,17 +271,17 @@ fn first_other(
 }
 
 /// Says whether what lies there is already what is to be there.
-fn is_after(plan: &Plan, number: usize, step: &Step) -> Result<bool, GitError> {
+fn is_after(plan: &ReplacePlan, number: usize, step: &ReplaceStep) -> Result<bool, GitError> {
     if step.before != step.after {
         return Ok(false);
     }
     let read = |when| fs::read(plan.image(number, when));
-    let same = || -> io::Result<bool> { Ok(read(When::Before)? == read(When::After)?) };
+    let same = || -> io::Result<bool> { Ok(read(StepSide::Before)? == read(StepSide::After)?) };
     same().map_err(GitError::io("reading a journal"))
 }
 
 /// Turns each rename into a file that is gone and one that is new, in the order of their paths.
-fn singly(diff: &Diff) -> Diff {
+fn split_renames(diff: &Diff) -> Diff {
     let mut single = Diff::default();
     for entry in &diff.entries {
         let mut entry = entry.clone();
@@ -300,6 +309,6 @@ fn conflict(path: &Path, entry: &DiffEntry) -> Conflict {
     Conflict { path: path.to_owned(), kind, base, ours: None, theirs }
 }
 
-fn stuck(stuck: Stuck) -> GitError {
-    GitError::Path { path: stuck.path, source: stuck.source }
+fn step_error(step_error: StepError) -> GitError {
+    GitError::Path { path: step_error.path, source: step_error.source }
 }

@@ -1,6 +1,6 @@
 //! A directory that is written in: making it, locking it, making its names durable.
 //!
-//! The files in it are written through their [`Place`]. Invariant: every name is a single one, so
+//! The files in it are written through their [`FileTarget`]. Invariant: every name is a single one, so
 //! nothing is made outside the directory.
 
 use std::ffi::OsStr;
@@ -10,13 +10,13 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, fsync, mkdirat, statat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, single};
-use crate::kernel::{self, Links};
-use crate::{FileKind, PathError, Place};
+use crate::dir::{Dir, single_name};
+use crate::kernel::{self, SymlinkPolicy};
+use crate::{FileKind, FileTarget, PathError};
 
 /// How a directory is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
+pub enum LockMode {
     /// With others who only read.
     Shared,
     /// Alone.
@@ -41,7 +41,7 @@ impl Dir {
             opened => return opened,
         }
         // The umask has its say.
-        match mkdirat(self.handle(), single(name)?, Mode::from_raw_mode(0o777)) {
+        match mkdirat(self.handle(), single_name(name)?, Mode::from_raw_mode(0o777)) {
             // Someone else was faster; whether it is a folder is seen below.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(PathError::from_errno(errno)),
@@ -56,7 +56,7 @@ impl Dir {
     ///
     /// When that cannot be told.
     pub fn kind_of(&self, name: &OsStr) -> Result<Option<FileKind>, PathError> {
-        match statat(self.handle(), single(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(self.handle(), single_name(name)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileKind::of(FileType::from_raw_mode(stat.st_mode)))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(PathError::from_errno(errno)),
@@ -68,9 +68,9 @@ impl Dir {
     /// # Errors
     ///
     /// [`PathError::Outside`] when `name` is more than one name.
-    pub fn place(&self, name: &OsStr) -> Result<Place, PathError> {
+    pub fn file_target(&self, name: &OsStr) -> Result<FileTarget, PathError> {
         let folder = self.handle().try_clone().map_err(PathError::Io)?;
-        Ok(Place::new(Some(folder), single(name)?.as_os_str()))
+        Ok(FileTarget::new(Some(folder), single_name(name)?.as_os_str()))
     }
 
     /// Makes the names in the directory durable.
@@ -87,13 +87,13 @@ impl Dir {
     /// # Errors
     ///
     /// When the file system knows no locks.
-    pub fn try_lock(&self, lock: Lock) -> Result<Option<DirLock>, PathError> {
+    pub fn try_lock(&self, lock: LockMode) -> Result<Option<DirLock>, PathError> {
         // A fresh handle: a lock belongs to the open description, and a second one on the same
         // description would succeed.
-        let handle = kernel::open_directory(self.handle(), Path::new("."), Links::Never)?;
+        let handle = kernel::open_directory(self.handle(), Path::new("."), SymlinkPolicy::Refuse)?;
         let operation = match lock {
-            Lock::Shared => FlockOperation::NonBlockingLockShared,
-            Lock::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            LockMode::Shared => FlockOperation::NonBlockingLockShared,
+            LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
         };
         loop {
             match flock(&handle, operation) {

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, ioctl_ficlone, statat};
 
-use super::SpaceError;
+use super::WorkspaceError;
 use crate::git::{Content, bytes_of, content, guarded, plain};
 use crate::git_guard::{FileId, file_id};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
@@ -22,41 +22,41 @@ const MAX_ENTRIES: usize = 10_000_000;
 
 /// Files and folders that come along.
 #[derive(Debug)]
-pub(super) struct Included {
+pub(super) struct IgnoredFiles {
     root: Root,
     /// The git directories of the repository and what is closed, which never come along.
     left_out: Vec<FileId>,
-    entries: Vec<Entry>,
+    entries: Vec<IgnoredEntry>,
     key: String,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct IgnoredEntry {
     path: RelPath,
     kind: FileKind,
     mode: u32,
     modified: Duration,
 }
 
-impl Included {
+impl IgnoredFiles {
     /// Looks at what is to come along; none when there is nothing.
-    pub(super) fn look(
+    pub(super) fn scan(
         repository: &Repository,
         wanted: &[PathBuf],
-    ) -> Result<Option<Self>, SpaceError> {
+    ) -> Result<Option<Self>, WorkspaceError> {
         let tree = repository.work_tree();
-        let root = Root::open(tree).map_err(SpaceError::path(tree))?;
+        let root = Root::open(tree).map_err(WorkspaceError::path(tree))?;
         let left_out = [repository.git_dir(), repository.common_dir()].into_iter();
         let left_out = left_out.chain(repository.closed_dirs().iter().map(PathBuf::as_path));
         let left_out = left_out.filter_map(file_id).collect();
         let mut found = Self { root, left_out, entries: Vec::new(), key: String::new() };
-        let mut hash = Hash::default();
+        let mut hash = Fnv1aHash::default();
         let mut own = repository.own_dirs();
         for path in wanted {
             if !plain(path) || own.guards(path).is_some() || path.as_os_str().is_empty() {
-                return Err(SpaceError::Include { path: path.clone() });
+                return Err(WorkspaceError::Include { path: path.clone() });
             }
-            found.add_all(path, &mut hash).map_err(SpaceError::path(path))?;
+            found.add_all(path, &mut hash).map_err(WorkspaceError::path(path))?;
         }
         found.key = format!("{:016x}", hash.0);
         Ok((!found.entries.is_empty()).then_some(found))
@@ -67,7 +67,7 @@ impl Included {
         &self.key
     }
 
-    fn add_all(&mut self, wanted: &Path, hash: &mut Hash) -> Result<(), PathError> {
+    fn add_all(&mut self, wanted: &Path, hash: &mut Fnv1aHash) -> Result<(), PathError> {
         let parent = wanted.parent().unwrap_or(Path::new(""));
         let folder = match self.root.open_dir(&RelPath::new(parent)?) {
             Ok(folder) => folder,
@@ -76,7 +76,7 @@ impl Included {
             Err(error) => return Err(error),
         };
         for above in parent.ancestors().filter(|above| !above.as_os_str().is_empty()) {
-            let entry = Entry {
+            let entry = IgnoredEntry {
                 path: RelPath::new(above)?,
                 kind: FileKind::Directory,
                 mode: 0o755,
@@ -97,7 +97,7 @@ impl Included {
         name: &std::ffi::OsStr,
         path: &Path,
         kind: FileKind,
-        hash: &mut Hash,
+        hash: &mut Fnv1aHash,
     ) -> Result<(), PathError> {
         if guarded(path) {
             return Ok(());
@@ -117,7 +117,7 @@ impl Included {
         let (mode, size) = (stat.st_mode, stat.st_size);
         hash.add(bytes_of(path));
         hash.add(format!("\0{mode}\0{size}\0{modified:?}\0").as_bytes());
-        let entry = Entry { path: RelPath::new(path)?, kind, mode, modified };
+        let entry = IgnoredEntry { path: RelPath::new(path)?, kind, mode, modified };
         match kind {
             FileKind::Directory => {
                 self.entries.push(entry);
@@ -139,15 +139,15 @@ impl Included {
     }
 
     /// Copies everything into a folder; what is there already stays.
-    pub(super) fn copy(&self, into: &Path) -> Result<(), SpaceError> {
+    pub(super) fn copy(&self, into: &Path) -> Result<(), WorkspaceError> {
         for entry in &self.entries {
             let to = into.join(entry.path.as_path());
             if entry.kind == FileKind::Directory {
-                fs::create_dir_all(&to).map_err(SpaceError::io("copying an ignored folder"))?;
+                fs::create_dir_all(&to).map_err(WorkspaceError::io("copying an ignored folder"))?;
                 continue;
             }
-            let opened =
-                content(&self.root, &entry.path).map_err(SpaceError::path(entry.path.as_path()))?;
+            let opened = content(&self.root, &entry.path)
+                .map_err(WorkspaceError::path(entry.path.as_path()))?;
             let done = match opened {
                 Ok(Content::File { file, .. }) => copy_file(file, &to, entry),
                 Ok(Content::Link(target)) => {
@@ -158,7 +158,7 @@ impl Included {
             };
             match done {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(SpaceError::io("copying an ignored folder")(error));
+                    return Err(WorkspaceError::io("copying an ignored folder")(error));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -167,7 +167,7 @@ impl Included {
     }
 }
 
-fn copy_file(mut from: fs::File, to: &Path, entry: &Entry) -> io::Result<()> {
+fn copy_file(mut from: fs::File, to: &Path, entry: &IgnoredEntry) -> io::Result<()> {
     let mode = (entry.mode & 0o777) | 0o600;
     let mut copy = fs::File::options().write(true).create_new(true).mode(mode).open(to)?;
     if ioctl_ficlone(&copy, &from).is_err() {
@@ -179,15 +179,15 @@ fn copy_file(mut from: fs::File, to: &Path, entry: &Entry) -> io::Result<()> {
 
 /// FNV-1a, 64 bits: tells states apart, protects against nobody.
 #[derive(Debug)]
-pub(super) struct Hash(pub(super) u64);
+pub(super) struct Fnv1aHash(pub(super) u64);
 
-impl Default for Hash {
+impl Default for Fnv1aHash {
     fn default() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Hash {
+impl Fnv1aHash {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

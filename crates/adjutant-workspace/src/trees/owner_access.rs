@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 use crate::git::too_deep;
-use crate::kernel::{self, Links};
+use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
 /// The most entries of one folder.
@@ -26,19 +26,19 @@ const FILE: u32 = 0o400;
 
 /// Gives the owner back the right to read everything a layer holds, through the merged tree; where there
 /// are no layers, both are the same.
-pub(crate) fn open_up(layer: &Root, merged: &Root) -> Result<(), PathError> {
+pub(crate) fn grant_owner_access(layer: &Root, merged: &Root) -> Result<(), PathError> {
     folder(&layer.open_dir(&RelPath::default())?, Path::new(""), merged)
 }
 
 /// Gives the owner back the right to look into a folder of ours that programs know as their top.
-pub(super) fn open_top(path: &Path) -> Result<(), PathError> {
+pub(super) fn grant_top_access(path: &Path) -> Result<(), PathError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let top = openat(CWD, path, flags, Mode::empty()).map_err(PathError::from_errno)?;
-    open_top_of(top)
+    grant_top_access_by_handle(top)
 }
 
 /// Gives the owner back the right to look into the top of a merged tree, by the handle it is known by.
-pub(crate) fn open_top_of(merged: impl AsFd) -> Result<(), PathError> {
+pub(crate) fn grant_top_access_by_handle(merged: impl AsFd) -> Result<(), PathError> {
     let mode = fstat(&merged).map_err(PathError::from_errno)?.st_mode & 0o777;
     if mode & FOLDER == FOLDER { Ok(()) } else { allow(merged, mode | FOLDER) }
 }
@@ -88,7 +88,7 @@ fn widen(
         return Ok(());
     }
     // By a handle that no link leads to: a program may be at work in the tree.
-    let there = match kernel::open(merged.handle(), path, OFlags::PATH, Links::Never) {
+    let there = match kernel::open(merged.handle(), path, OFlags::PATH, SymlinkPolicy::Refuse) {
         Ok(there) => there,
         // A layer above hides it.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adjutant_workspace::{Folders, PathError, RelPath};
+use adjutant_workspace::{MissingParents, PathError, RelPath};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 
 use crate::{Tree, rel, word};
@@ -19,7 +19,7 @@ impl Tree {
         let done = || -> Result<(), PathError> {
             let below = RelPath::new(below)?;
             let path = self.root.relative(written)?;
-            let place = self.root.place(&below, &path, Folders::Made)?;
+            let place = self.root.file_target(&below, &path, MissingParents::Create)?;
             let before = place.read(MAX)?;
             place.replace(text.as_bytes(), before.as_ref(), OsStr::new(TEMP))
         };
@@ -86,7 +86,7 @@ fn a_device_is_not_written() {
     let tree = Tree::new();
     // Only a privileged account makes one; /dev/null as a root of its own proves the same.
     let root = adjutant_workspace::Root::open("/dev").unwrap();
-    let place = root.place(&RelPath::default(), &rel("null"), Folders::Expected).unwrap();
+    let place = root.file_target(&RelPath::default(), &rel("null"), MissingParents::Leave).unwrap();
     assert_eq!(word(&place.read(MAX).unwrap_err()), "<character device>");
     drop(tree);
 }
@@ -99,7 +99,8 @@ fn folders_are_made_and_a_file_is_replaced_whole() {
     assert_eq!(tree.read("specs/plans/one/a.md"), "second");
     assert_eq!(tree.names("specs/plans/one"), ["a.md"]);
     // Nothing is made merely by looking.
-    let place = tree.root.place(&rel(""), &rel("new/folder/file"), Folders::Expected).unwrap();
+    let place =
+        tree.root.file_target(&rel(""), &rel("new/folder/file"), MissingParents::Leave).unwrap();
     assert_eq!(place.read(MAX).unwrap(), None);
     assert_eq!(word(&place.replace(b"", None, OsStr::new(TEMP)).unwrap_err()), "<NotFound>");
     assert!(!tree.path("new").exists());
@@ -127,7 +128,7 @@ fn the_mode_of_a_file_stays_and_a_read_only_one_is_left_alone() {
 #[test]
 fn a_file_that_appeared_meanwhile_is_not_replaced_and_nothing_is_left_beside_it() {
     let tree = Tree::new();
-    let place = tree.root.place(&rel(""), &rel("file"), Folders::Made).unwrap();
+    let place = tree.root.file_target(&rel(""), &rel("file"), MissingParents::Create).unwrap();
     assert_eq!(place.read(MAX).unwrap(), None);
     tree.write("file", "theirs");
     assert_eq!(word(&place.replace(b"ours", None, OsStr::new(TEMP)).unwrap_err()), "<Exists>");
@@ -139,11 +140,11 @@ fn a_file_that_appeared_meanwhile_is_not_replaced_and_nothing_is_left_beside_it(
     place.replace(b"ours", before.as_ref(), OsStr::new(TEMP)).unwrap();
     assert_eq!((tree.read("file").as_str(), tree.names("").len()), ("ours", 1));
     tree.write(TEMP, "half");
-    place.clean(OsStr::new(TEMP)).unwrap();
-    place.clean(OsStr::new(TEMP)).unwrap();
+    place.remove_temp(OsStr::new(TEMP)).unwrap();
+    place.remove_temp(OsStr::new(TEMP)).unwrap();
     assert_eq!(tree.names(""), ["file"]);
     for temp in ["", "../x", "a/b"] {
-        assert_eq!(word(&place.clean(OsStr::new(temp)).unwrap_err()), "<Outside>", "{temp}");
+        assert_eq!(word(&place.remove_temp(OsStr::new(temp)).unwrap_err()), "<Outside>", "{temp}");
     }
     place.remove().unwrap();
     assert_eq!(tree.names(""), [""; 0]);

@@ -49,49 +49,50 @@ pub fn with_link_targets(folder: &Path) -> Vec<PathBuf> {
 
 /// Directories out of reach, and the root that they may lie beneath.
 #[derive(Clone, Debug)]
-pub(crate) struct Closed {
-    folders: Arc<[ClosedDir]>,
+pub(crate) struct ProtectedPaths {
+    folders: Arc<[ProtectedPath]>,
     root: FileId,
 }
 
 /// One directory out of reach.
 #[derive(Clone, Debug)]
-struct ClosedDir {
+struct ProtectedPath {
     path: PathBuf,
     /// Absent while the directory does not exist: it is looked for again then, since an agent may be about to make it.
     id: Option<FileId>,
 }
 
-impl ClosedDir {
+impl ProtectedPath {
     fn id(&self) -> Option<FileId> {
         self.id.or_else(|| file_id(&self.path))
     }
 }
 
-impl Closed {
+impl ProtectedPaths {
     /// Closes a directory besides those that are closed already.
     pub(crate) fn adding(before: Option<&Self>, root: impl AsFd, folder: &Path) -> Option<Self> {
         let found = fstat(root).ok()?;
-        let mut folders: Vec<ClosedDir> = before.map(|it| it.folders.to_vec()).unwrap_or_default();
+        let mut folders: Vec<ProtectedPath> =
+            before.map(|it| it.folders.to_vec()).unwrap_or_default();
         folders.retain(|known| known.path != folder);
-        folders.push(ClosedDir { path: folder.to_owned(), id: file_id(folder) });
+        folders.push(ProtectedPath { path: folder.to_owned(), id: file_id(folder) });
         Some(Self { folders: folders.into(), root: (found.st_dev, found.st_ino) })
     }
 
     /// Says whether a handle is one of the directories itself.
-    pub(crate) fn is(&self, handle: impl AsFd) -> bool {
-        fstat(handle).is_ok_and(|it| self.holds((it.st_dev, it.st_ino)))
+    pub(crate) fn is_one(&self, handle: impl AsFd) -> bool {
+        fstat(handle).is_ok_and(|it| self.contains_id((it.st_dev, it.st_ino)))
     }
 
     /// Says whether one of them has this device and inode.
-    pub(crate) fn holds(&self, id: FileId) -> bool {
+    pub(crate) fn contains_id(&self, id: FileId) -> bool {
         self.folders.iter().any(|folder| folder.id() == Some(id))
     }
 
     /// Refuses a handle to one of the directories or to something in it.
-    pub(crate) fn judge(&self, handle: impl AsFd) -> Result<(), PathError> {
-        if self.holds(self.root) || self.is(&handle) {
-            return Err(PathError::Closed);
+    pub(crate) fn check(&self, handle: impl AsFd) -> Result<(), PathError> {
+        if self.contains_id(self.root) || self.is_one(&handle) {
+            return Err(PathError::Protected);
         }
         let link = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
         let path: PathBuf = fs::read_link(link).map_err(PathError::Io)?;
@@ -99,8 +100,8 @@ impl Closed {
             // One that was moved away meanwhile is judged by what is left above it.
             let Ok(found) = stat(above) else { continue };
             let found = (found.st_dev, found.st_ino);
-            if self.holds(found) {
-                return Err(PathError::Closed);
+            if self.contains_id(found) {
+                return Err(PathError::Protected);
             }
             // A workspace lies in the state directory itself, and what it holds is the agent's.
             if found == self.root {

@@ -4,7 +4,7 @@
 //! whole: what is new is written beside it, synced, and renamed over it. Whoever replaces several
 //! files together prepares all of them before the first takes its place.
 //!
-//! Start at [`Root::place`] or [`Dir::place`], then [`Place::replace`]. Invariant: nothing outside the folder a place was opened beneath is
+//! Start at [`Root::file_target`] or [`Dir::file_target`], then [`FileTarget::replace`]. Invariant: nothing outside the folder a place was opened beneath is
 //! created, changed or removed.
 
 use std::ffi::{OsStr, OsString};
@@ -19,8 +19,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::dir::{Dir, single};
-use crate::kernel::{self, Links};
+use crate::dir::{Dir, single_name};
+use crate::kernel::{self, SymlinkPolicy};
 use crate::{FileKind, PathError, RelPath, Root};
 
 /// The bits of a mode that are kept; nothing written here runs as somebody else.
@@ -37,7 +37,7 @@ const NAME_BYTES: usize = 255;
 
 /// A place where a file is, or may come to be.
 #[derive(Debug)]
-pub struct Place {
+pub struct FileTarget {
     /// The folder; absent while it is not there.
     folder: Option<OwnedFd>,
     name: OsString,
@@ -45,7 +45,7 @@ pub struct Place {
 
 /// A regular file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct FileImage {
     /// All of its content.
     pub bytes: Vec<u8>,
     /// Its permissions.
@@ -68,20 +68,20 @@ impl FileMode {
 
 /// What a file that takes its place may take it from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Overwrite {
     /// The file that is there.
-    File,
+    Allowed,
     /// Nothing: what came to be there meanwhile stays.
-    Nothing,
+    Refused,
 }
 
 /// Whether folders that are missing on the way are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Folders {
+pub enum MissingParents {
     /// They are made.
-    Made,
+    Create,
     /// They are not; the place is then empty.
-    Expected,
+    Leave,
 }
 
 impl Root {
@@ -92,12 +92,12 @@ impl Root {
     /// # Errors
     ///
     /// Why there can be no such place; see [`PathError`].
-    pub fn place(
+    pub fn file_target(
         &self,
         below: &RelPath,
         path: &RelPath,
-        folders: Folders,
-    ) -> Result<Place, PathError> {
+        folders: MissingParents,
+    ) -> Result<FileTarget, PathError> {
         let inside =
             path.as_path().strip_prefix(below.as_path()).map_err(|_| PathError::Outside)?;
         let name = inside.file_name().ok_or(PathError::NotRegular(FileKind::Directory))?;
@@ -107,33 +107,35 @@ impl Root {
         }
         // A hook or a configuration of git is a program that a person runs without looking.
         if parts().any(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
-            return Err(PathError::Guarded);
+            return Err(PathError::InGitDir);
         }
         if name.len() > NAME_BYTES {
             return Err(PathError::NameTooLong);
         }
-        let folder = self.folder_for(path.as_path(), folders)?;
+        let folder = self.parent_dir_of(path.as_path(), folders)?;
         if let Some(folder) = &folder {
-            self.checked_file(folder, name)?;
+            self.check_file(folder, name)?;
         }
-        Ok(Place::new(folder, name))
+        Ok(FileTarget::new(folder, name))
     }
 
     /// Opens the folder that a file is to be written in, without following a link; nothing where it is missing.
-    pub(crate) fn folder_for(
+    pub(crate) fn parent_dir_of(
         &self,
         file: &Path,
-        folders: Folders,
+        folders: MissingParents,
     ) -> Result<Option<OwnedFd>, PathError> {
         let path = file.parent().unwrap_or(Path::new(""));
         let whole = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        match (open_folder(self.handle(), whole), folders) {
-            (Err(PathError::NotFound), Folders::Expected) => Ok(None),
-            (Err(PathError::NotFound), Folders::Made) => self.make_folders(file).map(Some),
+        match (open_dir_no_links(self.handle(), whole), folders) {
+            (Err(PathError::NotFound), MissingParents::Leave) => Ok(None),
+            (Err(PathError::NotFound), MissingParents::Create) => {
+                self.make_parent_dirs(file).map(Some)
+            }
             (opened, _) => {
                 let folder = opened?;
-                self.checked_open(&folder)?;
-                self.checked_write(&folder, file, 0)?;
+                self.check_open(&folder)?;
+                self.check_write(&folder, file, 0)?;
                 Ok(Some(folder))
             }
         }
@@ -141,39 +143,39 @@ impl Root {
 
     /// Refuses a folder in a git directory that is guarded. The last `missing` folders on the way to `file` do
     /// not exist yet.
-    pub(crate) fn checked_write(
+    pub(crate) fn check_write(
         &self,
         folder: impl AsFd,
         file: &Path,
         missing: usize,
     ) -> Result<(), PathError> {
         if let Some(read_only) = &self.read_only {
-            read_only.judge(&folder)?;
+            read_only.check(&folder)?;
         }
         match &self.git {
-            Some(git) => git.judge(self.handle(), folder, file, missing),
+            Some(git) => git.check_write(self.handle(), folder, file, missing),
             None => Ok(()),
         }
     }
 
     /// Refuses to replace a file that is itself out of reach or read-only.
-    fn checked_file(&self, folder: impl AsFd, name: &OsStr) -> Result<(), PathError> {
+    fn check_file(&self, folder: impl AsFd, name: &OsStr) -> Result<(), PathError> {
         let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
         let id = (found.st_dev, found.st_ino);
         let is_closed =
-            [&self.closed, &self.read_only].into_iter().flatten().any(|it| it.holds(id));
-        if is_closed { Err(PathError::Closed) } else { Ok(()) }
+            [&self.closed, &self.read_only].into_iter().flatten().any(|it| it.contains_id(id));
+        if is_closed { Err(PathError::Protected) } else { Ok(()) }
     }
 
     /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.
-    fn make_folders(&self, file: &Path) -> Result<OwnedFd, PathError> {
-        let top = Dir::new(open_folder(self.handle(), Path::new("."))?);
-        let mut at = top.closing(self.closed.clone());
+    fn make_parent_dirs(&self, file: &Path) -> Result<OwnedFd, PathError> {
+        let top = Dir::new(open_dir_no_links(self.handle(), Path::new("."))?);
+        let mut at = top.with_protected(self.closed.clone());
         let names: Vec<&OsStr> = file.parent().unwrap_or(Path::new("")).iter().collect();
         for (depth, name) in names.iter().enumerate() {
             at = match at.open_dir(name) {
                 Err(PathError::NotFound) => {
-                    self.checked_write(at.handle(), file, names.len() - depth)?;
+                    self.check_write(at.handle(), file, names.len() - depth)?;
                     at.ensure_dir(name)
                 }
                 opened => opened,
@@ -181,13 +183,13 @@ impl Root {
             .map_err(as_link)?;
         }
         let folder = at.into_handle();
-        self.checked_open(&folder)?;
-        self.checked_write(&folder, file, 0)?;
+        self.check_open(&folder)?;
+        self.check_write(&folder, file, 0)?;
         Ok(folder)
     }
 }
 
-impl Place {
+impl FileTarget {
     pub(crate) fn new(folder: Option<OwnedFd>, name: &OsStr) -> Self {
         Self { folder, name: name.to_owned() }
     }
@@ -196,9 +198,9 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// [`PathError::TooLarge`] beyond `max_bytes`, [`PathError::Link`] for a symbolic link; otherwise
+    /// [`PathError::TooLarge`] beyond `max_bytes`, [`PathError::SymbolicLink`] for a symbolic link; otherwise
     /// why what is there is no file that can be read.
-    pub fn read(&self, max_bytes: u64) -> Result<Option<Image>, PathError> {
+    pub fn read(&self, max_bytes: u64) -> Result<Option<FileImage>, PathError> {
         let Some((file, mode, len)) = self.open()? else { return Ok(None) };
         let mut bytes = Vec::with_capacity(usize::try_from(len.min(max_bytes)).unwrap_or(0));
         let mut file = file.take(max_bytes.saturating_add(1));
@@ -206,7 +208,7 @@ impl Place {
         if bytes.len() as u64 > max_bytes {
             return Err(PathError::TooLarge { max_bytes });
         }
-        Ok(Some(Image { bytes, mode }))
+        Ok(Some(FileImage { bytes, mode }))
     }
 
     /// Says whether the file holds exactly `bytes`; for none, whether there is none.
@@ -214,7 +216,7 @@ impl Place {
     /// # Errors
     ///
     /// Why what is there is no file that can be read.
-    pub fn holds(&self, bytes: Option<&[u8]>) -> Result<bool, PathError> {
+    pub fn has_content(&self, bytes: Option<&[u8]>) -> Result<bool, PathError> {
         let (mut file, mut rest) = match (self.open()?, bytes) {
             (Some((file, _, len)), Some(bytes)) if len == bytes.len() as u64 => (file, bytes),
             (found, wanted) => return Ok(found.is_none() && wanted.is_none()),
@@ -244,11 +246,12 @@ impl Place {
 
     fn open(&self) -> Result<Option<(File, FileMode, u64)>, PathError> {
         let Some(folder) = &self.folder else { return Ok(None) };
-        let opened = match kernel::open_regular(folder, Path::new(&self.name), Links::Never) {
-            Ok(opened) => opened,
-            Err(PathError::NotFound) => return Ok(None),
-            Err(error) => return Err(as_link(error)),
-        };
+        let opened =
+            match kernel::open_regular(folder, Path::new(&self.name), SymlinkPolicy::Refuse) {
+                Ok(opened) => opened,
+                Err(PathError::NotFound) => return Ok(None),
+                Err(error) => return Err(as_link(error)),
+            };
         let stat = fstat(&opened.file).map_err(PathError::from_errno)?;
         Ok(Some((opened.file, FileMode(stat.st_mode), opened.len)))
     }
@@ -265,14 +268,14 @@ impl Place {
     pub fn replace(
         &self,
         bytes: &[u8],
-        before: Option<&Image>,
+        before: Option<&FileImage>,
         temp: &OsStr,
     ) -> Result<(), PathError> {
         self.prepare(bytes, before.map(|image| image.mode), temp)?;
-        let over = if before.is_some() { Over::File } else { Over::Nothing };
-        if let Err(error) = self.settle(temp, over) {
+        let over = if before.is_some() { Overwrite::Allowed } else { Overwrite::Refused };
+        if let Err(error) = self.move_into_place(temp, over) {
             // Best effort: the error that matters is the one above.
-            let _ = self.clean(temp);
+            let _ = self.remove_temp(temp);
             return Err(error);
         }
         self.sync()
@@ -296,7 +299,7 @@ impl Place {
             return Err(PathError::ReadOnly);
         }
         remove_leftover(folder, temp)?;
-        let done = write_beside(folder, bytes, mode, temp);
+        let done = write_temp(folder, bytes, mode, temp);
         if done.is_err() {
             // Best effort: the error that matters is the one above.
             let _ = remove_leftover(folder, temp);
@@ -304,17 +307,17 @@ impl Place {
         done
     }
 
-    /// Lets the file that was prepared as `temp` take its place; [`Place::sync`] makes that durable.
+    /// Lets the file that was prepared as `temp` take its place; [`FileTarget::sync`] makes that durable.
     ///
     /// # Errors
     ///
     /// [`PathError::Exists`] when something is there that was not to be; otherwise why it could not.
     /// Both files are then as they were.
-    pub fn settle(&self, temp: &OsStr, over: Over) -> Result<(), PathError> {
-        let (folder, temp, name) = (self.folder()?, single(temp)?, Path::new(&self.name));
+    pub fn move_into_place(&self, temp: &OsStr, over: Overwrite) -> Result<(), PathError> {
+        let (folder, temp, name) = (self.folder()?, single_name(temp)?, Path::new(&self.name));
         match over {
-            Over::File => renameat(folder, temp, folder, name),
-            Over::Nothing => {
+            Overwrite::Allowed => renameat(folder, temp, folder, name),
+            Overwrite::Refused => {
                 match renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
                     // Some file systems cannot promise it; a second name is as good, and then the
                     // first goes.
@@ -363,17 +366,17 @@ impl Place {
         self.folder.as_ref().ok_or(PathError::NotFound)
     }
 
-    /// Removes what an interrupted [`Place::replace`] left beside the file, if anything.
+    /// Removes what an interrupted [`FileTarget::replace`] left beside the file, if anything.
     ///
     /// # Errors
     ///
     /// Why it could not be removed.
-    pub fn clean(&self, temp: &OsStr) -> Result<(), PathError> {
+    pub fn remove_temp(&self, temp: &OsStr) -> Result<(), PathError> {
         self.folder.as_ref().map_or(Ok(()), |folder| remove_leftover(folder, temp))
     }
 }
 
-fn write_beside(
+fn write_temp(
     folder: &OwnedFd,
     bytes: &[u8],
     mode: Option<FileMode>,
@@ -381,9 +384,9 @@ fn write_beside(
 ) -> Result<(), PathError> {
     // The umask has its say where the file is new; where it is not, nobody reads it too early.
     let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
-    let created = kernel::create(folder, single(temp)?, first);
+    let created = kernel::create(folder, single_name(temp)?, first);
     let mut file = File::from(created.map_err(PathError::from_errno)?);
-    file.write_all(bytes).map_err(full_or_broken)?;
+    file.write_all(bytes).map_err(write_error)?;
     if let Some(mode) = mode {
         fchmod(&file, mode.kept()).map_err(PathError::from_errno)?;
     }
@@ -391,24 +394,24 @@ fn write_beside(
 }
 
 fn remove_leftover(folder: &OwnedFd, temp: &OsStr) -> Result<(), PathError> {
-    match unlinkat(folder, single(temp)?, AtFlags::empty()) {
+    match unlinkat(folder, single_name(temp)?, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(PathError::from_errno(errno)),
     }
 }
 
-fn full_or_broken(error: std::io::Error) -> PathError {
+fn write_error(error: std::io::Error) -> PathError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(errno @ (Errno::NOSPC | Errno::DQUOT)) => PathError::from_errno(errno),
         Some(_) | None => PathError::Io(error),
     }
 }
 
-fn open_folder(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
-    kernel::open_directory(&at, path, Links::Never).map_err(as_link)
+fn open_dir_no_links(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
+    kernel::open_directory(&at, path, SymlinkPolicy::Refuse).map_err(as_link)
 }
 
 /// Where no link is followed, one on the way is the whole reason.
 fn as_link(error: PathError) -> PathError {
-    if matches!(error, PathError::Loop) { PathError::Link } else { error }
+    if matches!(error, PathError::Loop) { PathError::SymbolicLink } else { error }
 }

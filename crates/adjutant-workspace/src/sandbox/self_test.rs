@@ -10,59 +10,69 @@ use rustix::process::{Resource, getppid, getrlimit};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Failure, Layer, Step as _};
+use super::plan::{SandboxLayer, SetupFailure, StepContext as _};
 use super::raw;
 use super::rootfs::ONLY_LANDLOCK;
 
 /// The abstract name of the socket that only Landlock keeps from being reached.
-pub(crate) const DOOR: &str = "adjutant-self-test";
+pub(crate) const PROBE_SOCKET: &str = "adjutant-self-test";
 
 /// What came of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Finding {
-    pub(crate) layer: Layer,
+pub(crate) struct LayerFinding {
+    pub(crate) layer: SandboxLayer,
     /// What was tried, as the subject of "… worked".
     pub(crate) tried: String,
     pub(crate) held: bool,
 }
 
 /// A layer, what is tried, and whether it worked.
-type Trial = (Layer, &'static str, fn() -> bool);
+type LayerTrial = (SandboxLayer, &'static str, fn() -> bool);
 
 /// Tries everything and prints the findings.
-pub(crate) fn self_test() -> Result<(), Failure> {
-    let trials: [Trial; 21] = [
-        (Layer::Namespaces, "seeing processes outside", sees_other_processes),
-        (Layer::Namespaces, "having a parent outside", || {
+pub(crate) fn self_test() -> Result<(), SetupFailure> {
+    let trials: [LayerTrial; 21] = [
+        (SandboxLayer::Namespaces, "seeing processes outside", sees_other_processes),
+        (SandboxLayer::Namespaces, "having a parent outside", || {
             getppid().is_some_and(|it| !it.is_init())
         }),
-        (Layer::Network, "seeing a network device", sees_network),
-        (Layer::Root, "writing to /usr", || writes("/usr/adjutant-self-test")),
-        (Layer::Root, "writing to /etc", || writes("/etc/adjutant-self-test")),
-        (Layer::Root, "writing to the root", || writes("/adjutant-self-test")),
-        (Layer::Root, "writing to .git", || writes(".git/adjutant-self-test")),
-        (Layer::Root, "reading /etc/shadow", || File::open("/etc/shadow").is_ok()),
-        (Layer::Root, "seeing /sys", || exists("/sys")),
-        (Layer::Root, "seeing /home", || exists("/home")),
-        (Layer::Root, "seeing /root", || exists("/root")),
-        (Layer::Proc, "writing to /proc/sys", || writes("/proc/sys/kernel/core_pattern")),
-        (Layer::Proc, "reading the first process's memory map", || read("/proc/1/maps").is_some()),
-        (Layer::PidMax, "having no bound", || number("/proc/sys/kernel/pid_max") > Some(1 << 14)),
-        (Layer::Limits, "dumping core", || getrlimit(Resource::Core).current != Some(0)),
-        (Layer::Privileges, "having a capability", has_capability),
-        (Layer::Privileges, "gaining privileges", || status("NoNewPrivs:") != Some("1".to_owned())),
-        (Layer::Landlock, "writing where only Landlock forbids it", only_landlock),
-        (Layer::LandlockScopes, "reaching a socket from before", reaches_door),
-        (Layer::Seccomp, "creating a user namespace", || {
+        (SandboxLayer::Network, "seeing a network device", sees_network),
+        (SandboxLayer::Root, "writing to /usr", || writes("/usr/adjutant-self-test")),
+        (SandboxLayer::Root, "writing to /etc", || writes("/etc/adjutant-self-test")),
+        (SandboxLayer::Root, "writing to the root", || writes("/adjutant-self-test")),
+        (SandboxLayer::Root, "writing to .git", || writes(".git/adjutant-self-test")),
+        (SandboxLayer::Root, "reading /etc/shadow", || File::open("/etc/shadow").is_ok()),
+        (SandboxLayer::Root, "seeing /sys", || exists("/sys")),
+        (SandboxLayer::Root, "seeing /home", || exists("/home")),
+        (SandboxLayer::Root, "seeing /root", || exists("/root")),
+        (SandboxLayer::Proc, "writing to /proc/sys", || writes("/proc/sys/kernel/core_pattern")),
+        (SandboxLayer::Proc, "reading the first process's memory map", || {
+            read("/proc/1/maps").is_some()
+        }),
+        (SandboxLayer::PidMax, "having no bound", || {
+            number("/proc/sys/kernel/pid_max") > Some(1 << 14)
+        }),
+        (SandboxLayer::Limits, "dumping core", || getrlimit(Resource::Core).current != Some(0)),
+        (SandboxLayer::Privileges, "having a capability", has_capability),
+        (SandboxLayer::Privileges, "gaining privileges", || {
+            status("NoNewPrivs:") != Some("1".to_owned())
+        }),
+        (SandboxLayer::Landlock, "writing where only Landlock forbids it", only_landlock),
+        (SandboxLayer::LandlockScopes, "reaching a socket from before", reaches_probe_socket),
+        (SandboxLayer::Seccomp, "creating a user namespace", || {
             raw::unshare(UnshareFlags::NEWUSER).is_ok()
         }),
-        (Layer::Seccomp, "opening an internet socket", || {
+        (SandboxLayer::Seccomp, "opening an internet socket", || {
             socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
         }),
     ];
-    let findings: Vec<Finding> = trials
+    let findings: Vec<LayerFinding> = trials
         .into_iter()
-        .map(|(layer, tried, broken)| Finding { layer, tried: tried.to_owned(), held: !broken() })
+        .map(|(layer, tried, broken)| LayerFinding {
+            layer,
+            tried: tried.to_owned(),
+            held: !broken(),
+        })
         .collect();
     let text = serde_json::to_vec(&findings).map_err(std::io::Error::from).step("findings")?;
     // The workspace must be usable, or everything above holds for the wrong reason.
@@ -115,9 +125,9 @@ fn only_landlock() -> bool {
     !exists(ONLY_LANDLOCK) || writes(&format!("{ONLY_LANDLOCK}/file"))
 }
 
-fn reaches_door() -> bool {
-    let reached =
-        SocketAddr::from_abstract_name(DOOR).and_then(|address| UnixStream::connect_addr(&address));
+fn reaches_probe_socket() -> bool {
+    let reached = SocketAddr::from_abstract_name(PROBE_SOCKET)
+        .and_then(|address| UnixStream::connect_addr(&address));
     // Any other error says that the socket was not there, which proves nothing.
     reached.err().is_none_or(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
 }

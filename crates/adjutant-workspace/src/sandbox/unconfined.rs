@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::call::{CHUNK_BYTES, GONE_WITHIN, Stopped, drain};
-use super::output::{Sink, patience};
+use super::call::{CHUNK_BYTES, CallStop, EXIT_TIMEOUT, drain};
+use super::output::{OutputSink, time_to_wait};
 use super::raw;
-use super::run::{Cancel, End, FOREVER, Program, RunError, check};
+use super::run::{CancelHandle, FOREVER, ProgramEnd, ProgramSpec, RunError, check_program};
 
 /// A directory in which programs run as the person who started this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unconfined {
+pub struct UnconfinedRunner {
     root: PathBuf,
 }
 
 /// A call without a sandbox that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlainEnd {
+pub struct UnconfinedExit {
     /// How it ended.
-    pub end: End,
+    pub end: ProgramEnd,
     /// How long it took.
     pub elapsed: Duration,
     /// Whether nobody holds its output open any more; `false` when a process has left the group and lives on.
     pub output_closed: bool,
 }
 
-impl Unconfined {
+impl UnconfinedRunner {
     /// Takes the directory in which programs start.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
@@ -50,29 +50,29 @@ impl Unconfined {
     /// Why nothing was run. A program that ran and failed is no error.
     pub fn run(
         &self,
-        program: &Program,
-        cancel: &Cancel,
-        sink: &mut dyn Sink,
-    ) -> Result<PlainEnd, RunError> {
-        check(program)?;
+        program: &ProgramSpec,
+        cancel: &CancelHandle,
+        sink: &mut dyn OutputSink,
+    ) -> Result<UnconfinedExit, RunError> {
+        check_program(program)?;
         let begun = Instant::now();
         let mut group = self.start(program)?;
         let deadline = begun.checked_add(program.timeout).unwrap_or(begun + FOREVER);
-        let stopped = group.attend(deadline, cancel, sink)?;
-        let status = group.end()?;
-        let output_closed = group.finish(sink)?;
+        let stopped = group.wait_for_end(deadline, cancel, sink)?;
+        let status = group.kill()?;
+        let output_closed = group.drain_output(sink)?;
         let end = match (stopped, status.code(), status.signal()) {
-            (Stopped::TimedOut, ..) => End::TimedOut,
-            (Stopped::Cancelled, ..) => End::Cancelled,
-            (Stopped::Ended, Some(code), _) => End::Exited(code),
-            (Stopped::Ended, None, signal) => {
-                End::Signalled(signal.unwrap_or_else(|| Signal::KILL.as_raw()))
+            (CallStop::TimedOut, ..) => ProgramEnd::TimedOut,
+            (CallStop::Cancelled, ..) => ProgramEnd::Cancelled,
+            (CallStop::Ended, Some(code), _) => ProgramEnd::Exited(code),
+            (CallStop::Ended, None, signal) => {
+                ProgramEnd::Signalled(signal.unwrap_or_else(|| Signal::KILL.as_raw()))
             }
         };
-        Ok(PlainEnd { end, elapsed: begun.elapsed(), output_closed })
+        Ok(UnconfinedExit { end, elapsed: begun.elapsed(), output_closed })
     }
 
-    fn start(&self, program: &Program) -> Result<Group, RunError> {
+    fn start(&self, program: &ProgramSpec) -> Result<ProgramGroup, RunError> {
         let mut words = program.words.iter();
         let mut command = Command::new(words.next().ok_or(RunError::Empty)?);
         command.args(words).env_clear().envs(program.environment.iter().cloned());
@@ -82,7 +82,7 @@ impl Unconfined {
             let name = program.words.first().map(PathBuf::from).unwrap_or_default();
             RunError::NotStarted { program: name, why: error.to_string() }
         })?;
-        let mut group = Group { child, streams: [None, None], handle: None, is_over: false };
+        let mut group = ProgramGroup { child, streams: [None, None], handle: None, is_over: false };
         let number = i32::try_from(group.child.id()).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?;
         group.handle = Some(pidfd_open(number, PidfdFlags::empty()).map_err(io::Error::from)?);
@@ -106,7 +106,7 @@ impl Unconfined {
 }
 
 /// A process group, ended when this is dropped.
-struct Group {
+struct ProgramGroup {
     /// Reaped only after the group was ended: until then its number means nobody else.
     child: Child,
     streams: [Option<File>; 2],
@@ -114,33 +114,33 @@ struct Group {
     is_over: bool,
 }
 
-impl Group {
-    fn attend(
+impl ProgramGroup {
+    fn wait_for_end(
         &mut self,
         deadline: Instant,
-        cancel: &Cancel,
-        sink: &mut dyn Sink,
-    ) -> io::Result<Stopped> {
+        cancel: &CancelHandle,
+        sink: &mut dyn OutputSink,
+    ) -> io::Result<CallStop> {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let now = Instant::now();
             if now >= deadline {
-                return Ok(Stopped::TimedOut);
+                return Ok(CallStop::TimedOut);
             }
             let (streams, [cancelled, gone]) =
-                self.wait(patience(sink, now, deadline), Some(cancel))?;
+                self.wait(time_to_wait(sink, now, deadline), Some(cancel))?;
             if cancelled {
-                return Ok(Stopped::Cancelled);
+                return Ok(CallStop::Cancelled);
             }
             drain(&mut self.streams, streams, &mut buffer, sink);
             if gone {
-                return Ok(Stopped::Ended);
+                return Ok(CallStop::Ended);
             }
         }
     }
 
     /// Ends the group and reaps its leader.
-    fn end(&mut self) -> io::Result<ExitStatus> {
+    fn kill(&mut self) -> io::Result<ExitStatus> {
         let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Fails only when all of them are gone already.
         let _ = number.map(|it| kill_process_group(it, Signal::KILL));
@@ -150,9 +150,9 @@ impl Group {
     }
 
     /// Takes the output that is still in the pipes; true when they are at their end.
-    fn finish(&mut self, sink: &mut dyn Sink) -> io::Result<bool> {
+    fn drain_output(&mut self, sink: &mut dyn OutputSink) -> io::Result<bool> {
         let mut buffer = vec![0; CHUNK_BYTES];
-        let deadline = Instant::now() + GONE_WITHIN;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while self.streams.iter().any(Option::is_some) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -165,9 +165,13 @@ impl Group {
     }
 
     /// Waits for the streams, and for the call being cancelled and the leader being gone.
-    fn wait(&self, most: Duration, cancel: Option<&Cancel>) -> io::Result<([bool; 2], [bool; 2])> {
+    fn wait(
+        &self,
+        most: Duration,
+        cancel: Option<&CancelHandle>,
+    ) -> io::Result<([bool; 2], [bool; 2])> {
         let [out, err] = &self.streams;
-        let all: [Option<&OwnedFd>; 2] = [cancel.map(Cancel::event), self.handle.as_ref()];
+        let all: [Option<&OwnedFd>; 2] = [cancel.map(CancelHandle::event), self.handle.as_ref()];
         let mut watched = Vec::with_capacity(4);
         watched.extend([out, err].into_iter().flatten().map(|it| PollFd::new(it, PollFlags::IN)));
         watched.extend(all.into_iter().flatten().map(|it| PollFd::new(it, PollFlags::IN)));
@@ -183,10 +187,10 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProgramGroup {
     fn drop(&mut self) {
         if !self.is_over {
-            let _ = self.end();
+            let _ = self.kill();
         }
     }
 }

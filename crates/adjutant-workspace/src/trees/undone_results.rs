@@ -22,7 +22,7 @@ const SUBMODULE: u32 = 0o160_000;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
+enum PathContent {
     /// No file.
     Nothing,
     /// A file or a link, with its mode.
@@ -32,28 +32,28 @@ enum Thing {
 }
 
 /// What results did to files.
-type Steps<'d> = BTreeMap<&'d Path, Vec<(Thing, Thing)>>;
+type PathChanges<'d> = BTreeMap<&'d Path, Vec<(PathContent, PathContent)>>;
 
 /// A file on disk.
 #[derive(Debug)]
-struct Found {
-    thing: Thing,
+struct FileOnDisk {
+    thing: PathContent,
     /// What results make of it, itself too.
-    later: BTreeSet<Thing>,
+    later: BTreeSet<PathContent>,
     /// What results made it of, itself too.
-    earlier: BTreeSet<Thing>,
+    earlier: BTreeSet<PathContent>,
 }
 
 /// The files on disk that were looked at.
-struct Look<'d> {
+struct DiskComparison<'d> {
     root: Root,
-    steps: Steps<'d>,
-    found: BTreeMap<&'d Path, Found>,
+    steps: PathChanges<'d>,
+    found: BTreeMap<&'d Path, FileOnDisk>,
 }
 
 /// What the file at a path says about a result that changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum PathEvidence {
     /// It is as the result, or one upon it, left it.
     There,
     /// It is as it was before the result, or before one that this stands on.
@@ -99,20 +99,20 @@ impl Repository {
         // A commit without a base is no result of ours; it is taken at its word.
         let bases = self.bases_of(others)?;
         let diffs = self.differences_of(&bases)?;
-        let mut look = Look::new(self.root()?, &diffs);
+        let mut look = DiskComparison::new(self.root()?, &diffs);
         let (mut gone, mut unsure) = (BTreeSet::new(), Vec::new());
         for (result, diff) in results.iter().filter_map(|it| Some((it, diffs.get(it)?))) {
             let own = diff.entries.iter().filter(|entry| !is_submodule(entry));
             let says =
                 own.map(|it| Ok((it, look.at(it)?))).collect::<Result<Vec<_>, GitError>>()?;
-            let is_said = |what: Says| says.iter().any(|(_, it)| *it == what);
-            if is_said(Says::There) {
+            let is_said = |what: PathEvidence| says.iter().any(|(_, it)| *it == what);
+            if is_said(PathEvidence::There) {
                 continue;
             }
-            if is_said(Says::Other) {
-                let others = says.iter().filter(|(_, it)| *it == Says::Other);
+            if is_said(PathEvidence::Other) {
+                let others = says.iter().filter(|(_, it)| *it == PathEvidence::Other);
                 unsure.push((result, others.map(|(entry, _)| *entry).collect::<Vec<_>>()));
-            } else if is_said(Says::Gone) {
+            } else if is_said(PathEvidence::Gone) {
                 gone.insert(result.clone());
             }
         }
@@ -127,14 +127,15 @@ impl Repository {
         &self,
         results: &[(&ObjectId, Vec<&DiffEntry>)],
         bases: &BTreeMap<ObjectId, ObjectId>,
-        look: &Look<'_>,
+        look: &DiskComparison<'_>,
     ) -> Result<BTreeSet<ObjectId>, GitError> {
         let head = if results.is_empty() { None } else { self.head()? };
         let Some(head) = head else { return Ok(BTreeSet::new()) };
         let listing = self.listing(&head)?;
         let is_clean = |entry: &DiffEntry| {
             let known = listing.get(&entry.path);
-            let known = known.map_or(Thing::Nothing, |it| Thing::File(it.mode, it.id.clone()));
+            let known =
+                known.map_or(PathContent::Nothing, |it| PathContent::File(it.mode, it.id.clone()));
             look.found.get(entry.path.as_path()).is_some_and(|found| found.thing == known)
         };
         let clean = results.iter().filter(|(_, entries)| entries.iter().all(|it| is_clean(it)));
@@ -156,47 +157,47 @@ impl Repository {
     }
 }
 
-impl<'d> Look<'d> {
+impl<'d> DiskComparison<'d> {
     fn new(root: Root, diffs: &'d BTreeMap<ObjectId, Diff>) -> Self {
-        let mut steps = Steps::new();
+        let mut steps = PathChanges::new();
         for entry in diffs.values().flat_map(|diff| &diff.entries) {
-            let step = (Thing::before(entry), Thing::after(entry));
+            let step = (PathContent::before(entry), PathContent::after(entry));
             steps.entry(&entry.path).or_default().push(step);
         }
         Self { root, steps, found: BTreeMap::new() }
     }
 
     /// Compares the file at a path with what a result made of it.
-    fn at(&mut self, entry: &'d DiffEntry) -> Result<Says, GitError> {
+    fn at(&mut self, entry: &'d DiffEntry) -> Result<PathEvidence, GitError> {
         let path = entry.path.as_path();
         let found = match self.found.entry(path) {
             MapEntry::Occupied(known) => known.into_mut(),
             MapEntry::Vacant(place) => {
-                let thing = Thing::on_disk(&self.root, path, &entry.old_id)?;
+                let thing = PathContent::on_disk(&self.root, path, &entry.old_id)?;
                 let steps = self.steps.get(path).map(Vec::as_slice).unwrap_or_default();
-                place.insert(Found::new(thing, steps))
+                place.insert(FileOnDisk::new(thing, steps))
             }
         };
-        let is_before = found.later.contains(&Thing::before(entry));
-        let is_after = found.earlier.contains(&Thing::after(entry));
+        let is_before = found.later.contains(&PathContent::before(entry));
+        let is_after = found.earlier.contains(&PathContent::after(entry));
         Ok(match (is_before, is_after) {
-            (true, true) => Says::Nothing,
-            (true, false) => Says::Gone,
-            (false, true) => Says::There,
-            (false, false) => Says::Other,
+            (true, true) => PathEvidence::Nothing,
+            (true, false) => PathEvidence::Gone,
+            (false, true) => PathEvidence::There,
+            (false, false) => PathEvidence::Other,
         })
     }
 }
 
-impl Found {
-    fn new(thing: Thing, steps: &[(Thing, Thing)]) -> Self {
+impl FileOnDisk {
+    fn new(thing: PathContent, steps: &[(PathContent, PathContent)]) -> Self {
         let later = reach(&thing, steps.iter().map(|(from, to)| (from, to)));
         let earlier = reach(&thing, steps.iter().map(|(from, to)| (to, from)));
         Self { thing, later, earlier }
     }
 }
 
-impl Thing {
+impl PathContent {
     fn before(entry: &DiffEntry) -> Self {
         Self::of(entry.old_mode, &entry.old_id)
     }
@@ -229,10 +230,10 @@ impl Thing {
 
 /// Returns all that steps lead to from a thing, itself too.
 fn reach<'t>(
-    start: &'t Thing,
-    steps: impl Iterator<Item = (&'t Thing, &'t Thing)>,
-) -> BTreeSet<Thing> {
-    let mut next: BTreeMap<&Thing, Vec<&Thing>> = BTreeMap::new();
+    start: &'t PathContent,
+    steps: impl Iterator<Item = (&'t PathContent, &'t PathContent)>,
+) -> BTreeSet<PathContent> {
+    let mut next: BTreeMap<&PathContent, Vec<&PathContent>> = BTreeMap::new();
     for (from, to) in steps {
         next.entry(from).or_default().push(to);
     }

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use super::record::LayerName;
-use super::{Record, SpaceError};
+use super::{WorkspaceError, WorkspaceRecord};
 use crate::private;
-use crate::trees::Held;
+use crate::trees::FileLock;
 use crate::{GitError, ResultRef};
 
 /// How often a folder that others remove meanwhile is made again.
@@ -21,14 +21,14 @@ const MAX_ATTEMPTS: usize = 1000;
 
 /// The folder of one workspace, held by this process.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct WorkspaceDir {
     path: PathBuf,
-    _lock: Held,
+    _lock: FileLock,
 }
 
-impl Slot {
+impl WorkspaceDir {
     /// Takes the folder, making it where there is none.
-    pub(super) fn take(path: PathBuf) -> Result<Self, SpaceError> {
+    pub(super) fn lock_or_create(path: PathBuf) -> Result<Self, WorkspaceError> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -39,30 +39,30 @@ impl Slot {
                 {
                     continue;
                 }
-                made => made.map_err(SpaceError::io("making a workspace"))?,
+                made => made.map_err(WorkspaceError::io("making a workspace"))?,
             }
-            if let Some(slot) = Self::seize(path.clone())? {
-                return Ok(slot);
+            if let Some(dir) = Self::lock_existing(path.clone())? {
+                return Ok(dir);
             }
         }
     }
 
     /// Takes the folder that is there; none when it went away meanwhile.
-    pub(super) fn seize(path: PathBuf) -> Result<Option<Self>, SpaceError> {
+    pub(super) fn lock_existing(path: PathBuf) -> Result<Option<Self>, WorkspaceError> {
         let file = path.join("lock");
-        let held = match Held::file(&file) {
+        let held = match FileLock::open_file(&file) {
             Ok(held) => held,
             // Whoever removes the folder has taken the file away; or somebody makes it anew.
             Err(GitError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return if path.exists() { Err(SpaceError::InUse { path }) } else { Ok(None) };
+                return if path.exists() { Err(WorkspaceError::InUse { path }) } else { Ok(None) };
             }
             Err(error) => return Err(error.into()),
         };
-        if !held.take(FlockOperation::NonBlockingLockExclusive)? {
-            return Err(SpaceError::InUse { path });
+        if !held.acquire(FlockOperation::NonBlockingLockExclusive)? {
+            return Err(WorkspaceError::InUse { path });
         }
         // Whoever removed the folder meanwhile held the lock of a file that is gone.
-        let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.number());
+        let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.inode());
         Ok(same.then_some(Self { path, _lock: held }))
     }
 
@@ -80,15 +80,15 @@ impl Slot {
     }
 
     /// Makes the folders of a layer that takes changes.
-    pub(super) fn make_upper(&self, number: usize) -> Result<(), SpaceError> {
+    pub(super) fn make_upper(&self, number: usize) -> Result<(), WorkspaceError> {
         for folder in [self.tree(), self.upper(number), self.work(number)] {
-            private::ensure_dir(&folder).map_err(SpaceError::io("making a layer"))?;
+            private::ensure_dir(&folder).map_err(WorkspaceError::io("making a layer"))?;
         }
         Ok(())
     }
 
     /// Writes the record; after a power cut there is the one before or this one, whole.
-    pub(super) fn write_record(&self, record: &Record) -> Result<(), SpaceError> {
+    pub(super) fn write_record(&self, record: &WorkspaceRecord) -> Result<(), WorkspaceError> {
         let next = self.path.join("record.next");
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec(record)?;
@@ -98,10 +98,10 @@ impl Slot {
             fs::rename(&next, self.path.join("record"))?;
             fs::File::open(&self.path)?.sync_all()
         };
-        write().map_err(SpaceError::io("recording a workspace"))
+        write().map_err(WorkspaceError::io("recording a workspace"))
     }
 
-    pub(super) fn record(&self) -> Result<Option<Record>, SpaceError> {
+    pub(super) fn record(&self) -> Result<Option<WorkspaceRecord>, WorkspaceError> {
         read_record(&self.path)
     }
 
@@ -111,10 +111,10 @@ impl Slot {
     pub(super) fn record_or(
         &self,
         reference: &ResultRef,
-        other: &Record,
-    ) -> Result<Option<Record>, SpaceError> {
+        other: &WorkspaceRecord,
+    ) -> Result<Option<WorkspaceRecord>, WorkspaceError> {
         match self.record() {
-            Err(SpaceError::Io { source, .. })
+            Err(WorkspaceError::Io { source, .. })
                 if source.kind() == io::ErrorKind::InvalidData && self.upper(0).is_dir() =>
             {
                 let mut record = other.clone();
@@ -130,16 +130,16 @@ impl Slot {
     }
 
     /// Removes everything that is left in the folder, which stays.
-    pub(super) fn empty(&self) -> Result<(), SpaceError> {
+    pub(super) fn remove_contents(&self) -> Result<(), WorkspaceError> {
         clear_files(&self.path)?;
         if holds_layers(&self.path) {
-            return Err(SpaceError::InUse { path: self.path.clone() });
+            return Err(WorkspaceError::InUse { path: self.path.clone() });
         }
         Ok(())
     }
 
     /// Removes everything in the folder but layers that others still stand on, and then the folder.
-    pub(super) fn clear(&self) -> Result<(), SpaceError> {
+    pub(super) fn remove(&self) -> Result<(), WorkspaceError> {
         clear_files(&self.path)?;
         // Fails while a layer is left; then a later look removes it.
         if !holds_layers(&self.path) {
@@ -153,17 +153,17 @@ impl Slot {
     }
 }
 
-fn clear_files(slot: &Path) -> Result<(), SpaceError> {
-    let entries = fs::read_dir(slot).map_err(SpaceError::io("removing a workspace"))?;
+fn clear_files(dir: &Path) -> Result<(), WorkspaceError> {
+    let entries = fs::read_dir(dir).map_err(WorkspaceError::io("removing a workspace"))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     // The record goes first: what is left of a folder without one holds no work.
     paths.sort_by_key(|path| !path.ends_with("record"));
     for path in paths.into_iter().filter(|path| !path.ends_with("lock")) {
         let is_upper = name_of(&path).starts_with("upper-");
         // Others who stand on it hold a lock on it; it is held here until it is gone.
-        let held = if is_upper { Some(Held::folder(&path)?) } else { None };
+        let held = if is_upper { Some(FileLock::open_dir(&path)?) } else { None };
         if let Some(held) = &held
-            && !held.take(FlockOperation::NonBlockingLockExclusive)?
+            && !held.acquire(FlockOperation::NonBlockingLockExclusive)?
         {
             continue;
         }
@@ -173,24 +173,24 @@ fn clear_files(slot: &Path) -> Result<(), SpaceError> {
 }
 
 /// Reads what is recorded in the folder of a workspace.
-pub(super) fn read_record(slot: &Path) -> Result<Option<Record>, SpaceError> {
-    match fs::read(slot.join("record")) {
+pub(super) fn read_record(dir: &Path) -> Result<Option<WorkspaceRecord>, WorkspaceError> {
+    match fs::read(dir.join("record")) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
             let source = io::Error::new(io::ErrorKind::InvalidData, error);
-            SpaceError::Io { doing: "reading a record", source }
+            WorkspaceError::Io { doing: "reading a record", source }
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(SpaceError::io("reading a record")(error)),
+        Err(error) => Err(WorkspaceError::io("reading a record")(error)),
     }
 }
 
 /// Returns where a layer of changes lies in the folder of a workspace.
-pub(super) fn upper_in(slot: &Path, number: usize) -> PathBuf {
-    slot.join(format!("upper-{number}"))
+pub(super) fn upper_in(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("upper-{number}"))
 }
 
-fn holds_layers(slot: &Path) -> bool {
-    let mut entries = fs::read_dir(slot).into_iter().flatten().flatten();
+fn holds_layers(dir: &Path) -> bool {
+    let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.any(|entry| name_of(&entry.path()).starts_with("upper-"))
 }
 
@@ -199,17 +199,17 @@ fn name_of(path: &Path) -> String {
 }
 
 /// Says whether nothing is in a folder, or there is none.
-pub(super) fn is_empty(folder: &Path) -> Result<bool, SpaceError> {
+pub(super) fn is_empty(folder: &Path) -> Result<bool, WorkspaceError> {
     match fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_none()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         // Only a program at work there closes it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
-        Err(error) => Err(SpaceError::io("looking into a layer")(error)),
+        Err(error) => Err(WorkspaceError::io("looking into a layer")(error)),
     }
 }
 
 /// Removes a file or folder, also where a program took its own rights away.
-pub(super) fn remove_all(path: &Path) -> Result<(), SpaceError> {
-    crate::trees::remove_all(path).map_err(SpaceError::io("removing a workspace"))
+pub(super) fn remove_all(path: &Path) -> Result<(), WorkspaceError> {
+    crate::trees::remove_all(path).map_err(WorkspaceError::io("removing a workspace"))
 }

@@ -39,22 +39,24 @@ const PEM_BYTES: u64 = 256 << 10;
 
 /// What was found below each grant.
 #[derive(Debug, Default)]
-pub(super) struct Secrets(Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>);
+pub(super) struct CredentialScan(Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>);
 
-impl Secrets {
+impl CredentialScan {
     /// Returns what is to be hidden below these grants.
     pub(super) fn below(&self, grants: &[PathBuf]) -> Vec<PathBuf> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
         for grant in grants {
-            all.extend_from_slice(known.entry(grant.clone()).or_insert_with(|| buried(grant)));
+            all.extend_from_slice(
+                known.entry(grant.clone()).or_insert_with(|| find_credentials(grant)),
+            );
         }
         all
     }
 }
 
 /// Looks through the upper folders of a grant; what cannot be listed cannot be listed by a command either.
-fn buried(grant: &Path) -> Vec<PathBuf> {
+fn find_credentials(grant: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(grant.to_owned(), 0)]);
     let mut looked = 0;

@@ -16,16 +16,16 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::helper::{HOLD, SUBCOMMAND};
-use super::plan::{Failure, HolderPlan, HolderReply, Request};
+use super::plan::{HolderPlan, HolderReply, HolderRequest, SetupFailure};
 use super::wire;
 
 /// The program that acts as the helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Helper {
+pub struct SandboxHelper {
     program: PathBuf,
 }
 
-impl Helper {
+impl SandboxHelper {
     /// The running program itself, whatever has become of its file meanwhile.
     ///
     /// Its `main` must call [`helper_main_if_asked`](super::helper_main_if_asked) first, or it is simply started
@@ -54,18 +54,21 @@ impl Helper {
 
 /// A running holder. Dropping it ends the process.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct NamespaceHolder {
     /// A std mutex: held for one request and its answer, which the holder gives at once.
     socket: Mutex<Option<OwnedFd>>,
     process: Mutex<Child>,
 }
 
 /// What a holder answered: files, or what failed.
-pub(crate) type Answer = Result<Vec<OwnedFd>, Failure>;
+pub(crate) type HolderResult = Result<Vec<OwnedFd>, SetupFailure>;
 
-impl Holder {
+impl NamespaceHolder {
     /// Starts a holder; the second part is how it went with its plan.
-    pub(crate) fn start(helper: &Helper, plan: &HolderPlan) -> io::Result<(Self, Answer)> {
+    pub(crate) fn start(
+        helper: &SandboxHelper,
+        plan: &HolderPlan,
+    ) -> io::Result<(Self, HolderResult)> {
         let (ours, theirs) = wire::pair()?;
         let mut command = helper.command(HOLD);
         command.env_clear().current_dir("/").stdin(Stdio::from(theirs));
@@ -78,8 +81,8 @@ impl Holder {
     }
 
     /// Asks for the first process of a sandbox; its handle is the answer's only file.
-    pub(crate) fn run(&self, files: &[BorrowedFd<'_>]) -> io::Result<Answer> {
-        self.exchange(&Request::Run, files)
+    pub(crate) fn run(&self, files: &[BorrowedFd<'_>]) -> io::Result<HolderResult> {
+        self.exchange(&HolderRequest::Run, files)
     }
 
     /// Ends the holder and waits for it.
@@ -91,7 +94,7 @@ impl Holder {
         &self,
         message: &impl serde::Serialize,
         files: &[BorrowedFd<'_>],
-    ) -> io::Result<Answer> {
+    ) -> io::Result<HolderResult> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         wire::send(socket.as_fd(), message, files)?;
@@ -103,7 +106,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for NamespaceHolder {
     fn drop(&mut self) {
         self.socket.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -130,14 +133,14 @@ fn ends_within(process: &Child, patience: Duration) -> bool {
 }
 
 /// One order to the starting thread and where its answer goes.
-type Order = (Command, Sender<io::Result<Child>>);
+type SpawnRequest = (Command, Sender<io::Result<Child>>);
 
 /// Starts a program from the thread that lives as long as this process.
 fn spawn(command: Command) -> io::Result<Child> {
-    static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
+    static STARTER: OnceLock<Mutex<Sender<SpawnRequest>>> = OnceLock::new();
     let gone = || io::Error::other("the starting thread is gone");
     let starter = STARTER.get_or_init(|| {
-        let (orders, queue) = channel::<Order>();
+        let (orders, queue) = channel::<SpawnRequest>();
         let work = move || {
             for (mut command, answer) in queue {
                 // Nobody waits for the answer any more: the child is dropped and its socket with it.

@@ -3,7 +3,7 @@
 //! Every sandbox asks, so what was found in a folder is remembered until the folder changes: of a repository
 //! with any number of objects at most some 260 folders are asked for their dates.
 //!
-//! Start at [`Seen::objects`].
+//! Start at [`ObjectDirCache::objects`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::SpaceError;
+use super::WorkspaceError;
 use crate::git::{open_plain, own_parts};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
 
@@ -27,7 +27,7 @@ const MAX_FOLDERS: usize = 32;
 const LIST_BYTES: u64 = 64 * 1024;
 
 /// The most entries of one folder of objects that are looked at.
-const MAX_OBJECTS: usize = 10_000_000;
+const MAX_ENTRIES: usize = 10_000_000;
 
 /// The most entries that are hidden one by one.
 const MAX_HIDDEN: usize = 1_000;
@@ -36,31 +36,31 @@ const MAX_HIDDEN: usize = 1_000;
 const MAX_DEPTH: usize = 2;
 
 /// A folder that changed less than this before it was read may have changed again at the same date.
-const SETTLED: Duration = Duration::from_secs(2);
+const MIN_CACHEABLE_AGE: Duration = Duration::from_secs(2);
 
 /// Folders with objects that a sandbox may show, and what it must not show of them.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(super) struct ObjectDirs {
     pub(super) folders: Vec<PathBuf>,
     pub(super) hidden: Vec<PathBuf>,
 }
 
 /// What was found in folders of objects.
 #[derive(Debug)]
-pub(super) struct Seen {
-    known: Mutex<HashMap<PathBuf, (Stamp, Found)>>,
+pub(super) struct ObjectDirCache {
+    known: Mutex<HashMap<PathBuf, (DirStamp, NonObjects)>>,
     settled: Duration,
 }
 
-impl Default for Seen {
+impl Default for ObjectDirCache {
     fn default() -> Self {
-        Self { known: Mutex::default(), settled: SETTLED }
+        Self { known: Mutex::default(), settled: MIN_CACHEABLE_AGE }
     }
 }
 
 /// What becomes another whenever an entry of a folder comes or goes. Nobody can set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct DirStamp {
     device: u64,
     number: u64,
     changed: Duration,
@@ -68,12 +68,12 @@ struct Stamp {
 
 /// What one folder holds besides objects.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct NonObjects {
     hidden: Vec<OsString>,
     folders: Vec<OsString>,
 }
 
-impl Seen {
+impl ObjectDirCache {
     /// Returns the folders with the repository's objects: its own, and those it borrows from.
     ///
     /// The list of those comes with the repository, so what it names is believed only where it is the
@@ -83,13 +83,13 @@ impl Seen {
         &self,
         repository: &Repository,
         is_granted: &dyn Fn(&Path) -> bool,
-    ) -> Result<Objects, SpaceError> {
-        let mut objects = Objects::default();
-        for folder in borrowed(repository, is_granted) {
-            let root = Root::open(&folder).map_err(SpaceError::path(&folder))?;
-            let top = root.open_dir(&RelPath::default()).map_err(SpaceError::path(&folder))?;
+    ) -> Result<ObjectDirs, WorkspaceError> {
+        let mut objects = ObjectDirs::default();
+        for folder in object_dirs_of(repository, is_granted) {
+            let root = Root::open(&folder).map_err(WorkspaceError::path(&folder))?;
+            let top = root.open_dir(&RelPath::default()).map_err(WorkspaceError::path(&folder))?;
             self.hide_others(&top, &folder, 0, &mut objects.hidden)
-                .map_err(SpaceError::path(&folder))?;
+                .map_err(WorkspaceError::path(&folder))?;
             objects.folders.push(folder);
         }
         Ok(objects)
@@ -106,7 +106,7 @@ impl Seen {
         depth: usize,
         hidden: &mut Vec<PathBuf>,
     ) -> Result<(), PathError> {
-        let found = self.look(folder, path, depth)?;
+        let found = self.inspect(folder, path, depth)?;
         if hidden.len() + found.hidden.len() > MAX_HIDDEN {
             let text = format!("more than {MAX_HIDDEN} entries in it are no objects");
             return Err(PathError::Io(io::Error::other(text)));
@@ -126,16 +126,16 @@ impl Seen {
     }
 
     /// Says what one folder holds besides objects, from memory where it is as it was.
-    fn look(&self, folder: &Dir, path: &Path, depth: usize) -> Result<Found, PathError> {
+    fn inspect(&self, folder: &Dir, path: &Path, depth: usize) -> Result<NonObjects, PathError> {
         // Taken before the folder is read: what comes meanwhile makes it another.
-        let stamp = Stamp::of(folder)?;
+        let stamp = DirStamp::of(folder)?;
         let mut seen = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, found)) = seen.get(path)
             && *known == stamp
         {
             return Ok(found.clone());
         }
-        let found = read(folder, depth)?;
+        let found = find_non_objects(folder, depth)?;
         if stamp.is_older_than(self.settled) {
             seen.insert(path.to_owned(), (stamp, found.clone()));
         } else {
@@ -145,7 +145,7 @@ impl Seen {
     }
 }
 
-impl Stamp {
+impl DirStamp {
     fn of(folder: &Dir) -> Result<Self, PathError> {
         let stat = rustix::fs::fstat(folder.handle()).map_err(PathError::from_errno)?;
         let seconds = Duration::from_secs(u64::try_from(stat.st_ctime).unwrap_or_default());
@@ -159,15 +159,15 @@ impl Stamp {
     }
 }
 
-fn read(folder: &Dir, depth: usize) -> Result<Found, PathError> {
-    let mut found = Found::default();
-    for entry in folder.list(MAX_OBJECTS)?.entries {
+fn find_non_objects(folder: &Dir, depth: usize) -> Result<NonObjects, PathError> {
+    let mut found = NonObjects::default();
+    for entry in folder.list(MAX_ENTRIES)?.entries {
         let shown = match entry.kind {
             FileKind::Directory => match depth {
-                0 => is_gits(entry.name.as_encoded_bytes()),
+                0 => is_git_name(entry.name.as_encoded_bytes()),
                 _ => depth <= MAX_DEPTH,
             },
-            FileKind::Regular => depth > 0 || is_gits(entry.name.as_encoded_bytes()),
+            FileKind::Regular => depth > 0 || is_git_name(entry.name.as_encoded_bytes()),
             FileKind::Symlink => true,
             FileKind::Fifo
             | FileKind::Socket
@@ -185,7 +185,10 @@ fn read(folder: &Dir, depth: usize) -> Result<Found, PathError> {
 }
 
 /// Lists the folders of objects that git reads for a repository, as far as they are believed.
-fn borrowed(repository: &Repository, is_granted: &dyn Fn(&Path) -> bool) -> BTreeSet<PathBuf> {
+fn object_dirs_of(
+    repository: &Repository,
+    is_granted: &dyn Fn(&Path) -> bool,
+) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let own = repository.common_dir().join("objects");
     let mut next = vec![own.clone()];
@@ -216,7 +219,7 @@ fn is_objects(folder: &Path) -> bool {
 }
 
 /// Says whether git has a folder of this name among its objects.
-fn is_gits(name: &[u8]) -> bool {
+fn is_git_name(name: &[u8]) -> bool {
     // What git is writing goes away at any time, and a cover with it.
     matches!(name, b"pack" | b"info")
         || name.starts_with(b"tmp_obj")
@@ -229,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    fn hidden(seen: &Seen, folder: &Path) -> Vec<PathBuf> {
+    fn hidden(seen: &ObjectDirCache, folder: &Path) -> Vec<PathBuf> {
         let top = Root::open(folder).unwrap().open_dir(&RelPath::default()).unwrap();
         let mut hidden = Vec::new();
         seen.hide_others(&top, folder, 0, &mut hidden).unwrap();
@@ -246,7 +249,7 @@ mod tests {
         }
         fs::write(at("ab/object"), "").unwrap();
         let _one = UnixListener::bind(at("pack/s")).unwrap();
-        let seen = Seen { settled: Duration::ZERO, ..Seen::default() };
+        let seen = ObjectDirCache { settled: Duration::ZERO, ..ObjectDirCache::default() };
         for _ in 0..2 {
             assert_eq!(hidden(&seen, folder.path()), [at("pack/s")]);
         }
@@ -254,7 +257,7 @@ mod tests {
 
         let stamp = || {
             let root = Root::open(folder.path()).unwrap();
-            Stamp::of(&root.open_dir(&RelPath::new("ab").unwrap()).unwrap()).unwrap()
+            DirStamp::of(&root.open_dir(&RelPath::new("ab").unwrap()).unwrap()).unwrap()
         };
         let before = stamp();
         let _other = UnixListener::bind(at("ab/t")).unwrap();
@@ -269,7 +272,7 @@ mod tests {
     #[test]
     fn a_folder_that_changed_just_now_is_not_remembered() {
         let folder = tempfile::tempdir().unwrap();
-        let seen = Seen::default();
+        let seen = ObjectDirCache::default();
         assert!(hidden(&seen, folder.path()).is_empty());
         assert!(seen.known.lock().unwrap().is_empty());
     }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use adjutant_workspace::{Dir, FileKind, Lock, Over, PathError};
+use adjutant_workspace::{Dir, FileKind, LockMode, Overwrite, PathError};
 
 use crate::{Tree, rel};
 
@@ -22,13 +22,13 @@ fn files_are_prepared_beside_their_places_and_take_them_with_their_modes() {
     tree.write("a", "old");
     fs::set_permissions(tree.path("a"), fs::Permissions::from_mode(0o640)).unwrap();
     let dir = top(&tree);
-    let (a, b) = (dir.place(name("a")).unwrap(), dir.place(name("b")).unwrap());
+    let (a, b) = (dir.file_target(name("a")).unwrap(), dir.file_target(name("b")).unwrap());
     tree.write(".a.new", "left over");
     a.prepare(b"new", a.mode().unwrap(), name(".a.new")).unwrap();
     b.prepare(b"new", b.mode().unwrap(), name(".b.new")).unwrap();
-    assert!(a.holds(Some(b"old")).unwrap() && b.holds(None).unwrap());
-    a.settle(name(".a.new"), Over::File).unwrap();
-    b.settle(name(".b.new"), Over::Nothing).unwrap();
+    assert!(a.has_content(Some(b"old")).unwrap() && b.has_content(None).unwrap());
+    a.move_into_place(name(".a.new"), Overwrite::Allowed).unwrap();
+    b.move_into_place(name(".b.new"), Overwrite::Refused).unwrap();
     dir.sync().unwrap();
     assert_eq!((tree.read("a").as_str(), tree.read("b").as_str()), ("new", "new"));
     assert_eq!(fs::metadata(tree.path("a")).unwrap().permissions().mode() & 0o7777, 0o640);
@@ -40,10 +40,13 @@ fn files_are_prepared_beside_their_places_and_take_them_with_their_modes() {
 #[test]
 fn what_came_to_be_meanwhile_stays_and_so_does_what_was_prepared() {
     let tree = Tree::new();
-    let place = top(&tree).place(name("a")).unwrap();
+    let place = top(&tree).file_target(name("a")).unwrap();
     place.prepare(b"ours", None, name(".a.new")).unwrap();
     tree.write("a", "theirs");
-    assert!(matches!(place.settle(name(".a.new"), Over::Nothing), Err(PathError::Exists)));
+    assert!(matches!(
+        place.move_into_place(name(".a.new"), Overwrite::Refused),
+        Err(PathError::Exists)
+    ));
     assert_eq!((tree.read("a").as_str(), tree.read(".a.new").as_str()), ("theirs", "ours"));
 }
 
@@ -51,12 +54,12 @@ fn what_came_to_be_meanwhile_stays_and_so_does_what_was_prepared() {
 fn a_file_is_compared_to_its_last_byte() {
     let tree = Tree::new();
     let long = "x".repeat(200_000);
-    let place = top(&tree).place(name("a")).unwrap();
-    assert!(place.holds(None).unwrap() && !place.holds(Some(b"")).unwrap());
+    let place = top(&tree).file_target(name("a")).unwrap();
+    assert!(place.has_content(None).unwrap() && !place.has_content(Some(b"")).unwrap());
     tree.write("a", &long);
-    assert!(place.holds(Some(long.as_bytes())).unwrap());
+    assert!(place.has_content(Some(long.as_bytes())).unwrap());
     for other in [None, Some(&long[1..]), Some(&*format!("{}y", &long[1..])), Some("")] {
-        assert!(!place.holds(other.map(str::as_bytes)).unwrap());
+        assert!(!place.has_content(other.map(str::as_bytes)).unwrap());
     }
 }
 
@@ -67,22 +70,22 @@ fn nothing_is_written_through_a_link_or_outside() {
     tree.link("nowhere", "dangling");
     let dir = top(&tree);
     for link in ["out", "dangling"] {
-        let place = dir.place(name(link)).unwrap();
-        assert!(matches!(place.mode(), Err(PathError::Link)), "{link}");
-        assert!(matches!(place.holds(None), Err(PathError::Link)), "{link}");
+        let place = dir.file_target(name(link)).unwrap();
+        assert!(matches!(place.mode(), Err(PathError::SymbolicLink)), "{link}");
+        assert!(matches!(place.has_content(None), Err(PathError::SymbolicLink)), "{link}");
         // A link in the way of what is prepared is taken away, not followed.
-        dir.place(name("a")).unwrap().prepare(b"x", None, name(link)).unwrap();
+        dir.file_target(name("a")).unwrap().prepare(b"x", None, name(link)).unwrap();
         assert_eq!(tree.read(link), "x");
     }
     assert_eq!(fs::read_to_string(tree.outer.path().join("secret")).unwrap(), "outside");
     assert!(!tree.path("nowhere").exists());
     for outside in ["../x", "/x", "b/c", "..", ""] {
-        let error = dir.place(name(outside)).unwrap_err();
+        let error = dir.file_target(name(outside)).unwrap_err();
         assert!(matches!(error, PathError::Outside), "{outside}: {error:?}");
-        let place = dir.place(name("a")).unwrap();
+        let place = dir.file_target(name("a")).unwrap();
         let error = place.prepare(b"x", None, name(outside)).unwrap_err();
         assert!(matches!(error, PathError::Outside), "{outside}: {error:?}");
-        let error = place.settle(name(outside), Over::File).unwrap_err();
+        let error = place.move_into_place(name(outside), Overwrite::Allowed).unwrap_err();
         assert!(matches!(error, PathError::Outside), "{outside}: {error:?}");
     }
     tree.link("nowhere", "again");
@@ -96,7 +99,7 @@ fn a_folder_is_made_once_and_a_link_in_its_place_is_refused() {
     fs::create_dir(tree.outer.path().join("elsewhere")).unwrap();
     tree.link("../elsewhere", "link");
     let dir = top(&tree);
-    let place = dir.ensure_dir(name("new")).unwrap().place(name("a")).unwrap();
+    let place = dir.ensure_dir(name("new")).unwrap().file_target(name("a")).unwrap();
     place.replace(b"x", None, name(".a.new")).unwrap();
     dir.ensure_dir(name("new")).unwrap();
     assert_eq!(tree.read("new/a"), "x");
@@ -109,11 +112,11 @@ fn a_folder_is_made_once_and_a_link_in_its_place_is_refused() {
 fn an_exclusive_lock_keeps_others_out_and_shared_ones_get_along() {
     let tree = Tree::new();
     let (one, other) = (top(&tree), top(&tree));
-    let held = one.try_lock(Lock::Exclusive).unwrap().unwrap();
-    assert!(other.try_lock(Lock::Shared).unwrap().is_none());
-    assert!(one.try_lock(Lock::Exclusive).unwrap().is_none());
+    let held = one.try_lock(LockMode::Exclusive).unwrap().unwrap();
+    assert!(other.try_lock(LockMode::Shared).unwrap().is_none());
+    assert!(one.try_lock(LockMode::Exclusive).unwrap().is_none());
     drop(held);
-    let _first = one.try_lock(Lock::Shared).unwrap().unwrap();
-    let _second = other.try_lock(Lock::Shared).unwrap().unwrap();
-    assert!(other.try_lock(Lock::Exclusive).unwrap().is_none());
+    let _first = one.try_lock(LockMode::Shared).unwrap().unwrap();
+    let _second = other.try_lock(LockMode::Shared).unwrap().unwrap();
+    assert!(other.try_lock(LockMode::Exclusive).unwrap().is_none());
 }
