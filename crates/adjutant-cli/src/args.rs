@@ -1,7 +1,8 @@
-//! The command line: parsed to plain values here, acted upon elsewhere.
+//! The command line: this module only parses it; the other modules act on the values.
 
 mod alias;
 mod approvals;
+mod groups;
 mod mcp;
 mod records;
 mod rules;
@@ -33,9 +34,9 @@ pub(crate) use work::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
 
 /// Bounded delegation for AI agents.
 ///
-/// Hand tasks to subagents under hard limits on depth, cycles, fan-out, tokens, money and time.
-/// Every step is recorded, and a valid answer always comes back. Data goes to standard output,
-/// talk to standard error.
+/// Adjutant gives tasks to subagents under hard limits on depth, cycles, fan-out, tokens, money and
+/// time. It records every step and always returns a valid result. Results go to standard output,
+/// progress and messages to standard error.
 ///
 /// Start with `adjutant demo`: it needs no key and no network.
 #[derive(Debug, Parser)]
@@ -45,7 +46,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// Print JSON instead of text; its schemas are in docs/schemas.
+    /// Print JSON instead of text; docs/schemas describes it.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -60,7 +61,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line and remembers what recommended commands must repeat of it.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = flowing(Self::command())
+        let matches = groups::grouped(flowing(Self::command()))
             .try_get_matches_from(alias::read(std::env::args_os()))
             .map_err(|error| {
                 let command = alias::first_command(std::env::args_os());
@@ -170,83 +171,83 @@ fn explained(error: clap::Error) -> clap::Error {
 const EXIT_CODES: &str = "\
 Exit codes:
     0  all completed            4  refused by a limit or a person
-    1  all failed               5  blocked, an answer is needed
-    2  usage or bad input     124  the time of a command or of `wait --timeout` is up
+    1  all failed               5  blocked, needs an answer
+    2  usage or bad input     124  a command or `wait --timeout` timed out
     3  partial or mixed       130  cancelled";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show everything at once: three subagents on a real tree, no key, no network.
+    /// Try it: three subagents read this directory, without an API key.
     Demo(DemoArgs),
-    /// Work towards a goal with a parent agent that may delegate.
+    /// Work toward a goal with a parent agent that can delegate.
     Run(GoalArgs),
-    /// Hand tasks to subagents and wait for their reports.
+    /// Give tasks to subagents and wait for their reports.
     Delegate(DelegateArgs),
-    /// Work on the stories of a PRD, each in a workspace of its own.
+    /// Work through the stories of a PRD, each in its own workspace.
     #[command(mut_arg("merge", |merge| merge.help(story::MERGE)))]
     #[command(mut_args(story::hide_elsewhere))]
     Story(StoryArgs),
-    /// Go on with a run that was interrupted, or with what is left of one that has ended.
+    /// Continue an interrupted run, or what an ended run left unfinished.
     Resume(ResumeArgs),
-    /// Judge one delegation, described as JSON on standard input, without running it.
+    /// Check whether the limits allow a delegation, given as JSON.
     Check(CheckArgs),
-    /// Read delegation markers from standard input.
-    #[command(about = "Read [delegate:description:hours] markers from standard input")]
+    /// Read delegation markers from stdin.
+    #[command(about = "Read [delegate:description:hours] markers from stdin")]
     Parse(ParseArgs),
-    /// Judge a return, given on standard input, against the standard format.
+    /// Check a subagent's return on stdin against the standard format.
     Validate(ValidateArgs),
-    /// Show the limits in force and where each comes from.
+    /// Show the limits in force and where each one comes from.
     Policy(PolicyArgs),
-    /// List the agents that files describe and the built-in ones: what each may do, and what is ignored.
+    /// List the agents, built-in and from files, and what each may do.
     Agents(AgentsArgs),
-    /// List the slash commands: from which file, for which agent, and what of the file is ignored.
+    /// List the slash commands, built-in and from files.
     Commands(CommandsArgs),
-    /// Add, list, show and move the tasks of a project.
+    /// Add, list, show and update the tasks of a project.
     Task(TaskArgs),
-    /// List the well-known models, what they charge, and which can be used.
+    /// List known models, their prices, and which ones you can use.
     Models,
-    /// Look at everything a run needs and say what is missing.
+    /// Check everything a run needs and report what is missing.
     Doctor,
     /// Write a commented configuration file.
     Init,
-    /// List runs and what they do, or show one.
+    /// List runs and what they are doing, or show one.
     Status(StatusArgs),
-    /// Show a run's delegations as a tree.
+    /// Show the delegations of a run as a tree.
     Tree(RunArg),
-    /// Follow a run until it ends, from any terminal.
+    /// Follow a run until it ends.
     Watch(WatchArgs),
-    /// Print a run's results again.
+    /// Print the results of a run again.
     Result(ResultArgs),
-    /// Print what a subagent was told and said.
+    /// Print the conversation of a subagent.
     Transcript(RunArg),
-    /// Show what a run cost, own and inclusive, by agent and by model.
+    /// Show what a run cost, by agent and by model.
     Cost(CostArgs),
-    /// List what went wrong in all runs, and tick it off.
+    /// List the errors of all runs, and mark them as fixed.
     Errors(ErrorsArgs),
-    /// Show every event of a run, one line each.
+    /// Print every event of a run, one per line.
     Log(LogArgs),
-    /// End a run, or a subagent and all below it, from any terminal.
+    /// Cancel a run, or one subagent and everything below it.
     Cancel(CancelArgs),
-    /// Wait for the end of a run; the exit code is that of the run.
+    /// Wait for a run to end, and exit with its exit code.
     Wait(WaitArgs),
-    /// Say something to a subagent at work, before its next turn.
+    /// Send a message to a running subagent.
     Tell(TellArgs),
-    /// List what waits for your approval, from MCP clients and at prompts of other terminals.
+    /// List the calls that wait for your approval.
     Approvals,
-    /// Let a call start that waits for your approval, or refuse it; from a terminal only.
+    /// Approve or refuse a waiting call; works only in a terminal.
     Approve(ApproveArgs),
     /// Show what the subagents of a run changed in their workspaces.
     Diff(DiffArgs),
-    /// Merge that work into the files or onto branches, or take a merge back.
+    /// Merge the changes of a run into your files, or undo a merge.
     Merge(MergeArgs),
-    /// Drop that work.
+    /// Delete the changes of a run or of one subagent.
     Discard(DiscardArgs),
-    /// Put back what the agents of a run changed, where nobody touched it since.
+    /// Restore the files that agents changed in place.
     Undo(crate::undo::UndoArgs),
-    /// Remove the content of old runs and results that are merged; metadata and cost stay.
+    /// Delete the content of old runs, and old results that are merged.
     Prune(PruneArgs),
-    /// Serve an MCP client such as Claude Code or Codex, which can then delegate.
+    /// Let an MCP client such as Claude Code or Codex delegate.
     Mcp(McpArgs),
     /// Print a completion script for your shell.
     Completions {
@@ -258,7 +259,7 @@ pub(crate) enum Command {
 /// How limits are chosen.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PolicyFlags {
-    /// The preset to start from: scout (forge), command (opencode) or story (claude-loop).
+    /// The preset that sets the limits: scout (forge), command (opencode) or story (claude-loop).
     #[arg(long, value_name = "NAME", env = "ADJUTANT_PRESET")]
     pub(crate) preset: Option<String>,
 
@@ -266,7 +267,7 @@ pub(crate) struct PolicyFlags {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Switch delegation on where the preset has it off.
+    /// Allow delegation under a preset that has it off.
     #[arg(long)]
     pub(crate) enable_delegation: bool,
 }
@@ -274,14 +275,14 @@ pub(crate) struct PolicyFlags {
 /// `adjutant demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// The tree the subagents look at [default: here, or a sample when there is too little here].
+    /// The directory the subagents read [default: the current one, or a sample if it has too few files].
     pub(crate) dir: Option<PathBuf>,
 
-    /// How the result is written.
+    /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
 
-    /// Stream one JSON event per line to standard output instead of the result.
+    /// Print one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,
 }
@@ -290,24 +291,24 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct GoalArgs {
-    /// What is to be achieved, or a slash command; what is piped in joins it.
+    /// The goal or a slash command; text piped to standard input is added to it.
     #[arg(value_name = "GOAL|/COMMAND")]
     pub(crate) goal: Option<String>,
 
-    /// Go on with the latest run of a parent agent in this tree instead of beginning a new one.
+    /// Continue the latest `run` in this directory instead of starting a new one.
     #[arg(long = "continue", conflicts_with_all = FIXED_AT_THE_START)]
     pub(crate) goes_on: bool,
 
-    /// How the MCP server starts its runs.
+    /// The hidden flags with which the MCP server starts a run.
     #[command(flatten)]
     pub(crate) detached: DetachedFlags,
 
-    /// How it is done.
+    /// The flags of all commands that start work.
     #[command(flatten)]
     pub(crate) work: WorkFlags,
 }
 
-/// What is decided when a run begins and stays so.
+/// The flags that are fixed when a run starts.
 const FIXED_AT_THE_START: [&str; 11] = [
     "record",
     "concurrency",
@@ -329,84 +330,84 @@ const RUN_HELP: &str = r#"Examples:
   adjutant run '/task "Add JWT"'
   adjutant run "/plan 12 keep it small"
 
-A goal whose first character is / is a slash command; `adjutant commands` lists them. It runs under the
-preset command unless --preset says otherwise, and --agent names who does it. A path of several parts, as
-in "/etc/hosts is strange", is no command; before another path put a space: " /tmp is full"."#;
+A goal that starts with / is a slash command; `adjutant commands` lists them. It runs under the preset
+`command` unless --preset names another, and --agent selects the agent that does the work. A path with several
+parts, as in "/etc/hosts is strange", is not a command. Put a space before other paths: " /tmp is full"."#;
 
 /// `adjutant resume`.
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_HELP)]
 pub(crate) struct ResumeArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest run of
-    /// this tree].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest run in
+    /// this directory].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// The tree whose latest run is meant where none is named.
+    /// The directory whose latest run is used when none is named.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
-    /// What you have to say to it: the answer it waits for, or what is left to do.
+    /// A message to the agent: the answer it waits for, or what is left to do.
     #[arg(long, value_name = "TEXT")]
     pub(crate) say: Option<String>,
 
-    /// Give that many seconds anew, at most what the work may take [default: what is left, or the time it had at first].
+    /// A new time limit, at most the longest that the policy allows [default: the time left, or the time of a new start].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
 
-    /// Set a limit from here on: budgets, times and concurrency; `adjutant policy` lists the keys.
+    /// Change a limit from now on: budgets, times and concurrency; `adjutant policy` lists the keys.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// The most dollars the run may spend, with what it has spent so far.
+    /// The most dollars the run may spend, including what it has already spent.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) budget_usd: Option<f64>,
 
-    /// The most tokens the run may use, with what it has used so far.
+    /// The most tokens the run may use, including what it has already used.
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Answer every question with yes.
+    /// Answer yes to every question.
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// Another model in place of those it ran on.
+    /// The model to use from now on, instead of the run's own.
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Let the agents reach public addresses again, where they could before; their commands all of the network.
+    /// Allow the network again, if the run was started with it: public addresses for tools, all of it for commands.
     #[arg(long)]
     pub(crate) allow_network: bool,
 
-    /// Let the agents write in the whole tree again, where they could before.
+    /// Let agents write in the whole working tree again, if the run was started with it.
     #[arg(long)]
     pub(crate) in_place: bool,
 
-    /// What becomes of the work in workspaces once the run has ended [default: as the run began]; only completed
-    /// work is merged, and none of it twice.
+    /// What happens to results in workspaces when the run ends [default: what the run was started with]; only
+    /// completed work is merged, and never twice.
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) merge: Option<MergeAfter>,
 
-    /// What was said about workspaces at the start holds; these change it for what is yet to be done.
+    /// Changes to what the run was started with, for the work that is left.
     #[command(flatten)]
     pub(crate) terms: TermFlags,
 
-    /// How the result is written.
+    /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
 
-    /// Stream one JSON event per line to standard output instead of the result.
+    /// Print one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,
 }
 
-const RESUME_HELP: &str = r#"A run that was interrupted goes on from its last recorded step. Of one that has ended, what is partial,
-cancelled or failed is taken up again; what is completed stays. Nothing recorded is done or paid for twice,
-and budgets go on counting: after one was used up, give a larger one. Of a run with nothing left to do, a
-merge that was cut short is completed, the result is printed again, and the exit code is that of the run.
+const RESUME_HELP: &str = r#"An interrupted run continues from its last recorded step. In a run that has ended, partial, cancelled and
+failed tasks are continued; completed ones stay as they are. No recorded step is repeated or paid for again, and
+budgets keep counting: if one is used up, set a larger one. If nothing is left to do, an interrupted merge is
+completed, the result is printed again, and the exit code is that of the run.
 
 Examples:
-  adjutant resume                                  the latest run of this tree
+  adjutant resume                                  the latest run in this directory
   adjutant resume sess_1735460684_a1b2c3 --timeout 600
   adjutant resume sess_1735460684_a1b2c3 --budget-usd 10
   adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
@@ -415,63 +416,63 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = DELEGATE_HELP)]
 pub(crate) struct DelegateArgs {
-    /// A JSON file of tasks in the form of the Delegate tool, or - for standard input.
+    /// A JSON file of tasks, as the Delegate tool takes them, or - for standard input.
     #[arg(value_name = "TASKS.json|-")]
     pub(crate) tasks: Option<PathBuf>,
 
-    /// One task; may be repeated.
+    /// A task; can be repeated.
     #[arg(short = 't', long = "task", value_name = "LABEL=PROMPT")]
     pub(crate) task: Vec<String>,
 
-    /// Show what would be granted and the worst case in tokens, cost and time; run nothing.
+    /// Show which tasks the limits allow and their worst case in tokens, cost and time; run nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// How the MCP server starts its runs.
+    /// The hidden flags with which the MCP server starts a run.
     #[command(flatten)]
     pub(crate) detached: DetachedFlags,
 
-    /// How it is done.
+    /// The flags of all commands that start work.
     #[command(flatten)]
     pub(crate) work: WorkFlags,
 }
 
-/// How work is done: on what, with which model, within which limits, and how it is shown.
+/// The flags of all commands that start work: directory, model, limits and output.
 #[derive(Debug, Args)]
 pub(crate) struct WorkFlags {
-    /// The model, as provider/model, script:FILE or replay:FILE.
+    /// The model: provider/model, script:FILE or replay:FILE.
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Work as the agent of that name; `adjutant agents` lists them.
+    /// The agent to run as; `adjutant agents` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// Keep what the provider is asked and answers in a new file, for --model replay:FILE.
+    /// Record the requests to the provider and its answers in a new file, for --model replay:FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
-    /// The tree the subagents look at.
+    /// The directory the subagents work on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
-    /// How many work at once; unset, the tasks you type all do, up to 4.
+    /// How many subagents run at once [default: all tasks given with --task, up to 4].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) concurrency: Option<i64>,
 
-    /// How the result is written.
+    /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
 
-    /// Start without asking.
+    /// Start without asking for approval.
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// Start without asking while the worst cases of all such calls of the run fit this amount.
+    /// Start calls without asking while the worst cases of all such calls of the run add up to at most this amount.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) approve_below: Option<f64>,
 
-    /// Stream one JSON event per line to standard output instead of the result.
+    /// Print one JSON event per line to standard output instead of the result.
     #[arg(long)]
     pub(crate) events: bool,
 
@@ -483,29 +484,29 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Let the agents reach public addresses with WebFetch and WebSearch; each new host asks, or is
-    /// printed with --yes. With --write, commands
-    /// reach the network of this machine too, loopback and link-local addresses included, and nothing asks.
+    /// Let agents reach public addresses with WebFetch and WebSearch. You are asked about each new host; with --yes
+    /// it is only printed. With --write, commands can also use this machine's network, including loopback and
+    /// link-local addresses, without asking.
     #[arg(long)]
     pub(crate) allow_network: bool,
 
-    /// Let agents whose definition says so write anywhere in the tree, not only below the specs folder;
-    /// `run` takes it within a slash command too, before the prompt.
+    /// Let agents write in the whole working tree, not only in the specs directory, as far as their definitions allow;
+    /// with `run`, it can also be part of a slash command, before the prompt.
     #[arg(long)]
     pub(crate) in_place: bool,
 
-    /// What becomes of the work in workspaces once the run has ended [default: report]; only completed work is merged.
+    /// What happens to results in workspaces when the run ends [default: report]; only completed work is merged.
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) merge: Option<MergeAfter>,
 
     #[command(flatten)]
     pub(crate) spaces: SpaceFlags,
 
-    /// A host that WebFetch may ask without a question; may be repeated.
+    /// A host that WebFetch may use without asking you; can be repeated.
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_domain: Vec<String>,
 
-    /// A file that replaces the built-in base prompt of the subagents.
+    /// A file that replaces the built-in base prompt of subagents.
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
 
@@ -520,7 +521,7 @@ const DELEGATE_HELP: &str = r#"Examples:
   echo '{"tasks":[{"label":"a","prompt":"Count the TODOs"}]}' | adjutant delegate - --dry-run
   adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
 
-A task file holds {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?, "return"?}."#;
+A task file contains {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?, "return"?}."#;
 
 /// Reads an amount; whether it is allowed, the policy says.
 ///

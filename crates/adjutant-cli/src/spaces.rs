@@ -15,8 +15,8 @@ use crate::settings::{Settings, command_folders, user_config_dir, user_folders};
 /// Flags of the commands that start agents.
 #[derive(Args, Debug, Default)]
 pub(crate) struct SpaceFlags {
-    /// Let agents write, each in a workspace of its own: its work comes back as a commit to look at with
-    /// `adjutant diff` and to take over with `adjutant merge`.
+    /// Let agents write, each in its own workspace. Their work comes back as commits, which you review with
+    /// `adjutant diff` and merge with `adjutant merge`.
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) write: bool,
 
@@ -27,19 +27,19 @@ pub(crate) struct SpaceFlags {
 /// What a person says about workspaces, when a run begins and when it goes on.
 #[derive(Args, Debug, Default)]
 pub(crate) struct TermFlags {
-    /// An ignored folder that workspaces hold all the same, such as target or node_modules; may be repeated.
+    /// A git-ignored directory to include in workspaces, such as target or node_modules; can be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) include_ignored: Vec<PathBuf>,
 
-    /// How workspaces are made; the better kind this machine allows by default.
+    /// The kind of workspace [default: overlay where this machine supports it, otherwise worktree].
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) workspace: Option<WorkspaceWish>,
 
-    /// What holds the commands that agents run, on by default. Off runs them as you, with all your rights.
+    /// Whether the commands of agents run in a sandbox [default: on]. `off` runs them as you, with all your rights.
     #[arg(long, value_enum, value_name = "WHICH")]
     pub(crate) sandbox: Option<SandboxWish>,
 
-    /// A directory that commands may read beside those of the system, such as a toolchain; may be repeated.
+    /// A directory that commands may read in addition to the system's, such as a toolchain; can be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) grant: Vec<PathBuf>,
 }
@@ -47,18 +47,18 @@ pub(crate) struct TermFlags {
 /// How workspaces are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WorkspaceWish {
-    /// Layers over a shared checkout.
+    /// A writable layer over a shared checkout.
     Overlay,
-    /// A work tree of git.
+    /// A git worktree.
     Worktree,
 }
 
 /// What holds commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxWish {
-    /// The sandbox, or nothing is run.
+    /// In the sandbox; where it is not available, no command runs.
     On,
-    /// Nothing.
+    /// Without a sandbox.
     Off,
 }
 

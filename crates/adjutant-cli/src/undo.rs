@@ -23,31 +23,30 @@ use crate::work::open_work;
 #[derive(Debug, Args)]
 #[command(after_help = UNDO_HELP)]
 pub(crate) struct UndoArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest run of
-    /// this tree].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest run in
+    /// this directory].
     #[arg(value_name = crate::args::NAME)]
     run: Option<String>,
 
-    /// The tree whose latest run is meant where none is named.
+    /// The directory whose latest run is used when none is named.
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
 
-    /// Say what would be put back, and change nothing.
+    /// Show what would be restored, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
 const UNDO_HELP: &str = "\
-A file is put back only if it is exactly what the agents left; one that somebody changed since is named and
-left alone. Files that were created are removed. What was done is recorded in the run. The list of tasks
-stays as it is; tasks that still link such a file, or stand completed by the run, are named. What agents did
-in workspaces of their own was never here and is left in its reference: `adjutant discard` drops it, and what
-was merged with `adjutant merge` is taken back with `adjutant merge --undo`.
+A file is restored only if it is exactly as the agents left it; files that changed since are listed and left
+alone. Files that the agents created are deleted. The undo is recorded in the run. The task list does not change,
+but tasks that link to a restored file, or that the run completed, are listed. Results in workspaces are not
+touched: `adjutant discard` deletes them, and `adjutant merge --undo` undoes a merge.
 
 Examples:
-  adjutant undo --dry-run           what of the latest run of this tree can be put back
+  adjutant undo --dry-run           what can be restored of the latest run in this directory
   adjutant undo run_1738326967_x1y2z3
-  adjutant undo sess_1738326967_a1b2c3    what one subagent changed, and all below it";
+  adjutant undo sess_1738326967_a1b2c3    the changes of one subagent and of everything below it";
 
 /// Puts files back, or says which could be.
 pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {

@@ -1,4 +1,4 @@
-//! `adjutant approve`, and how the MCP server starts the runs that may have to wait for it.
+//! The arguments of `adjutant approve`, and the hidden flags with which the MCP server starts runs.
 
 use adjutant_mcp::ApprovalMode;
 use clap::Args;
@@ -7,49 +7,48 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = APPROVE_HELP)]
 pub(crate) struct ApproveArgs {
-    /// The question, by its id or the start of it.
+    /// The id of the question, or its beginning.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
 
-    /// The code that `adjutant approvals` shows beside it.
+    /// The code that `adjutant approvals` prints with the question.
     #[arg(value_name = "CODE", required_unless_present = "deny")]
     pub(crate) code: Option<String>,
 
-    /// Refuse the call instead; no code is needed.
+    /// Refuse the call; needs no code.
     #[arg(long, conflicts_with = "code")]
     pub(crate) deny: bool,
 }
 
 const APPROVE_HELP: &str = "Examples:
-  adjutant approvals                       what waits, with everything that is at stake
-  adjutant approve 4f1c09a2be K7QM2P       the call starts
-  adjutant approve --deny 4f1c09a2be       the call is refused
+  adjutant approvals                       what waits, with its worst-case cost and what it may do
+  adjutant approve 4f1c09a2be K7QM2P       start the call
+  adjutant approve --deny 4f1c09a2be       refuse the call
 
-An answer is bound to exactly that call, counts once, and must come before the question expires. The code is
-shown on a terminal only, and an answer is taken from a terminal only, so that what a model can run by itself
-approves nothing by accident. The boundary is your user account: a program that can act as you can do what
-you can.";
+An answer applies to this one call, once, and only until the question expires. Codes are printed only on a
+terminal, and answers are accepted only from a terminal, so that a command run by a model cannot approve
+anything by accident. The security boundary is your user account: a program that runs as you can approve as you.";
 
-/// How the MCP server starts its runs.
+/// The hidden flags with which the MCP server starts a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct DetachedFlags {
-    /// Leave the session of whoever starts it.
+    /// Start a new process session.
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
 
-    /// What becomes of the call where it needs approval.
+    /// What happens when the call needs approval.
     #[arg(long, hide = true, requires = "detached", value_name = "HOW")]
     pub(crate) approval: Option<ApprovalMode>,
 
-    /// On whose behalf it works.
+    /// The MCP client that asked for the run.
     #[arg(long, hide = true, requires = "detached", value_name = "NAME")]
     pub(crate) client: Option<String>,
 
-    /// The most such runs of the tree at once.
+    /// The most runs of MCP clients at once in this directory.
     #[arg(long, hide = true, requires = "detached", value_name = "N")]
     pub(crate) max_runs: Option<u32>,
 
-    /// End with this process, which must be the one that started it.
+    /// End when this process ends; it must be the parent.
     #[arg(long, hide = true, requires = "detached", value_name = "PID")]
     pub(crate) leash: Option<i32>,
 }

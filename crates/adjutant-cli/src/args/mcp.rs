@@ -1,4 +1,4 @@
-//! `adjutant mcp`: its flags and their help.
+//! The arguments and the help of `adjutant mcp`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,21 +12,22 @@ use super::{PolicyFlags, dollars};
 #[derive(Debug, Args)]
 #[command(after_help = MCP_HELP)]
 pub(crate) struct McpArgs {
-    /// What else to do.
+    /// A subcommand; without one, the server runs.
     #[command(subcommand)]
     pub(crate) command: Option<McpCommand>,
 
-    /// The tree the subagents look at.
+    /// The directory the subagents work on.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
-    /// The model, as provider/model, script:FILE or replay:FILE.
+    /// The model: provider/model, script:FILE or replay:FILE.
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// What becomes of a call that needs your approval: `inbox` (a client that can asks you, else it waits for
-    /// `adjutant approve`), `deny` (it is refused), or `auto-below USD` (it starts while the worst cases of all
-    /// clients' calls of today fit the amount, where ended runs count with what they cost; else as with inbox) [default: `approval` in `[mcp]` of your config.toml, else inbox].
+    /// What happens to a call that needs your approval. `inbox`: the client asks you if it can, otherwise the call
+    /// waits for `adjutant approve`. `deny`: it is refused. `auto-below USD`: it starts without asking while the worst
+    /// cases of today's calls of all clients fit the amount (ended runs count with their actual cost), otherwise as
+    /// with `inbox` [default: `approval` in `[mcp]` of your config.toml, or else inbox].
     #[arg(long, value_name = "HOW")]
     pub(crate) approval: Option<ApprovalMode>,
 
@@ -37,18 +38,18 @@ pub(crate) struct McpArgs {
     )]
     pub(crate) approve_below: Option<f64>,
 
-    /// Ask you through a client that can (MCP elicitation) [default: `ask_client` in `[mcp]` of your config.toml, else true].
+    /// Ask you through the client if it supports MCP elicitation [default: `ask_client` in `[mcp]` of your config.toml, or else true].
     #[arg(long, value_name = "BOOL")]
     pub(crate) ask_client: Option<bool>,
 
-    /// What becomes of the runs of a server that ends or is killed [default: `on_disconnect` in `[mcp]` of
-    /// your config.toml, else keep]. A client that only breaks off a request over HTTP ends no run; that
-    /// takes delegate_cancel or tasks/cancel.
+    /// What happens to the runs of a server that ends or is killed [default: `on_disconnect` in `[mcp]` of your
+    /// config.toml, or else keep]. A client that only drops an HTTP request does not end a run; `delegate_cancel` and
+    /// `tasks/cancel` do.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) on_disconnect: Option<OnDisconnect>,
 
-    /// The most runs of this tree that clients may have alive at once, those that wait for approval included
-    /// [default: `max_runs` in `[mcp]` of your config.toml, else 16].
+    /// The most live runs of clients in this directory at once, including those that wait for approval
+    /// [default: `max_runs` in `[mcp]` of your config.toml, or else 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) max_runs: Option<u32>,
 
@@ -60,21 +61,21 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
 
-    /// Answer a call with a handle after so long, before the client gives up; the run goes on. Each
-    /// known client has a time of its own; others get one after 25 seconds.
+    /// Answer a call with a handle after this many seconds, before the client times out; the run continues
+    /// [default: depends on the client; 25 for unknown ones].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) detach_after: Option<u64>,
 
-    /// The most bytes of one result, text and data together; longer reports are cut, and a link leads to the
-    /// whole. Each known client has a size of its own; others get 80000.
+    /// The most bytes in one result, text and data together; longer reports are cut and link to the full text
+    /// [default: depends on the client; 80000 for unknown ones].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(4000..))]
     pub(crate) result_bytes: Option<u32>,
 
-    /// Serve HTTP on this loopback address instead, such as 127.0.0.1:8765; port 0 takes a free one.
+    /// Serve HTTP on this loopback address instead, such as 127.0.0.1:8765; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) http: Option<SocketAddr>,
 
-    /// Let pages of this origin ask over HTTP, such as http://localhost:6274; can be repeated.
+    /// Accept HTTP requests from web pages of this origin, such as http://localhost:6274; can be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub(crate) allow_origin: Vec<String>,
 
@@ -85,67 +86,66 @@ pub(crate) struct McpArgs {
 
 const MCP_HELP: &str = r#"Examples:
   adjutant mcp install claude                      add the server to this project's configuration
-  adjutant mcp install codex --print               only show what would be added
+  adjutant mcp install codex --print               only print what would be added
   adjutant mcp --approval "auto-below 1.00" --budget-usd 0.25
   adjutant mcp --http 127.0.0.1:8765               for several clients at once, with a token
   adjutant approvals                               the calls that wait for you
 
-A client starts this command and speaks to it on standard input and output. Each run lives in a process
-of its own and goes on when the client or the server ends; `adjutant status` shows it like any other. The
-client can start, watch and cancel runs of this tree, and approve nothing: a call that needs your approval
-is put to you through a client that can do so, and else waits for `adjutant approve` in any terminal.
-Slash commands and stories run under their own presets, --preset or not. Beyond an amount of `auto-below` you
-are asked about the whole run before its agent begins, and then about what its agents hand down; what a PRD
-wishes for is not granted through a client.
+An MCP client starts this command and talks to it on standard input and output. Each run has its own process and
+continues when the client or the server ends; `adjutant status` shows it like any other. The client can start, watch
+and cancel runs in this directory, but it cannot approve anything: a call that needs your approval is shown to you
+by the client if it can do that, and otherwise waits for `adjutant approve` in any terminal. Slash commands and
+stories always run under their own presets. If `auto-below` does not cover a run, you are asked about the whole run
+before its agent starts, and then about what its agents delegate. What a PRD asks for beyond its limits is never
+allowed through a client.
 
-With --http the address is printed on standard output, and a bearer token once on standard error, unless
-ADJUTANT_MCP_TOKEN (32 characters or more) holds yours. Every request must show it. Runs belong to the token
-they were begun with: with the same one a server that is started again finds them, with another it does not.
-A call whose connection breaks goes on; it is heard again with Last-Event-ID, by an equal call or by its
-handle. Revisions 2025-06-18, 2025-11-25 and 2026-07-28 of the protocol are spoken, here and on standard
-input and output."#;
+With --http, the address is printed to standard output and a new bearer token to standard error, unless
+ADJUTANT_MCP_TOKEN contains yours (32 characters or more). Every request must send the token. Runs belong to the
+token they were started with: a restarted server with the same token finds them again. A call continues when its
+connection breaks; reconnect with Last-Event-ID, repeat the same call, or use its handle. The server speaks
+revisions 2025-06-18, 2025-11-25 and 2026-07-28 of the protocol, on both transports."#;
 
-/// What becomes of runs when their server is gone.
+/// What happens to runs when their server ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnDisconnect {
-    /// They go on; another server finds them.
+    /// They continue; another server finds them.
     #[default]
     Keep,
-    /// They are cancelled, and what was found is kept.
+    /// They are cancelled; partial results are kept.
     Cancel,
 }
 
-/// What `adjutant mcp` does beside serving.
+/// The subcommands of `adjutant mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Add the server to a client's configuration; everything else in the file stays as it is.
+    /// Add the server to a client's configuration; the rest of the file stays as it is.
     #[command(after_help = INSTALL_HELP)]
     Install {
         /// The client.
         #[arg(value_enum)]
         client: McpClient,
 
-        /// Print what the file must hold; the file itself is left to you.
+        /// Print the entry instead of changing the file.
         #[arg(long)]
         print: bool,
 
-        /// Whose configuration: this project's, or yours for all projects.
+        /// Which configuration to change: this project's, or yours for all projects.
         #[arg(long, value_enum, value_name = "SCOPE")]
         scope: Option<McpScope>,
 
-        /// What the client starts the server with, such as --model MODEL or --approve-below USD.
+        /// The flags the client starts the server with, such as --model MODEL or --approve-below USD.
         #[arg(last = true, value_name = "FLAGS")]
         flags: Vec<String>,
     },
 
-    /// Take the server out of a client's configuration again.
+    /// Remove the server from a client's configuration.
     Remove {
         /// The client.
         #[arg(value_enum)]
         client: McpClient,
 
-        /// Whose configuration: this project's, or yours for all projects.
+        /// Which configuration to change: this project's, or yours for all projects.
         #[arg(long, value_enum, value_name = "SCOPE")]
         scope: Option<McpScope>,
     },
@@ -155,18 +155,18 @@ const INSTALL_HELP: &str = r#"Examples:
   adjutant mcp install claude
   adjutant mcp install codex --scope user -- --model ollama/qwen3 --approve-below 0.50
 
-Without --scope the project's file is changed, for Codex yours, since it reads a project's file only
-once you trust the project. The old file is kept beside the new one as FILE.before-adjutant, the first
-time. A second install changes nothing, or only the path of this program, and keeps the flags unless
-others are given. A project's entry that starts another program and has flags or variables of its own is
-left alone until you type the flags: it may be somebody else's."#;
+Without --scope, the project's file is changed; for Codex it is yours, because Codex reads a project's file only
+after you trust the project. The first time, the old file is saved as FILE.before-adjutant. A second install changes
+nothing, or only the path of this program, and keeps the flags unless you give others. An entry in a project's file
+that starts another program with its own flags or variables is left alone until you give the flags: someone else may
+have written it."#;
 
-/// Whose configuration is meant.
+/// Which configuration file to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum McpScope {
-    /// The project's, in the folder of --root.
+    /// The project's, in the directory given with --root.
     Project,
-    /// The person's, in their home.
+    /// Yours, in your home directory.
     User,
 }
 

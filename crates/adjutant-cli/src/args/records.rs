@@ -1,4 +1,4 @@
-//! Looking at runs and dealing with them: what each of those commands takes.
+//! The arguments of the commands that show, steer and prune runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use crate::here::Scope;
 /// A run or a session.
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest of this
-    /// folder].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest run in
+    /// this directory].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 }
 
-/// What a run or session may be named by, for usage lines.
+/// The forms in which a run or session can be named, for usage lines.
 pub(crate) const NAME: &str = "RUN|SESSION|LABEL|#N";
 
-/// Whether the latest run of another folder is taken.
+/// Whether the latest run of another directory may be used.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ScopeFlag {
-    /// Without an id, mean the latest run of all folders instead of this one.
+    /// Without an id, use the latest run of all directories, not only of this one.
     #[arg(long)]
     anywhere: bool,
 }
 
 impl ScopeFlag {
-    /// Returns where the latest run is looked for.
+    /// Returns where to search for the latest run.
     pub(crate) const fn scope(self) -> Scope {
         if self.anywhere { Scope::Anywhere } else { Scope::Here }
     }
@@ -42,7 +42,7 @@ pub(crate) struct CostArgs {
     #[command(flatten)]
     pub(crate) run: RunArg,
 
-    /// Where the latest run is looked for.
+    /// Where to search for the latest run.
     #[command(flatten)]
     pub(crate) scope: ScopeFlag,
 }
@@ -51,23 +51,23 @@ pub(crate) struct CostArgs {
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
-    /// The run or session to show: an id or the start of it, or a label or '#N' of the latest run [default: a list of
-    /// the newest].
+    /// The run or session to show: an id or its beginning, or a label or '#N' of the latest run [default: a list of
+    /// the newest runs].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// Show it as a tree, as `adjutant tree` does [default: the latest].
+    /// Show the run as a tree, as `adjutant tree` does [default: the latest run].
     #[arg(long)]
     pub(crate) tree: bool,
 }
 
 const STATUS_HELP: &str = "Examples:
   adjutant status                  the newest runs, and what the live ones are doing
-  adjutant status latest           everything about the latest
-  adjutant status --tree           the delegations of the latest as a tree
+  adjutant status latest           everything about the latest run
+  adjutant status --tree           the delegations of the latest run as a tree
   adjutant status sess_1738326896_a1b2c3 --json
 
-A run whose process is gone is `interrupted` and shown with the command that resumes it.";
+A run whose process has died is `interrupted` and is listed with the command that resumes it.";
 
 /// `adjutant watch`.
 #[derive(Debug, Args)]
@@ -79,18 +79,18 @@ pub(crate) struct WatchArgs {
 }
 
 const WATCH_HELP: &str = "Examples:
-  adjutant watch                   the latest run, redrawn as it goes on
-  adjutant watch run_17 | tee log  a line for each step
+  adjutant watch                   the latest run, redrawn as it progresses
+  adjutant watch run_17 | tee log  one line per step
   adjutant watch --json            the events that `delegate --events` streams
 
-Reads the files alone: ctrl+c stops watching, and the run goes on. Ends with the run, prints its tree and
-exits as it did; an interrupted run exits with 3.";
+Watching only reads files: ctrl+c stops watching, and the run continues. When the run ends, its tree is printed
+and the exit code is that of the run; for an interrupted run it is 3.";
 
 /// `adjutant errors`.
 #[derive(Debug, Args)]
 #[command(after_help = ERRORS_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct ErrorsArgs {
-    /// What to do about one.
+    /// What to do with one error.
     #[command(subcommand)]
     pub(crate) tick: Option<ErrorsCommand>,
 
@@ -98,24 +98,24 @@ pub(crate) struct ErrorsArgs {
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// Show fixed ones too.
+    /// Also show errors that are marked as fixed.
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Show only errors of this type: timeout, validation, execution, tool_unavailable, or any type that
-    /// an agent's return gave.
+    /// Show only errors of this type: timeout, validation, execution, tool_unavailable, or a type that an agent
+    /// reported.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
 
-    /// Keep all of them as errors.json in the state directory, replaced as a whole.
+    /// Also write all errors to errors.json in the state directory, replacing the file.
     #[arg(long)]
     pub(crate) write: bool,
 }
 
-/// What can be done about an error.
+/// What can be done with an error.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ErrorsCommand {
-    /// Tick an error off; recorded in its run.
+    /// Mark an error as fixed; this is recorded in its run.
     Fixed {
         /// The error, such as err_1738326967_x1y2z3.
         id: String,
@@ -123,8 +123,8 @@ pub(crate) enum ErrorsCommand {
 }
 
 const ERRORS_HELP: &str = "Examples:
-  adjutant errors                  what nobody has ticked off yet, in all runs
-  adjutant errors latest --all     everything that went wrong in the latest
+  adjutant errors                  the errors of all runs that are not fixed
+  adjutant errors latest --all     all errors of the latest run, fixed ones included
   adjutant errors --type timeout --json
   adjutant errors fixed err_1738326967_x1y2z3";
 
@@ -136,14 +136,14 @@ pub(crate) struct LogArgs {
     #[command(flatten)]
     pub(crate) run: RunArg,
 
-    /// Print delegation.jsonl instead: one JSON object for each beginning and each end.
+    /// Print the start and the end of each delegation instead, one JSON object per line.
     #[arg(long)]
     pub(crate) delegations: bool,
 }
 
 const LOG_HELP: &str = "Examples:
-  adjutant log                     every event of the latest run, for people
-  adjutant log run_17 --json       its journal, one record per line
+  adjutant log                     every event of the latest run, as text
+  adjutant log run_17 --json       the journal of a run, one record per line
   adjutant log --delegations | jq 'select(.status != \"started\")'";
 
 /// `adjutant result`.
@@ -153,11 +153,11 @@ pub(crate) struct ResultArgs {
     #[command(flatten)]
     pub(crate) run: RunArg,
 
-    /// Where the latest run is looked for.
+    /// Where to search for the latest run.
     #[command(flatten)]
     pub(crate) scope: ScopeFlag,
 
-    /// How the result is written.
+    /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
     pub(crate) return_form: Option<Form>,
 }
@@ -166,51 +166,51 @@ pub(crate) struct ResultArgs {
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_HELP)]
 pub(crate) struct CancelArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest live run [default: the latest of
-    /// this tree that is live].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest live run [default: the latest live
+    /// run in this directory].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// The tree whose run is meant where none is named.
+    /// The directory whose run is cancelled when none is named.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 }
 
 const CANCEL_HELP: &str = "\
 Examples:
-  adjutant cancel                          the run that is under way in this tree
-  adjutant cancel sess_1735460684_k3x9f2   one subagent and all below it; the others go on
+  adjutant cancel                          the live run in this directory
+  adjutant cancel sess_1735460684_k3x9f2   one subagent and everything below it; the others continue
   adjutant cancel '#2'                     the same by its number, which `adjutant tree` shows
 
-What was found is kept: `adjutant result` shows it. It is over within two seconds: a process that does
-not answer within one is killed and its end recorded. A run that died before is ended the same way.";
+Partial results are kept; `adjutant result` prints them. Cancelling takes at most two seconds: a process that does
+not answer within one second is killed, and its end is recorded. An interrupted run is ended the same way.";
 
 /// `adjutant wait`.
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP)]
 pub(crate) struct WaitArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run [default: the latest of this
-    /// folder that is live, or the latest].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest live run in
+    /// this directory, or else the latest one].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// Where the latest run is looked for.
+    /// Where to search for the latest run.
     #[command(flatten)]
     pub(crate) scope: ScopeFlag,
 
-    /// Give up after so many seconds, with exit code 124; the run goes on.
+    /// Stop waiting after this many seconds, with exit code 124; the run continues.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }
 
 const WAIT_HELP: &str = "\
 Examples:
-  adjutant wait && adjutant result         the report, once there is one
-  adjutant wait --timeout 60 --json        look for a minute at most
+  adjutant wait && adjutant result         print the results when the run has ended
+  adjutant wait --timeout 60 --json        wait for one minute at most
 
-Ends with the exit code of the run; with 3 when its process is gone, and says how to go on.";
+The exit code is that of the run. If the run's process has died, it is 3, and the command to resume is printed.";
 
-/// Reads a span of time, whole seconds or parts of them.
+/// Parses a number of seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let span = text.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
     span.ok_or_else(|| "not a number of seconds, such as 30 or 0.5".into())
@@ -220,12 +220,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Args)]
 #[command(after_help = TELL_HELP)]
 pub(crate) struct TellArgs {
-    /// The session that is to hear it: an id or the start of it, or a label or '#N' of the latest live run; a run for
+    /// The session to send to: an id or its beginning, or a label or '#N' of the latest live run; the id of a run means
     /// its parent agent.
     #[arg(value_name = NAME)]
     pub(crate) session: String,
 
-    /// What to say, or - for standard input; at most 16 KiB.
+    /// The message, or - for standard input; at most 16 KiB.
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) text: String,
 }
@@ -235,27 +235,27 @@ Examples:
   adjutant tell security 'Leave the tests out'
   git diff --stat | adjutant tell sess_1735460684_k3x9f2 -
 
-The subagent hears it before its next turn, also when it was about to end. `adjutant tree` lists
-labels and numbers, `adjutant status latest` sessions.";
+The subagent gets the message before its next turn, even if it was about to end. `adjutant tree` shows
+labels and numbers, `adjutant status latest` shows session ids.";
 
 /// `adjutant prune`.
 #[derive(Debug, Args)]
 #[command(after_help = PRUNE_HELP)]
 pub(crate) struct PruneArgs {
-    /// Content older than this is removed [default: what each run's own policy says].
+    /// Delete content older than this [default: the retention in each run's policy].
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) days: Option<u32>,
 
-    /// Also drop old results that are merged nowhere; their commits are printed.
+    /// Also delete old results that are not merged anywhere; their commits are printed.
     #[arg(long)]
     pub(crate) unmerged: bool,
 }
 
 const PRUNE_HELP: &str = "\
 Examples:
-  adjutant prune                   what is older than each run's policy says, merged results of 30 days
+  adjutant prune                   content past each run's retention, and merged results older than 30 days
   adjutant prune --days 7
   adjutant prune --days 90 --unmerged
 
-A result is the work of a subagent in a repository, under refs/adjutant/. One that no branch has is listed
-and left, however old it is, unless --unmerged says otherwise.";
+A result is a commit with the work of a subagent, under refs/adjutant/ in its repository. Old results that no
+branch contains are listed but kept, unless you add --unmerged. Metadata and cost of runs are never deleted.";

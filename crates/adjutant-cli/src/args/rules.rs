@@ -1,4 +1,4 @@
-//! The arguments of commands that begin no run: they judge something or list what there is.
+//! The arguments of the commands that check input or list what is configured.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ const CHECK_HELP: &str = r#"Example:
     | adjutant check --preset command
 
 Prints {"granted":true,"depth","path","timeout",…} and exits 0, or
-{"granted":false,"code","message","recommendation"} and exits 4; bad input exits 2."#;
+{"granted":false,"code","message","recommendation"} and exits 4. Bad input exits 2."#;
 
 /// `adjutant parse`.
 #[derive(Debug, Args)]
@@ -41,15 +41,15 @@ pub(crate) struct ParseArgs {
 /// `adjutant validate`.
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// The session the return must name.
+    /// The session id that the return must contain.
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
 
-    /// Check that artifacts exist below this directory.
+    /// Check that the artifacts exist in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
 
-    /// Refuse `completed` without artifacts.
+    /// Reject a `completed` return without artifacts.
     #[arg(long)]
     pub(crate) artifacts_required: bool,
 }
@@ -57,11 +57,11 @@ pub(crate) struct ValidateArgs {
 /// `adjutant policy`.
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
-    /// Say what each key bounds and who may change it.
+    /// Explain what each key limits and who may change it.
     #[arg(value_enum)]
     pub(crate) explain: Option<Explain>,
 
-    /// The tree whose project config counts.
+    /// The directory whose project configuration is used.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
@@ -78,7 +78,7 @@ pub(crate) struct AgentsArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// The tree whose agents count.
+    /// The directory whose agents are listed.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
@@ -88,20 +88,20 @@ pub(crate) struct AgentsArgs {
 }
 
 const AGENTS_HELP: &str = "\
-Agents are read where people have them: .claude/agents, .opencode/agent and agents, .codex/agents,
-.gemini/agents and .adjutant/agents in the project, then the same products' folders at home. A file
-may narrow what its agent can do, never widen it. `adjutant run` offers them to its parent agent;
---agent NAME works as one of them.";
+Agent files are read from .claude/agents, .opencode/agent and .opencode/agents, .codex/agents, .gemini/agents
+and .adjutant/agents in the project, then from the same products' directories in your home directory. A file can
+restrict what its agent may do but never extend it. `adjutant run` offers these agents to its parent agent, and
+--agent NAME runs as one of them.";
 
 /// `adjutant commands`.
 #[derive(Debug, Args)]
 #[command(after_help = COMMANDS_HELP)]
 pub(crate) struct CommandsArgs {
-    /// Show only this command, with what it says.
+    /// Show only this command, with its text.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// The tree whose commands count.
+    /// The directory whose commands are listed.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
@@ -111,16 +111,16 @@ pub(crate) struct CommandsArgs {
 }
 
 const COMMANDS_HELP: &str = "\
-Carry one out with adjutant run '/NAME ARGUMENTS'. Commands are read where people have them:
-.claude/commands, .opencode/command and commands, .adjutant/commands in the project, then the same
-products' folders at home; research, plan, implement, revise, review, task, errors, todo and meta are
-there without a file. $ARGUMENTS, $1, $2 … in a body become what was typed. Nothing in a file is executed
-or included, and a file may narrow rights, never widen them. [routing.plan] in your own configuration
-names the agent: default = \"planner\", lean = \"lean-planner\".";
+Run a command with adjutant run '/NAME ARGUMENTS'. Command files are read from .claude/commands,
+.opencode/command and .opencode/commands, and .adjutant/commands in the project, then from the same products'
+directories in your home directory. research, plan, implement, revise, review, task, errors, todo and meta are
+built in. $ARGUMENTS, $1, $2 … in a file are replaced by the arguments. Nothing in a file is executed or included,
+and a file can restrict rights but never extend them. [routing.plan] in your configuration selects the agent by
+language: default = \"planner\", lean = \"lean-planner\".";
 
 /// The word `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Explain {
-    /// Say what each key bounds and who may change it.
+    /// Explain what each key limits and who may change it.
     Explain,
 }

@@ -1,4 +1,4 @@
-//! `adjutant task`: its commands and their help.
+//! The arguments and the help of `adjutant task`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(crate) struct TaskArgs {
     #[command(subcommand)]
     pub(crate) command: TaskCommand,
 
-    /// The tree whose tasks count.
+    /// The directory of the project.
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 }
@@ -23,24 +23,24 @@ const TASK_HELP: &str = r#"Examples:
   adjutant task set 1 researching
   adjutant task set 1 blocked --reason "waits for task 2"
 
-Tasks are entries of TODO.md in .opencode/specs, or in .adjutant/specs where there is none; the first task
-creates it. state.json beside it says the same to programs. Both change together or not at all, and what
-you write elsewhere in TODO.md stays as it is."#;
+Tasks are entries of TODO.md in .opencode/specs if that directory exists, otherwise in .adjutant/specs. Adding the
+first task creates the file. state.json next to it has the same data for programs. Both files change together or
+not at all, and the rest of TODO.md stays as you wrote it."#;
 
-/// What can be done with tasks.
+/// The subcommands of `adjutant task`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     /// Add a task.
     Add(TaskAddArgs),
     /// List the tasks.
     List,
-    /// Show a task, and what may follow.
+    /// Show a task and the statuses that can follow.
     Show {
         /// The number of the task.
         #[arg(value_name = "N", allow_hyphen_values = true)]
         number: Option<String>,
     },
-    /// Move a task to another status.
+    /// Change the status of a task.
     Set(TaskSetArgs),
 }
 
@@ -48,23 +48,23 @@ pub(crate) enum TaskCommand {
 #[derive(Debug, Args)]
 #[command(after_help = ADD_HELP)]
 pub(crate) struct TaskAddArgs {
-    /// What is to be done, in one line.
+    /// What is to be done, on one line.
     #[arg(value_name = "TITLE")]
     pub(crate) title: String,
 
-    /// The language, which decides who works on it [default: general].
+    /// The language, which selects the agent that works on the task [default: general].
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) language: Option<String>,
 
-    /// How much it matters: low, medium, high or critical [default: medium].
+    /// The priority: low, medium, high or critical [default: medium].
     #[arg(long, value_name = "PRIORITY")]
     pub(crate) priority: Option<String>,
 
-    /// How much work it may be, in your words [default: TBD].
+    /// The estimated effort, in your own words [default: TBD].
     #[arg(long, value_name = "EFFORT")]
     pub(crate) effort: Option<String>,
 
-    /// More about it.
+    /// A longer description.
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
 }
@@ -81,18 +81,18 @@ pub(crate) struct TaskSetArgs {
     #[arg(value_name = "N", allow_hyphen_values = true)]
     pub(crate) number: Option<String>,
 
-    /// The status, as a word or a marker.
+    /// The new status, as a word or a marker.
     #[arg(value_name = "STATUS")]
     pub(crate) status: Option<String>,
 
-    /// Why it is blocked or abandoned.
+    /// Why the task is blocked or abandoned.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
 
 const SET_HELP: &str = r#"Statuses: not_started, in_progress, researching, researched, planning, planned, revising, revised,
-implementing, partial, completed, blocked, abandoned. Only legal steps are taken; one that is not exits with 4
-and names those that are.
+implementing, partial, completed, blocked, abandoned. A change that is not allowed exits with 4
+and lists the allowed ones.
 
 Examples:
   adjutant task set 1 implementing

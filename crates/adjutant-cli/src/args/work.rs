@@ -1,4 +1,4 @@
-//! What agents left in results: what the commands that look at it, merge it and discard it take.
+//! The arguments of the commands that show, merge and discard the results of agents.
 
 use std::path::PathBuf;
 
@@ -11,50 +11,50 @@ use super::NAME;
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_HELP)]
 pub(crate) struct DiffArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run that kept work [default: all
-    /// of that run].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run with results [default: all
+    /// results of that run].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// Only what lies at or below these paths.
+    /// Show only these files and directories.
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// List the files and count lines instead.
+    /// List the changed files with line counts instead.
     #[arg(long)]
     pub(crate) stat: bool,
 }
 
 const DIFF_HELP: &str = "\
 Examples:
-  adjutant diff                            what the latest run of this folder would change
+  adjutant diff                            what the latest run in this directory changed
   adjutant diff --stat
   adjutant diff sess_1735460684_k3x9f2 src/parser.rs
-  adjutant diff '#2'                       the work of the second task of that run
+  adjutant diff '#2'                       the result of the second task of that run
   adjutant diff latest > work.patch && git apply --3way work.patch
 
-A result is compared with what its agent began from, uncommitted files included, so only its own work is
-shown. On a terminal it is coloured (unless NO_COLOR is set) and control characters are made visible; into
-a file or a pipe go the exact bytes. Several results come one after the other, each named on standard error.";
+A result is compared with the files its agent started from, including uncommitted ones, so only the agent's own
+changes are shown. On a terminal the output is coloured (unless NO_COLOR is set) and control characters are made
+visible; a file or a pipe gets the exact bytes. The name of each result is printed to standard error.";
 
 /// `adjutant merge`.
 #[derive(Debug, Args)]
 #[command(after_help = MERGE_HELP)]
 pub(crate) struct MergeArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run that kept work [default: all
-    /// of that run].
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run with results [default: all
+    /// results of that run].
     #[arg(value_name = NAME)]
     pub(crate) run: Option<String>,
 
-    /// How it is merged.
+    /// Where to merge to.
     #[arg(long = "as", value_enum, value_name = "HOW", default_value = "apply")]
     pub(crate) how: MergeAs,
 
-    /// Say what would happen, and change nothing.
+    /// Show what would happen, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Take back what was merged into the files, where nobody changed them since.
+    /// Undo an earlier merge into the files, unless they have changed since.
     #[arg(long, conflicts_with_all = ["how", "dry_run"])]
     pub(crate) undo: bool,
 }
@@ -62,29 +62,29 @@ pub(crate) struct MergeArgs {
 /// How results are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MergeAs {
-    /// Into the files, as uncommitted changes; index and branches stay as they are.
+    /// Into your files, as uncommitted changes; the index and branches stay as they are.
     Apply,
-    /// As a branch for each, adjutant/RUN-SESSION; no file changes.
+    /// To a branch per result, adjutant/RUN-SESSION; no files change.
     Branch,
 }
 
 const MERGE_HELP: &str = "\
 Examples:
-  adjutant merge --dry-run                 which results merge, and which files are in conflict
-  adjutant merge                           all results of the latest run of this folder
-  adjutant merge parser --as branch        only the result of the task labelled parser
-  adjutant merge --undo                    take it back
+  adjutant merge --dry-run                 which results merge cleanly, and which files conflict
+  adjutant merge                           all results of the latest run in this directory
+  adjutant merge parser --as branch        only the result of the task with the label parser
+  adjutant merge --undo                    undo the merge
 
-Results are merged one after the other, each with what is there then, each whole or not at all. One that is
-in conflict is named with its files and passed over; the others go on. A file with uncommitted changes that
-the agent never saw is never overwritten. Exit 0 when all were merged, 3 when some were, 1 when none was,
-4 when uncommitted changes were in the way.";
+Results are merged one after the other, each completely or not at all. A result with conflicts is skipped and
+listed with the conflicting files; the others are still merged. Uncommitted changes that the agent has not seen
+are never overwritten. Exit codes: 0 if all results were merged, 3 if some were, 1 if none was, 4 if uncommitted
+changes prevented a merge.";
 
 /// `adjutant discard`.
 #[derive(Debug, Args)]
 #[command(after_help = DISCARD_HELP)]
 pub(crate) struct DiscardArgs {
-    /// The run or session: an id or the start of it, or a label or '#N' of the latest run that kept work.
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run with results.
     #[arg(value_name = NAME)]
     pub(crate) run: String,
 
@@ -96,25 +96,25 @@ pub(crate) struct DiscardArgs {
 const DISCARD_HELP: &str = "\
 Examples:
   adjutant discard sess_1735460684_k3x9f2  the result of one subagent
-  adjutant discard latest --yes            everything a run left, without asking
+  adjutant discard latest --yes            all results of the latest run, without asking
 
-Asks on a terminal; elsewhere --yes is needed. What was merged stays merged. The commit of each result is
-printed: until git collects it, `git branch NAME COMMIT` brings the work back.";
+Asks for confirmation on a terminal; without one, --yes is required. Merged changes stay merged. The commit of each
+result is printed: until git garbage-collects it, `git branch NAME COMMIT` restores the work.";
 
-/// What becomes of results when a run has ended.
+/// What happens to results when a run ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MergeAfter {
-    /// Say what would merge, what is in conflict, and the commands to go on with.
+    /// Report what would merge, what conflicts, and the commands to use next.
     #[default]
     Report,
-    /// Merge what completed into the files, as `adjutant merge` does.
+    /// Merge completed work into your files, as `adjutant merge` does.
     Apply,
-    /// Make a branch of what completed, as `adjutant merge --as branch` does.
+    /// Create a branch for completed work, as `adjutant merge --as branch` does.
     Branch,
 }
 
 impl MergeAfter {
-    /// Returns what of it is recorded, so that `resume` can do it; a report is made anew each time.
+    /// Returns the request to record for `resume`; a report needs none.
     pub(crate) const fn request(self) -> Option<MergeRequest> {
         match self {
             Self::Report => None,
@@ -123,7 +123,7 @@ impl MergeAfter {
         }
     }
 
-    /// Returns what was recorded.
+    /// Returns the choice that was recorded.
     pub(crate) const fn recorded(request: MergeRequest) -> Self {
         match request {
             MergeRequest::Apply => Self::Apply,
@@ -131,7 +131,7 @@ impl MergeAfter {
         }
     }
 
-    /// Returns what a word of a file means; plain `true` is to merge.
+    /// Parses a word from a PRD or configuration file; `true` means [`Self::Apply`].
     pub(crate) fn parse(word: &str) -> Option<Self> {
         if word == "true" { Some(Self::Apply) } else { Self::from_str(word, true).ok() }
     }

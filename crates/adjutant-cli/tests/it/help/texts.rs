@@ -45,57 +45,66 @@ fn help_names_every_command_and_every_exit_code() {
     insta::assert_snapshot!(Rig::new().run(["--help"]), @"
         Bounded delegation for AI agents.
 
-        Hand tasks to subagents under hard limits on depth, cycles, fan-out, tokens, money and time. Every
-        step is recorded, and a valid answer always comes back. Data goes to standard output, talk to
-        standard error.
+        Adjutant gives tasks to subagents under hard limits on depth, cycles, fan-out, tokens, money and
+        time. It records every step and always returns a valid result. Results go to standard output,
+        progress and messages to standard error.
 
         Start with `adjutant demo`: it needs no key and no network.
 
         Usage: adjutant [OPTIONS] <COMMAND>
 
-        Commands:
-          demo         Show everything at once: three subagents on a real tree, no key, no network
-          run          Work towards a goal with a parent agent that may delegate
-          delegate     Hand tasks to subagents and wait for their reports
-          story        Work on the stories of a PRD, each in a workspace of its own
-          resume       Go on with a run that was interrupted, or with what is left of one that has ended
-          check        Judge one delegation, described as JSON on standard input, without running it
-          parse        Read [delegate:description:hours] markers from standard input
-          validate     Judge a return, given on standard input, against the standard format
-          policy       Show the limits in force and where each comes from
-          agents       List the agents that files describe and the built-in ones: what each may do, and what
-                       is ignored
-          commands     List the slash commands: from which file, for which agent, and what of the file is
-                       ignored
-          task         Add, list, show and move the tasks of a project
-          models       List the well-known models, what they charge, and which can be used
-          doctor       Look at everything a run needs and say what is missing
-          init         Write a commented configuration file
-          status       List runs and what they do, or show one
-          tree         Show a run's delegations as a tree
-          watch        Follow a run until it ends, from any terminal
-          result       Print a run's results again
-          transcript   Print what a subagent was told and said
-          cost         Show what a run cost, own and inclusive, by agent and by model
-          errors       List what went wrong in all runs, and tick it off
-          log          Show every event of a run, one line each
-          cancel       End a run, or a subagent and all below it, from any terminal
-          wait         Wait for the end of a run; the exit code is that of the run
-          tell         Say something to a subagent at work, before its next turn
-          approvals    List what waits for your approval, from MCP clients and at prompts of other terminals
-          approve      Let a call start that waits for your approval, or refuse it; from a terminal only
+        Start work:
+          demo         Try it: three subagents read this directory, without an API key
+          run          Work toward a goal with a parent agent that can delegate
+          delegate     Give tasks to subagents and wait for their reports
+          story        Work through the stories of a PRD, each in its own workspace
+          resume       Continue an interrupted run, or what an ended run left unfinished
+          task         Add, list, show and update the tasks of a project
+
+        Look at runs:
+          status       List runs and what they are doing, or show one
+          tree         Show the delegations of a run as a tree
+          watch        Follow a run until it ends
+          result       Print the results of a run again
+          transcript   Print the conversation of a subagent
+          cost         Show what a run cost, by agent and by model
+          errors       List the errors of all runs, and mark them as fixed
+          log          Print every event of a run, one per line
+
+        Steer runs:
+          tell         Send a message to a running subagent
+          wait         Wait for a run to end, and exit with its exit code
+          cancel       Cancel a run, or one subagent and everything below it
+          approvals    List the calls that wait for your approval
+          approve      Approve or refuse a waiting call; works only in a terminal
+
+        Review changes:
           diff         Show what the subagents of a run changed in their workspaces
-          merge        Merge that work into the files or onto branches, or take a merge back
-          discard      Drop that work
-          undo         Put back what the agents of a run changed, where nobody touched it since
-          prune        Remove the content of old runs and results that are merged; metadata and cost stay
-          mcp          Serve an MCP client such as Claude Code or Codex, which can then delegate
+          merge        Merge the changes of a run into your files, or undo a merge
+          discard      Delete the changes of a run or of one subagent
+          undo         Restore the files that agents changed in place
+          prune        Delete the content of old runs, and old results that are merged
+
+        Set up:
+          init         Write a commented configuration file
+          models       List known models, their prices, and which ones you can use
+          agents       List the agents, built-in and from files, and what each may do
+          commands     List the slash commands, built-in and from files
+          policy       Show the limits in force and where each one comes from
+          mcp          Let an MCP client such as Claude Code or Codex delegate
           completions  Print a completion script for your shell
-          help         Print this message or the help of the given subcommand(s)
+
+        Check:
+          doctor       Check everything a run needs and report what is missing
+          check        Check whether the limits allow a delegation, given as JSON
+          parse        Read [delegate:description:hours] markers from stdin
+          validate     Check a subagent's return on stdin against the standard format
+
+        `adjutant help COMMAND` describes a command.
 
         Options:
               --json
-                  Print JSON instead of text; its schemas are in docs/schemas
+                  Print JSON instead of text; docs/schemas describes it
 
               --home <DIR>
                   The state directory [default: $XDG_STATE_HOME/adjutant or ~/.local/state/adjutant]
@@ -110,8 +119,8 @@ fn help_names_every_command_and_every_exit_code() {
 
         Exit codes:
             0  all completed            4  refused by a limit or a person
-            1  all failed               5  blocked, an answer is needed
-            2  usage or bad input     124  the time of a command or of `wait --timeout` is up
+            1  all failed               5  blocked, needs an answer
+            2  usage or bad input     124  a command or `wait --timeout` timed out
             3  partial or mixed       130  cancelled
         --- stderr ---
         [exit 0]
@@ -134,55 +143,57 @@ fn every_command_has_help_of_its_own() {
 fn the_help_of_delegate_teaches_by_example() {
     let out = Rig::new().run(["delegate", "--help"]);
     insta::assert_snapshot!(out, @r#"
-        Hand tasks to subagents and wait for their reports
+        Give tasks to subagents and wait for their reports
 
         Usage: adjutant delegate [OPTIONS] [TASKS.json|-]
 
         Arguments:
           [TASKS.json|-]
-                  A JSON file of tasks in the form of the Delegate tool, or - for standard input
+                  A JSON file of tasks, as the Delegate tool takes them, or - for standard input
 
         Options:
           -t, --task <LABEL=PROMPT>
-                  One task; may be repeated
+                  A task; can be repeated
 
               --dry-run
-                  Show what would be granted and the worst case in tokens, cost and time; run nothing
+                  Show which tasks the limits allow and their worst case in tokens, cost and time; run
+                  nothing
 
               --model <MODEL>
-                  The model, as provider/model, script:FILE or replay:FILE
+                  The model: provider/model, script:FILE or replay:FILE
                   
                   [env: ADJUTANT_MODEL=]
 
               --agent <NAME>
-                  Work as the agent of that name; `adjutant agents` lists them
+                  The agent to run as; `adjutant agents` lists them
 
               --record <FILE>
-                  Keep what the provider is asked and answers in a new file, for --model replay:FILE
+                  Record the requests to the provider and its answers in a new file, for --model replay:FILE
 
               --root <DIR>
-                  The tree the subagents look at
+                  The directory the subagents work on
                   
                   [default: .]
 
               --concurrency <N>
-                  How many work at once; unset, the tasks you type all do, up to 4
+                  How many subagents run at once [default: all tasks given with --task, up to 4]
 
               --return <FORM>
-                  How the result is written
+                  The format of the result
 
                   Possible values:
                   - markdown: For people and models
                   - json:     For programs
 
           -y, --yes
-                  Start without asking
+                  Start without asking for approval
 
               --approve-below <USD>
-                  Start without asking while the worst cases of all such calls of the run fit this amount
+                  Start calls without asking while the worst cases of all such calls of the run add up to at
+                  most this amount
 
               --events
-                  Stream one JSON event per line to standard output instead of the result
+                  Print one JSON event per line to standard output instead of the result
 
               --budget-usd <USD>
                   The most dollars the run may spend
@@ -191,58 +202,60 @@ fn the_help_of_delegate_teaches_by_example() {
                   The most tokens the run may use
 
               --allow-network
-                  Let the agents reach public addresses with WebFetch and WebSearch; each new host asks, or
-                  is printed with --yes. With --write, commands reach the network of this machine too,
-                  loopback and link-local addresses included, and nothing asks
+                  Let agents reach public addresses with WebFetch and WebSearch. You are asked about each
+                  new host; with --yes it is only printed. With --write, commands can also use this
+                  machine's network, including loopback and link-local addresses, without asking
 
               --in-place
-                  Let agents whose definition says so write anywhere in the tree, not only below the specs
-                  folder; `run` takes it within a slash command too, before the prompt
+                  Let agents write in the whole working tree, not only in the specs directory, as far as
+                  their definitions allow; with `run`, it can also be part of a slash command, before the
+                  prompt
 
               --merge <HOW>
-                  What becomes of the work in workspaces once the run has ended [default: report]; only
-                  completed work is merged
+                  What happens to results in workspaces when the run ends [default: report]; only completed
+                  work is merged
 
                   Possible values:
-                  - report: Say what would merge, what is in conflict, and the commands to go on with
-                  - apply:  Merge what completed into the files, as `adjutant merge` does
-                  - branch: Make a branch of what completed, as `adjutant merge --as branch` does
+                  - report: Report what would merge, what conflicts, and the commands to use next
+                  - apply:  Merge completed work into your files, as `adjutant merge` does
+                  - branch: Create a branch for completed work, as `adjutant merge --as branch` does
 
               --write
-                  Let agents write, each in a workspace of its own: its work comes back as a commit to look
-                  at with `adjutant diff` and to take over with `adjutant merge`
+                  Let agents write, each in its own workspace. Their work comes back as commits, which you
+                  review with `adjutant diff` and merge with `adjutant merge`
 
               --include-ignored <DIR>
-                  An ignored folder that workspaces hold all the same, such as target or node_modules; may
-                  be repeated
-
-              --workspace <KIND>
-                  How workspaces are made; the better kind this machine allows by default
-
-                  Possible values:
-                  - overlay:  Layers over a shared checkout
-                  - worktree: A work tree of git
-
-              --sandbox <WHICH>
-                  What holds the commands that agents run, on by default. Off runs them as you, with all
-                  your rights
-
-                  Possible values:
-                  - on:  The sandbox, or nothing is run
-                  - off: Nothing
-
-              --grant <DIR>
-                  A directory that commands may read beside those of the system, such as a toolchain; may be
+                  A git-ignored directory to include in workspaces, such as target or node_modules; can be
                   repeated
 
+              --workspace <KIND>
+                  The kind of workspace [default: overlay where this machine supports it, otherwise
+                  worktree]
+
+                  Possible values:
+                  - overlay:  A writable layer over a shared checkout
+                  - worktree: A git worktree
+
+              --sandbox <WHICH>
+                  Whether the commands of agents run in a sandbox [default: on]. `off` runs them as you,
+                  with all your rights
+
+                  Possible values:
+                  - on:  In the sandbox; where it is not available, no command runs
+                  - off: Without a sandbox
+
+              --grant <DIR>
+                  A directory that commands may read in addition to the system's, such as a toolchain; can
+                  be repeated
+
               --allow-domain <HOST>
-                  A host that WebFetch may ask without a question; may be repeated
+                  A host that WebFetch may use without asking you; can be repeated
 
               --system <FILE>
-                  A file that replaces the built-in base prompt of the subagents
+                  A file that replaces the built-in base prompt of subagents
 
               --preset <NAME>
-                  The preset to start from: scout (forge), command (opencode) or story (claude-loop)
+                  The preset that sets the limits: scout (forge), command (opencode) or story (claude-loop)
                   
                   [env: ADJUTANT_PRESET=]
 
@@ -250,10 +263,10 @@ fn the_help_of_delegate_teaches_by_example() {
                   Set a limit; `adjutant policy` lists the keys
 
               --enable-delegation
-                  Switch delegation on where the preset has it off
+                  Allow delegation under a preset that has it off
 
               --json
-                  Print JSON instead of text; its schemas are in docs/schemas
+                  Print JSON instead of text; docs/schemas describes it
 
               --home <DIR>
                   The state directory [default: $XDG_STATE_HOME/adjutant or ~/.local/state/adjutant]
@@ -269,8 +282,8 @@ fn the_help_of_delegate_teaches_by_example() {
           echo '{"tasks":[{"label":"a","prompt":"Count the TODOs"}]}' | adjutant delegate - --dry-run
           adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
 
-        A task file holds {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?,
-        "return"?}.
+        A task file contains {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}],
+        "concurrency"?, "return"?}.
         --- stderr ---
         [exit 0]
     "#);
@@ -279,16 +292,16 @@ fn the_help_of_delegate_teaches_by_example() {
 #[test]
 fn the_help_of_check_shows_the_form_of_its_input() {
     insta::assert_snapshot!(Rig::new().run(["check", "-h"]), @r#"
-        Judge one delegation, described as JSON on standard input, without running it
+        Check whether the limits allow a delegation, given as JSON
 
         Usage: adjutant check [OPTIONS]
 
         Options:
-              --preset <NAME>      The preset to start from: scout (forge), command (opencode) or story
-                                   (claude-loop) [env: ADJUTANT_PRESET=]
+              --preset <NAME>      The preset that sets the limits: scout (forge), command (opencode) or
+                                   story (claude-loop) [env: ADJUTANT_PRESET=]
               --set <KEY=VALUE>    Set a limit; `adjutant policy` lists the keys
-              --enable-delegation  Switch delegation on where the preset has it off
-              --json               Print JSON instead of text; its schemas are in docs/schemas
+              --enable-delegation  Allow delegation under a preset that has it off
+              --json               Print JSON instead of text; docs/schemas describes it
               --home <DIR>         The state directory [default: $XDG_STATE_HOME/adjutant or
                                    ~/.local/state/adjutant] [env: ADJUTANT_HOME]
           -h, --help               Print help
@@ -298,7 +311,7 @@ fn the_help_of_check_shows_the_form_of_its_input() {
             | adjutant check --preset command
 
         Prints {"granted":true,"depth","path","timeout",…} and exits 0, or
-        {"granted":false,"code","message","recommendation"} and exits 4; bad input exits 2.
+        {"granted":false,"code","message","recommendation"} and exits 4. Bad input exits 2.
         --- stderr ---
         [exit 0]
     "#);

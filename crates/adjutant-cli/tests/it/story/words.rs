@@ -278,7 +278,10 @@ fn an_empty_command_decides_nothing_and_is_refused() {
 #[test]
 fn the_help_says_what_becomes_of_the_work_of_a_story() {
     let project = Project::new(&one_story(), []);
-    let help = |command: &str| project.call([command, "-h"]).run().stdout;
+    let help = |command: &str| {
+        let help = project.call([command, "-h"]).run().stdout;
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     assert!(help("story").contains("[default: branch"), "{}", help("story"));
     assert!(!help("story").contains("[default: report]"), "{}", help("story"));
     assert!(help("run").contains("[default: report]"), "{}", help("run"));
