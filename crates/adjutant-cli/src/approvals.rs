@@ -29,7 +29,7 @@ struct Open {
 /// Lists what waits.
 pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     let all = open(archive)?;
-    let prompts = at_prompts(archive, &all)?;
+    let prompts = at_prompts(&archive.runs().map_err(records::failed)?, &all);
     if as_json {
         let all: Vec<_> = all.iter().map(Open::json).collect();
         let prompts: Vec<_> = prompts.iter().map(AtPrompt::json).collect();
@@ -81,12 +81,12 @@ impl AtPrompt {
 }
 
 /// Finds the questions of live runs that are in no inbox: each is open at the prompt of its process.
-fn at_prompts(archive: &Archive, inbox: &[Open]) -> Result<Vec<AtPrompt>, Failure> {
+fn at_prompts(runs: &[RunFiles], inbox: &[Open]) -> Vec<AtPrompt> {
     let mut all = Vec::new();
-    for files in archive.runs().map_err(records::failed)? {
+    for files in runs {
         // A run that cannot be read must not hide the others.
         let Ok(Life::Live { pid }) = files.life() else { continue };
-        let Some(asked) = read_questions(&files) else { continue };
+        let Some(asked) = read_questions(files) else { continue };
         for open in asked.view.approvals() {
             if inbox.iter().any(|it| it.waiting.hash == open.hash) {
                 continue;
@@ -97,7 +97,13 @@ fn at_prompts(archive: &Archive, inbox: &[Open]) -> Result<Vec<AtPrompt>, Failur
             all.push(AtPrompt { files: files.clone(), pid, terminal, question });
         }
     }
-    Ok(all)
+    all
+}
+
+/// Counts the questions in the inbox, and those at the prompts of these runs.
+pub(crate) fn count_waiting(archive: &Archive, runs: &[RunFiles]) -> Result<usize, Failure> {
+    let inbox = open(archive)?;
+    Ok(inbox.len() + at_prompts(runs, &inbox).len())
 }
 
 /// Returns the terminal that a process reads or writes, as /dev/pts/3.

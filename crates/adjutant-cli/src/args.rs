@@ -40,11 +40,11 @@ pub(crate) use work::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
 ///
 /// Start with `adjutant demo`: it needs no key and no network.
 #[derive(Debug, Parser)]
-#[command(name = "adjutant", version, about, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "adjutant", version, about, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command; without one, the next steps here are printed.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 
     /// Print JSON instead of text; docs/schemas describes it.
     #[arg(long, global = true)]

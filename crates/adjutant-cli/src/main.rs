@@ -22,6 +22,7 @@ mod hints;
 mod live;
 mod mcp;
 mod models;
+mod next_steps;
 mod output;
 mod policy;
 mod projections;
@@ -67,7 +68,14 @@ fn main() -> ExitCode {
 fn act(cli: Cli) -> Result<Exit, Failure> {
     let (json, home) = (cli.json, cli.home);
     let archive = || settings::open_archive(home.clone());
-    match cli.command {
+    let Some(command) = cli.command else {
+        if json {
+            let failure = Failure::usage("--json needs a command");
+            return Err(failure.hint("`adjutant status --json` lists the runs."));
+        }
+        return next_steps::run_next_steps(home);
+    };
+    match command {
         Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
         Command::Run(args) => goal::run_goal(&args, json, home),
         Command::Story(args) => story::run_story(&args, json, home),

@@ -47,6 +47,12 @@ pub enum Content {
 }
 
 impl Look<'_> {
+    /// Returns what the run was started for, cut to a short line.
+    #[must_use]
+    pub fn title(&self) -> String {
+        fit(&typed(self.view), 60)
+    }
+
     fn state(&self) -> &'static str {
         state_word(&self.view.state(), self.liveness)
     }
@@ -125,7 +131,7 @@ pub fn list(runs: &[Look<'_>]) -> String {
                 view.total().tokens_short(),
                 view.total().money(),
                 progress::time(view, look.now, look.liveness),
-                fit(&typed(view), 60),
+                look.title(),
             ]
         })
         .collect();

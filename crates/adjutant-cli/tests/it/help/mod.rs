@@ -1,4 +1,5 @@
-//! `--help`, `--version`, `completions`, and the hidden subcommand.
+//! `--help`, `--version`, `completions`, the hidden subcommand, and `adjutant` without a command.
 
+mod next_steps;
 mod sandbox;
 mod texts;

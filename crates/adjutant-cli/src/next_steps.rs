@@ -1,0 +1,176 @@
+//! `adjutant` without a command: prints what waits for a person in this directory, or how to begin.
+//!
+//! Reads a bounded number of the newest runs. A state directory that is missing or damaged is not an error: what cannot
+//! be read is left out, so that the advice is printed all the same. Start at [`run_next_steps`].
+
+use std::path::{Path, PathBuf};
+
+use adjutant_engine::work::{Whereabouts, Work};
+use adjutant_engine::{Archive, RunFiles};
+use adjutant_view::status::Look;
+use adjutant_view::{Liveness, RunView, sanitize};
+
+use crate::delegate::absolute;
+use crate::exit::{Exit, Failure};
+use crate::here::Tree;
+use crate::hints::program;
+use crate::output::{print, say};
+use crate::records::{counted, liveness, look, numbers};
+use crate::work::{Chosen, Parts, open_work};
+use crate::{approvals, settings};
+
+/// How many of the newest runs are examined for where they worked: one small read each.
+const EXAMINED_RUNS: usize = 200;
+
+/// How many runs of this directory are read.
+const READ_RUNS: usize = 20;
+
+/// How many commands one section lists.
+const LISTED: usize = 5;
+
+/// A command to type, and what it is about.
+type Suggestion = (String, String);
+
+/// What waits for a person in one directory.
+#[derive(Default)]
+struct NextSteps {
+    calls_to_approve: usize,
+    interrupted: Vec<Suggestion>,
+    unmerged: Vec<Suggestion>,
+    running: Vec<Suggestion>,
+}
+
+/// Prints the next steps for the current directory.
+pub(crate) fn run_next_steps(home: Option<PathBuf>) -> Result<Exit, Failure> {
+    let steps = find(home).unwrap_or_else(|failure| {
+        say(&format!("adjutant: {failure}"));
+        NextSteps::default()
+    });
+    print(&steps.text())?;
+    Ok(Exit::Completed)
+}
+
+/// Finds what waits; a state directory that does not exist is not created for it.
+fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
+    let home = settings::home(home)?;
+    if !home.exists() {
+        return Ok(NextSteps::default());
+    }
+    let archive = settings::open_archive(Some(home))?;
+    let runs = archive.runs().map_err(crate::records::failed)?;
+    let mut steps = NextSteps::default();
+    let newest = &runs[..runs.len().min(READ_RUNS)];
+    steps.calls_to_approve = approvals::count_waiting(&archive, newest).unwrap_or_else(|failure| {
+        say(&format!("adjutant: {failure}"));
+        0
+    });
+    let tree = Tree::around(&absolute(Path::new("."))?);
+    let is_here = |files: &&RunFiles| files.workdir().is_some_and(|workdir| tree.has(&workdir));
+    let mut ended = Vec::new();
+    for files in runs.iter().take(EXAMINED_RUNS).filter(is_here).take(READ_RUNS) {
+        // Asked first: a run that ends in between must not look interrupted.
+        let Ok(liveness) = liveness(files) else { continue };
+        let Ok((view, _)) = numbers(files) else { continue };
+        let Some(run) = view.run() else { continue };
+        let look = look(&view, liveness, files);
+        let title = title(&look);
+        if let Some(command) = look.resume() {
+            steps.interrupted.push((command, title));
+        } else if view.outcome().is_some() {
+            ended.push(view);
+        } else if liveness == Liveness::Alive {
+            steps.running.push((format!("{} watch {run}", program()), title));
+        }
+    }
+    steps.unmerged = unmerged(&archive, &ended);
+    Ok(steps)
+}
+
+/// Returns the goal of a run, or the labels of its tasks.
+fn title(look: &Look<'_>) -> String {
+    let goal = look.title();
+    let labels = look.view.delegations().filter(|it| it.parent.is_some());
+    let labels = labels.map(|it| sanitize::label(it.label.as_str()));
+    if goal.is_empty() { labels.take(LISTED).collect::<Vec<_>>().join(", ") } else { goal }
+}
+
+/// Returns how to merge the results of ended runs that neither the files nor a branch have.
+///
+/// Without git or a repository there are no results, so errors mean that there is nothing to merge.
+fn unmerged(archive: &Archive, ended: &[RunView]) -> Vec<Suggestion> {
+    let Ok(work) = open_work(Path::new("."), archive) else { return Vec::new() };
+    let with_results = work.runs().unwrap_or_default();
+    let has_results = |view: &&RunView| view.run().is_some_and(|run| with_results.contains(&run));
+    let ended = ended.iter().filter(has_results);
+    ended.filter_map(|view| unmerged_of(&work, view)).collect()
+}
+
+fn unmerged_of(work: &Work, view: &RunView) -> Option<Suggestion> {
+    let chosen = Chosen::of(work.clone(), view, Liveness::Dead, None, Parts::Without).ok()?;
+    let open: Vec<_> = chosen.picked.iter().filter(|it| !it.kept.merged).collect();
+    let commits: Vec<String> = open.iter().map(|it| it.kept.commit.clone()).collect();
+    let places = work.whereabouts(&commits).ok()?;
+    let open = open.iter().zip(places).filter(|(_, place)| *place == Whereabouts::Kept);
+    let labels: Vec<_> = open.map(|(it, _)| sanitize::label(&it.label)).collect();
+    let text = format!("{}: {}", counted(labels.len(), "result"), labels.join(", "));
+    (!labels.is_empty()).then(|| (format!("{} merge {}", program(), chosen.run), text))
+}
+
+impl NextSteps {
+    fn text(&self) -> String {
+        let program = program();
+        let is_are = |count: usize| if count == 1 { "is" } else { "are" };
+        let mut text = String::new();
+        if self.calls_to_approve > 0 {
+            let wait = if self.calls_to_approve == 1 { "waits" } else { "wait" };
+            let count = counted(self.calls_to_approve, "call");
+            let about = "show what is asked and how to answer".to_owned();
+            let command = [(format!("{program} approvals"), about)];
+            text += &section(&format!("{count} {wait} for your approval"), &command);
+        }
+        if !self.interrupted.is_empty() {
+            let count = self.interrupted.len();
+            let was = if count == 1 { "was" } else { "were" };
+            let heading = format!("{} {was} interrupted", counted(count, "run"));
+            text += &section(&heading, &self.interrupted);
+        }
+        if !self.unmerged.is_empty() {
+            let heading = format!("Results that are not merged; `{program} diff RUN` shows them");
+            text += &section(&heading, &self.unmerged);
+        }
+        if !self.running.is_empty() {
+            let count = self.running.len();
+            let heading = format!("{} {} in progress", counted(count, "run"), is_are(count));
+            text += &section(&heading, &self.running);
+        }
+        if text.is_empty() {
+            let begin = BEGIN.map(|(typed, about)| (format!("{program} {typed}"), about.into()));
+            text += &section("Nothing waits for you here. To begin", &begin);
+        }
+        format!(
+            "{text}`{program} doctor` checks your setup. `{program} --help` lists all commands.\n"
+        )
+    }
+}
+
+/// How to begin, the way that needs nothing first.
+const BEGIN: [(&str, &str); 3] = [
+    ("demo", "three subagents read this directory, without an API key"),
+    ("run \"Why is the build slow?\"", "an agent works toward a goal and can delegate"),
+    ("mcp install claude", "let Claude Code delegate; other clients work too"),
+];
+
+/// Returns a heading with its commands below, the explanations in one column.
+fn section(heading: &str, all: &[Suggestion]) -> String {
+    let listed = &all[..all.len().min(LISTED)];
+    let width = listed.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
+    let mut text = format!("{heading}:\n");
+    for (command, about) in listed {
+        text += format!("  {command:width$}   {about}").trim_end();
+        text.push('\n');
+    }
+    if all.len() > LISTED {
+        text += &format!("  … {} more; `{} status` lists them\n", all.len() - LISTED, program());
+    }
+    text + "\n"
+}
