@@ -1,7 +1,7 @@
-//! Directories as handles: listing them and opening what they hold.
+//! Open directories: listing them and opening what they hold.
 //!
-//! A walk that goes from handle to handle cannot be led elsewhere by a rename. Symbolic links are
-//! never followed here: beneath *this* directory says nothing useful about where they may lead.
+//! Walking from handle to handle cannot be redirected by a rename. Symbolic links are never followed here, because
+//! a target beneath *this* directory need not lie beneath the root.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ use crate::{FileKind, PathError};
 /// Bytes of names fetched per system call; the size glibc uses.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// The longest path handed to the kernel in one piece; PATH_MAX is 4,096 with its NUL.
+/// The longest path passed to the kernel at once; PATH_MAX is 4,096 with its NUL.
 const MAX_PART_BYTES: usize = 2048;
 
 /// An open directory beneath a root.
@@ -30,21 +30,21 @@ pub struct Dir {
     closed: Option<ProtectedPaths>,
 }
 
-/// One name in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name; any bytes but `/` and NUL.
+    /// The file name: any bytes but `/` and NUL.
     pub name: OsString,
-    /// What it names; a symbolic link is not followed.
+    /// The kind of file; symbolic links are not followed.
     pub kind: FileKind,
 }
 
-/// What a directory holds.
+/// The entries of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirListing {
     /// The entries sorted by name, bytewise, without `.` and `..`.
     pub entries: Vec<DirEntry>,
-    /// Whether there are more than were asked for; which ones were left out is the kernel's choice.
+    /// Whether there are more entries than were asked for. The kernel decides which ones are left out.
     pub truncated: bool,
 }
 
@@ -53,7 +53,7 @@ impl Dir {
         Self { handle, closed: None }
     }
 
-    /// Keeps a directory out of reach of what is opened from here.
+    /// Refuses to open these protected paths from here.
     pub(crate) fn with_protected(self, closed: Option<ProtectedPaths>) -> Self {
         Self { closed, ..self }
     }
@@ -72,7 +72,7 @@ impl Dir {
     ///
     /// When the directory cannot be read.
     pub fn list(&self, max: usize) -> Result<DirListing, PathError> {
-        // A fresh handle per listing: the read position belongs to the open description.
+        // Opens the directory again: the read position belongs to the open file description.
         let handle = kernel::open_directory(&self.handle, Path::new("."), SymlinkPolicy::Refuse)?;
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = RawDir::new(handle, &mut buffer);
@@ -102,7 +102,7 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
+    /// Why it was not opened; [`PathError::Outside`] if `name` is not a single path component.
     pub fn open_file(&self, name: &OsStr) -> Result<OpenedFile, PathError> {
         kernel::open_regular(&self.handle, single_name(name)?, SymlinkPolicy::Refuse)
     }
@@ -111,7 +111,7 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// Why it was not opened; [`PathError::Outside`] when `name` is more than one name.
+    /// Why it was not opened; [`PathError::Outside`] if `name` is not a single path component.
     pub fn open_dir(&self, name: &OsStr) -> Result<Self, PathError> {
         let handle =
             kernel::open_directory(&self.handle, single_name(name)?, SymlinkPolicy::Refuse)?;
@@ -121,13 +121,13 @@ impl Dir {
         Ok(Self::new(handle).with_protected(self.closed.clone()))
     }
 
-    /// Opens a directory any number of levels below, without following a symbolic link.
+    /// Opens a directory any number of levels below without following a symbolic link.
     ///
-    /// Paths longer than the kernel takes are resolved in steps.
+    /// Resolves a path that is too long for the kernel in several parts.
     ///
     /// # Errors
     ///
-    /// Why it was not opened; [`PathError::Outside`] when `path` is absolute or holds `..`.
+    /// Why it was not opened; [`PathError::Outside`] if `path` is absolute or contains `..`.
     pub fn descend(&self, path: &Path) -> Result<Self, PathError> {
         let mut step = PathBuf::from(".");
         let mut reached: Option<OwnedFd> = None;
@@ -153,13 +153,13 @@ impl Dir {
         if kind != FileKind::Unknown {
             return kind;
         }
-        // Some file systems leave the kind out of listings.
+        // Some file systems do not report the kind in directory listings.
         statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileKind::Unknown, |stat| FileKind::of(FileType::from_raw_mode(stat.st_mode)))
     }
 }
 
-/// Refuses what is not exactly one name.
+/// Refuses a name that is not exactly one path component.
 pub(crate) fn single_name(name: &OsStr) -> Result<&Path, PathError> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(PathError::Outside),

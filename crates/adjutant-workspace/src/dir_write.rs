@@ -1,7 +1,7 @@
-//! A directory that is written in: making it, locking it, making its names durable.
+//! Changing a directory: creating, locking and fsyncing it.
 //!
-//! The files in it are written through their [`FileTarget`]. Invariant: every name is a single one, so
-//! nothing is made outside the directory.
+//! Files in it are written through [`FileTarget`]. Invariant: every name is a single path component, so nothing is
+//! created outside the directory.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -17,20 +17,20 @@ use crate::{FileKind, FileTarget, PathError};
 /// How a directory is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// With others who only read.
+    /// Shared with other readers.
     Shared,
-    /// Alone.
+    /// Exclusive.
     Exclusive,
 }
 
-/// A lock on a directory, given back when it is dropped or the process ends.
+/// A lock on a directory, released when it is dropped or the process ends.
 #[derive(Debug)]
 pub struct DirLock {
     _handle: OwnedFd,
 }
 
 impl Dir {
-    /// Opens the directory called `name`, creating it where there is none.
+    /// Opens the directory called `name`, creating it if it is missing.
     ///
     /// # Errors
     ///
@@ -40,9 +40,9 @@ impl Dir {
             Err(PathError::NotFound) => {}
             opened => return opened,
         }
-        // The umask has its say.
+        // The umask is applied.
         match mkdirat(self.handle(), single_name(name)?, Mode::from_raw_mode(0o777)) {
-            // Someone else was faster; whether it is a folder is seen below.
+            // Another process created it first; `open_dir` below checks that it is a directory.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(PathError::from_errno(errno)),
         }
@@ -50,11 +50,11 @@ impl Dir {
         self.open_dir(name)
     }
 
-    /// Says what `name` names, without following a link; none where there is nothing.
+    /// Returns the kind of the file called `name` without following a link; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// When that cannot be told.
+    /// When the file system reports another error.
     pub fn kind_of(&self, name: &OsStr) -> Result<Option<FileKind>, PathError> {
         match statat(self.handle(), single_name(name)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileKind::of(FileType::from_raw_mode(stat.st_mode)))),
@@ -63,32 +63,32 @@ impl Dir {
         }
     }
 
-    /// Returns the place of a file in the directory.
+    /// Returns the file called `name` in the directory, which need not exist.
     ///
     /// # Errors
     ///
-    /// [`PathError::Outside`] when `name` is more than one name.
+    /// [`PathError::Outside`] if `name` is not a single path component.
     pub fn file_target(&self, name: &OsStr) -> Result<FileTarget, PathError> {
         let folder = self.handle().try_clone().map_err(PathError::Io)?;
         Ok(FileTarget::new(Some(folder), single_name(name)?.as_os_str()))
     }
 
-    /// Makes the names in the directory durable.
+    /// Fsyncs the directory, which makes created and renamed entries durable.
     ///
     /// # Errors
     ///
-    /// When the disk does not confirm it.
+    /// When the fsync fails.
     pub fn sync(&self) -> Result<(), PathError> {
         fsync(self.handle()).map_err(PathError::from_errno)
     }
 
-    /// Locks the directory against others who lock it; none while somebody else holds it.
+    /// Locks the directory. Returns `None` while another process holds a conflicting lock.
     ///
     /// # Errors
     ///
-    /// When the file system knows no locks.
+    /// When the file system does not support locks.
     pub fn try_lock(&self, lock: LockMode) -> Result<Option<DirLock>, PathError> {
-        // A fresh handle: a lock belongs to the open description, and a second one on the same
+        // Opens the directory again: a lock belongs to the open file description, and a second lock on the same
         // description would succeed.
         let handle = kernel::open_directory(self.handle(), Path::new("."), SymlinkPolicy::Refuse)?;
         let operation = match lock {

@@ -1,4 +1,4 @@
-//! Why a path could not be opened, in terms a caller can act on.
+//! Errors of opening and changing files, in terms a caller can act on.
 //!
 //! Errors carry no path: the caller knows what it asked for and how to show it.
 
@@ -13,67 +13,66 @@ pub enum PathError {
     /// The path leads out of the root: by `..`, a symbolic link, or as an absolute path elsewhere.
     #[error("path is outside the workspace")]
     Outside,
-    /// Nothing is there, or a directory on the way is missing.
+    /// The file or a directory on the way to it does not exist.
     #[error("no such file or directory")]
     NotFound,
-    /// Something is there that is not a regular file.
+    /// The path leads to something that is not a regular file.
     #[error("not a regular file but a {0}")]
     NotRegular(FileKind),
     /// A part of the path that must be a directory is not one.
     #[error("not a directory")]
     NotDirectory,
-    /// Symbolic links form a loop, or a magic link of the kernel was met.
+    /// Symbolic links form a loop, or the path goes through a magic link such as `/proc/self/exe`.
     #[error("symbolic links loop or lead through a magic link")]
     Loop,
-    /// The account may not open it.
+    /// The user account may not open the file.
     #[error("permission denied")]
     PermissionDenied,
-    /// The path, or one name in it, is longer than the kernel takes.
+    /// The path or one of its components is longer than the kernel accepts.
     #[error("path is too long")]
     NameTooLong,
-    /// The path can name nothing: it holds a NUL byte.
+    /// The path contains a NUL byte.
     #[error("path contains a NUL byte")]
     Invalid,
-    /// A symbolic link is on the way or in the place; writing follows none.
+    /// The path is or passes through a symbolic link; writing follows none.
     #[error("a symbolic link is in the way")]
     SymbolicLink,
     /// The path leads into a git directory, or would make a directory look like one.
     #[error("path leads into a git directory")]
     InGitDir,
-    /// The folder belongs to a repository whose git directory was not found, so nothing in it is written.
+    /// The directory belongs to a repository whose git directory was not found, so writing is refused.
     #[error("the git directory that `.git` names cannot be found")]
     GitDirUnknown,
-    /// The path leads into the directory in which this program keeps its own records, or into one with the person's
-    /// configuration, agents or commands.
+    /// The path leads into Adjutant's state directory, or into the user's configuration, agents or commands.
     #[error(
         "path leads into the state directory of adjutant, or into your configuration, agents or commands"
     )]
     Protected,
-    /// There is a file where there was to be none.
+    /// A file exists that was expected to be absent.
     #[error("a file has appeared there")]
     Exists,
-    /// Nobody may write the file.
+    /// No account has write permission for the file.
     #[error("the file is read-only")]
     ReadOnly,
-    /// The file holds more than is taken.
+    /// The file is larger than the caller accepts.
     #[error("larger than {max_bytes} bytes")]
     TooLarge {
-        /// The most that is taken.
+        /// The caller's limit.
         max_bytes: u64,
     },
-    /// There is no space left.
+    /// The disk or the quota is full.
     #[error("no space left on the disk")]
     DiskFull,
-    /// The kernel or a seccomp filter does not offer `openat2`; without it nothing is confined.
+    /// The kernel or a seccomp filter does not offer `openat2`, without which paths cannot be confined.
     #[error("confined file access needs the openat2 system call: Linux 5.6 or newer")]
     Unsupported,
-    /// The system failed otherwise.
+    /// Another input/output error.
     #[error("input/output error")]
     Io(#[source] io::Error),
 }
 
 impl PathError {
-    /// Classifies what the kernel said while resolving or opening.
+    /// Converts an error of a system call that resolved or opened a path.
     pub(crate) fn from_errno(errno: Errno) -> Self {
         match errno {
             Errno::XDEV => Self::Outside,
@@ -89,10 +88,10 @@ impl PathError {
     }
 }
 
-/// What kind of thing a directory entry or an open handle is.
+/// The kind of a directory entry or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Bytes on a disk.
+    /// A regular file.
     Regular,
     /// A directory.
     Directory,
@@ -106,7 +105,7 @@ pub enum FileKind {
     CharDevice,
     /// A block device.
     BlockDevice,
-    /// Something the kernel did not name.
+    /// The kernel did not report the kind.
     Unknown,
 }
 

@@ -1,11 +1,11 @@
-//! A place for a file: the folder it lies in, as a handle, and its name there.
+//! A file to read or write: a handle to its parent directory, and its name.
 //!
-//! Writing follows no symbolic link, anywhere on the way, and replaces none. A file is replaced
-//! whole: what is new is written beside it, synced, and renamed over it. Whoever replaces several
-//! files together prepares all of them before the first takes its place.
+//! Writing follows no symbolic link in the path and replaces none. A file is replaced whole: the new content is
+//! written to a temporary file beside it, fsynced, and renamed over it. To replace several files together, the
+//! caller prepares all of them before it moves the first into place.
 //!
-//! Start at [`Root::file_target`] or [`Dir::file_target`], then [`FileTarget::replace`]. Invariant: nothing outside the folder a place was opened beneath is
-//! created, changed or removed.
+//! Start at [`Root::file_target`] or [`Dir::file_target`], then [`FileTarget::replace`]. Invariant: nothing outside
+//! the opened directory is created, changed or removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -23,27 +23,27 @@ use crate::dir::{Dir, single_name};
 use crate::kernel::{self, SymlinkPolicy};
 use crate::{FileKind, PathError, RelPath, Root};
 
-/// The bits of a mode that are kept; nothing written here runs as somebody else.
+/// The mode bits that are copied; set-user-id and similar bits are dropped.
 const KEPT_MODE: u32 = 0o777;
 
-/// Who may write a file.
+/// The write permission bits.
 const WRITABLE: u32 = 0o222;
 
 /// Bytes compared at a time.
 const COMPARED_BYTES: usize = 64 * 1024;
 
-/// The longest a file's name may be.
+/// The longest file name that common file systems accept.
 const NAME_BYTES: usize = 255;
 
-/// A place where a file is, or may come to be.
+/// A file that exists or may be created, as an open parent directory and a name.
 #[derive(Debug)]
 pub struct FileTarget {
-    /// The folder; absent while it is not there.
+    /// The parent directory; `None` while it does not exist.
     folder: Option<OwnedFd>,
     name: OsString,
 }
 
-/// A regular file as it was read.
+/// Content and permissions of a regular file as they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileImage {
     /// All of its content.
@@ -66,32 +66,32 @@ impl FileMode {
     }
 }
 
-/// What a file that takes its place may take it from.
+/// Whether a file that is moved into place may replace another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// The file that is there.
+    /// An existing file is replaced.
     Allowed,
-    /// Nothing: what came to be there meanwhile stays.
+    /// An existing file stays, and the move fails.
     Refused,
 }
 
-/// Whether folders that are missing on the way are made.
+/// What happens to missing parent directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingParents {
-    /// They are made.
+    /// They are created.
     Create,
-    /// They are not; the place is then empty.
+    /// They stay missing, and so does the file.
     Leave,
 }
 
 impl Root {
-    /// Opens the place of the file `path`, which must lie below `below`.
+    /// Returns the file `path`, which must lie below `below`.
     ///
-    /// Both are relative to the root. `..`, symbolic links and the folders of git are refused.
+    /// Both are relative to the root. `..`, symbolic links and git directories are refused.
     ///
     /// # Errors
     ///
-    /// Why there can be no such place; see [`PathError`].
+    /// Why the path is refused; see [`PathError`].
     pub fn file_target(
         &self,
         below: &RelPath,
@@ -105,7 +105,7 @@ impl Root {
         if parts().any(|part| matches!(part, Component::ParentDir)) {
             return Err(PathError::Outside);
         }
-        // A hook or a configuration of git is a program that a person runs without looking.
+        // Git runs hooks and configured helpers without asking.
         if parts().any(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
             return Err(PathError::InGitDir);
         }
@@ -119,7 +119,7 @@ impl Root {
         Ok(FileTarget::new(folder, name))
     }
 
-    /// Opens the folder that a file is to be written in, without following a link; nothing where it is missing.
+    /// Opens the parent directory of `file` without following a link; `None` if it is missing and is not created.
     pub(crate) fn parent_dir_of(
         &self,
         file: &Path,
@@ -141,7 +141,7 @@ impl Root {
         }
     }
 
-    /// Refuses a folder in a git directory that is guarded. The last `missing` folders on the way to `file` do
+    /// Refuses a directory inside a guarded git directory. The last `missing` directories on the way to `file` do
     /// not exist yet.
     pub(crate) fn check_write(
         &self,
@@ -158,7 +158,7 @@ impl Root {
         }
     }
 
-    /// Refuses to replace a file that is itself out of reach or read-only.
+    /// Refuses to replace a file that is itself protected or read-only.
     fn check_file(&self, folder: impl AsFd, name: &OsStr) -> Result<(), PathError> {
         let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
         let id = (found.st_dev, found.st_ino);
@@ -167,7 +167,7 @@ impl Root {
         if is_closed { Err(PathError::Protected) } else { Ok(()) }
     }
 
-    /// Goes down from handle to handle, so that nothing is made anywhere but in what was opened.
+    /// Creates the directories one by one from open handles, so that none is created outside the root.
     fn make_parent_dirs(&self, file: &Path) -> Result<OwnedFd, PathError> {
         let top = Dir::new(open_dir_no_links(self.handle(), Path::new("."))?);
         let mut at = top.with_protected(self.closed.clone());
@@ -194,12 +194,12 @@ impl FileTarget {
         Self { folder, name: name.to_owned() }
     }
 
-    /// Reads the file, if there is one; at most `max_bytes`.
+    /// Reads the file, if it exists; at most `max_bytes`.
     ///
     /// # Errors
     ///
-    /// [`PathError::TooLarge`] beyond `max_bytes`, [`PathError::SymbolicLink`] for a symbolic link; otherwise
-    /// why what is there is no file that can be read.
+    /// [`PathError::TooLarge`] beyond `max_bytes`, [`PathError::SymbolicLink`] for a symbolic link; otherwise why
+    /// the file cannot be read.
     pub fn read(&self, max_bytes: u64) -> Result<Option<FileImage>, PathError> {
         let Some((file, mode, len)) = self.open()? else { return Ok(None) };
         let mut bytes = Vec::with_capacity(usize::try_from(len.min(max_bytes)).unwrap_or(0));
@@ -211,11 +211,11 @@ impl FileTarget {
         Ok(Some(FileImage { bytes, mode }))
     }
 
-    /// Says whether the file holds exactly `bytes`; for none, whether there is none.
+    /// Says whether the file has exactly this content, or, for `None`, does not exist.
     ///
     /// # Errors
     ///
-    /// Why what is there is no file that can be read.
+    /// Why the path cannot be read as a regular file.
     pub fn has_content(&self, bytes: Option<&[u8]>) -> Result<bool, PathError> {
         let (mut file, mut rest) = match (self.open()?, bytes) {
             (Some((file, _, len)), Some(bytes)) if len == bytes.len() as u64 => (file, bytes),
@@ -235,11 +235,11 @@ impl FileTarget {
         }
     }
 
-    /// Returns the permissions of the file, if there is one.
+    /// Returns the permissions of the file, if it exists.
     ///
     /// # Errors
     ///
-    /// Why what is there is no file that can be read.
+    /// Why the path cannot be read as a regular file.
     pub fn mode(&self) -> Result<Option<FileMode>, PathError> {
         Ok(self.open()?.map(|(_, mode, _)| mode))
     }
@@ -256,15 +256,15 @@ impl FileTarget {
         Ok(Some((opened.file, FileMode(stat.st_mode), opened.len)))
     }
 
-    /// Makes `bytes` the content of the file, which was `before` when it was last looked at.
+    /// Replaces the content of the file, which was `before` when it was last read, by `bytes`.
     ///
-    /// The permissions stay. `temp` names the file beside it that is written first; a leftover of
-    /// that name is removed. A file that came to be since is not replaced.
+    /// The permissions stay. `temp` names the file beside it that is written first; a leftover file of that name is
+    /// removed. A file that was created since is not replaced.
     ///
     /// # Errors
     ///
-    /// [`PathError::ReadOnly`] when nobody may write the file; [`PathError::Exists`] when there was to
-    /// be none; otherwise why it could not be written. The file is then as it was.
+    /// [`PathError::ReadOnly`] when the file has no write permission; [`PathError::Exists`] when it was created
+    /// since; otherwise why it could not be written. The file is then unchanged.
     pub fn replace(
         &self,
         bytes: &[u8],
@@ -274,20 +274,20 @@ impl FileTarget {
         self.prepare(bytes, before.map(|image| image.mode), temp)?;
         let over = if before.is_some() { Overwrite::Allowed } else { Overwrite::Refused };
         if let Err(error) = self.move_into_place(temp, over) {
-            // Best effort: the error that matters is the one above.
+            // Best effort: the caller gets the error above.
             let _ = self.remove_temp(temp);
             return Err(error);
         }
         self.sync()
     }
 
-    /// Writes `bytes` beside the file, as `temp`, whole and synced, with the permissions `mode` where
-    /// the file is to keep some; a leftover of that name is removed.
+    /// Writes and fsyncs `bytes` to the file `temp` beside this one, with the permissions `mode` if given. A
+    /// leftover file of that name is removed.
     ///
     /// # Errors
     ///
-    /// [`PathError::ReadOnly`] when nobody may write the file; otherwise why it could not be written.
-    /// What was begun is removed again.
+    /// [`PathError::ReadOnly`] when the file has no write permission; otherwise why it could not be written. The
+    /// temporary file is then removed.
     pub fn prepare(
         &self,
         bytes: &[u8],
@@ -301,26 +301,25 @@ impl FileTarget {
         remove_leftover(folder, temp)?;
         let done = write_temp(folder, bytes, mode, temp);
         if done.is_err() {
-            // Best effort: the error that matters is the one above.
+            // Best effort: the caller gets the error above.
             let _ = remove_leftover(folder, temp);
         }
         done
     }
 
-    /// Lets the file that was prepared as `temp` take its place; [`FileTarget::sync`] makes that durable.
+    /// Renames the prepared file `temp` to this file; [`FileTarget::sync`] makes that durable.
     ///
     /// # Errors
     ///
-    /// [`PathError::Exists`] when something is there that was not to be; otherwise why it could not.
-    /// Both files are then as they were.
+    /// [`PathError::Exists`] when an existing file may not be replaced; otherwise why the rename failed. Both files
+    /// are then unchanged.
     pub fn move_into_place(&self, temp: &OsStr, over: Overwrite) -> Result<(), PathError> {
         let (folder, temp, name) = (self.folder()?, single_name(temp)?, Path::new(&self.name));
         match over {
             Overwrite::Allowed => renameat(folder, temp, folder, name),
             Overwrite::Refused => {
                 match renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
-                    // Some file systems cannot promise it; a second name is as good, and then the
-                    // first goes.
+                    // Some file systems do not support NOREPLACE. A hard link also fails if the file exists.
                     Err(Errno::INVAL) => linkat(folder, temp, folder, name, AtFlags::empty())
                         .and_then(|()| unlinkat(folder, temp, AtFlags::empty())),
                     done => done,
@@ -334,7 +333,7 @@ impl FileTarget {
         })
     }
 
-    /// Removes the file, durably.
+    /// Removes the file and fsyncs its directory.
     ///
     /// # Errors
     ///
@@ -344,7 +343,7 @@ impl FileTarget {
         self.sync()
     }
 
-    /// Removes the file, and does not wait until that is durable.
+    /// Removes the file without an fsync.
     ///
     /// # Errors
     ///
@@ -353,11 +352,11 @@ impl FileTarget {
         unlinkat(self.folder()?, &self.name, AtFlags::empty()).map_err(PathError::from_errno)
     }
 
-    /// Makes what was last done at the place durable.
+    /// Fsyncs the parent directory, which makes renames and removals durable.
     ///
     /// # Errors
     ///
-    /// When the disk does not confirm it.
+    /// When the fsync fails.
     pub fn sync(&self) -> Result<(), PathError> {
         fsync(self.folder()?).map_err(PathError::from_errno)
     }
@@ -366,7 +365,7 @@ impl FileTarget {
         self.folder.as_ref().ok_or(PathError::NotFound)
     }
 
-    /// Removes what an interrupted [`FileTarget::replace`] left beside the file, if anything.
+    /// Removes the temporary file of an interrupted [`FileTarget::replace`], if it exists.
     ///
     /// # Errors
     ///
@@ -382,7 +381,7 @@ fn write_temp(
     mode: Option<FileMode>,
     temp: &OsStr,
 ) -> Result<(), PathError> {
-    // The umask has its say where the file is new; where it is not, nobody reads it too early.
+    // A new file gets its mode from the umask. A replacement stays private until its mode is set.
     let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
     let created = kernel::create(folder, single_name(temp)?, first);
     let mut file = File::from(created.map_err(PathError::from_errno)?);
@@ -411,7 +410,7 @@ fn open_dir_no_links(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
     kernel::open_directory(&at, path, SymlinkPolicy::Refuse).map_err(as_link)
 }
 
-/// Where no link is followed, one on the way is the whole reason.
+/// Reports a symbolic link as such: without following links, `ELOOP` means exactly that.
 fn as_link(error: PathError) -> PathError {
     if matches!(error, PathError::Loop) { PathError::SymbolicLink } else { error }
 }

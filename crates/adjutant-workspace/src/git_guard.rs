@@ -1,10 +1,10 @@
-//! Git directories that nothing is written in, known by device and inode, whatever their names are.
+//! Git directories that must not be written to, identified by device and inode, whatever their names are.
 //!
-//! A hook or a configuration of git is a program that a person runs without looking. The git directory of a
-//! folder need not be called `.git`: a `.git` file may name any directory, also one inside the folder.
+//! Git runs hooks and configured helpers without asking. The git directory of a directory need not be called
+//! `.git`: a `.git` file may name any directory, even one inside the work tree.
 //!
-//! Start at [`GitGuard::around`] and [`GitGuard::check_write`]. Invariant: a git directory that cannot be resolved
-//! refuses every write.
+//! Start at [`GitGuard::around`] and [`GitGuard::check_write`]. Invariant: while a git directory cannot be
+//! resolved, every write is refused.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,32 +19,33 @@ use rustix::io::Errno;
 use crate::PathError;
 use crate::git::read_pointer;
 
-/// The device and the inode of a directory.
+/// The device and inode numbers of a file or directory.
 pub(crate) type FileId = (u64, u64);
 
-/// What is refused besides the git directories of the repository itself.
+/// Whether writes to git directories of other repositories are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherGitDirs {
-    /// Every directory that looks like a git directory, and every file that would make one look so.
+    /// Refused: every directory that looks like a git directory, and every file that would make a directory look
+    /// like one.
     Refused,
-    /// Nothing: the person who merges is told about them.
+    /// Allowed: the user sees them when merging.
     Allowed,
 }
 
-/// The git directories that a root does not write in.
+/// The git directories that may not be written through a root.
 #[derive(Clone, Debug)]
 pub(crate) enum GitGuard {
-    /// The git directory and the common directory of the repository, where there is one.
+    /// The git directory and the common directory of the repository, if there is one.
     Known(Vec<FileId>, OtherGitDirs),
-    /// There is a repository, and where its git directory is cannot be told.
+    /// There is a repository, but its git directory could not be found.
     Unresolved,
 }
 
 impl GitGuard {
-    /// Finds the git directories of the repository that a directory lies in.
+    /// Finds the git directories of the repositories around a directory.
     ///
-    /// The nearest repository must be resolved. Of those around it, git uses nothing here; they are guarded as
-    /// far as they can be found.
+    /// The nearest repository must be resolved. Outer repositories are guarded as far as they can be found, because
+    /// git does not use them here.
     pub(crate) fn around(folder: &Path) -> Self {
         let Ok(folder) = fs::canonicalize(folder) else { return Self::Unresolved };
         let mut known = Vec::new();
@@ -63,16 +64,16 @@ impl GitGuard {
         Self::Known(known, OtherGitDirs::Refused)
     }
 
-    /// Guards these git directories and no others.
+    /// Guards the given git directories and allows all others.
     pub(crate) fn of(dirs: [&Path; 2]) -> Self {
         let ids: Option<Vec<FileId>> = dirs.into_iter().map(file_id).collect();
         ids.map_or(Self::Unresolved, |ids| Self::Known(ids, OtherGitDirs::Allowed))
     }
 
-    /// Refuses a directory that is, or lies in, a git directory. `path` leads from the root to what is to be
-    /// written, `folder` is the last directory of it that exists.
+    /// Refuses to write `path` if it is or lies in a git directory. `path` is relative to `root`; `folder` is its
+    /// last existing parent, and `missing` counts the directories after it that do not exist yet.
     ///
-    /// Goes up by `..` from the open directory, so that no name, link or renamed parent hides a git directory.
+    /// Walks up by `..` from the open directory, so that no name, link or renamed parent hides a git directory.
     pub(crate) fn check_write(
         &self,
         root: impl AsFd,
@@ -93,7 +94,7 @@ impl GitGuard {
                 return Err(PathError::InGitDir);
             }
             is_below_root &= id != root;
-            // A work tree may stand inside the git directory that it shares with others.
+            // A work tree may lie inside the git directory that it shares with others.
             if !is_below_root && is_there(&at, ".git") {
                 return Ok(());
             }
@@ -107,9 +108,9 @@ impl GitGuard {
     }
 }
 
-/// Says whether a directory has what git takes for a git directory, once `next` is in it.
+/// Says whether git would take a directory for a git directory, once `next` is created in it.
 ///
-/// A directory with `commondir` has its `objects` and `refs` elsewhere.
+/// With a `commondir` file, `objects` and `refs` lie elsewhere.
 fn looks_like_git_dir(folder: impl AsFd, next: Option<&OsStr>) -> bool {
     let has = |name: &str| {
         next.is_some_and(|next| next.eq_ignore_ascii_case(name)) || is_there(&folder, name)
@@ -117,7 +118,7 @@ fn looks_like_git_dir(folder: impl AsFd, next: Option<&OsStr>) -> bool {
     is_git_dir_shape(has)
 }
 
-/// Says whether names make a git directory.
+/// Says whether a directory with these names is a git directory.
 pub(crate) fn is_git_dir_shape(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }
@@ -136,21 +137,22 @@ fn id_of(handle: impl AsFd) -> Result<FileId, PathError> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Returns the device and the inode of what a path leads to.
+/// Returns the device and inode of the file that a path leads to.
 pub(crate) fn file_id(path: &Path) -> Option<FileId> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Returns the git directories of the repositories that a folder lies in, as far as they can be found.
+/// Returns the git directories of all repositories around a directory, as far as they can be found.
 #[must_use]
 pub fn git_dirs_around(folder: &Path) -> Vec<PathBuf> {
     let Ok(folder) = fs::canonicalize(folder) else { return Vec::new() };
     folder.ancestors().filter_map(|at| git_dirs_of(at).ok()?).flatten().collect()
 }
 
-/// Returns the git directory that `.git` in a folder is or names, and the common directory; none without `.git`.
+/// Returns the git directory that `.git` in a directory is or names, and the common directory; `None` without
+/// `.git`.
 ///
-/// Unlike `Repository::open` this does not judge whether it is a good one: it is guarded all the same.
+/// Unlike `Repository::open`, this accepts a damaged git directory, because that is guarded too.
 fn git_dirs_of(folder: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let path = folder.join(".git");
     if let Err(error) = path.symlink_metadata() {
@@ -162,7 +164,7 @@ fn git_dirs_of(folder: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let git_dir = if found.is_dir() {
         found
     } else {
-        // A relative name counts from the folder of the file that says it.
+        // A relative path is relative to the directory of the `.git` file.
         let beside = found.parent().unwrap_or(folder);
         let named = read_pointer(&found, "gitdir: ").ok_or(io::ErrorKind::InvalidData)?;
         fs::canonicalize(beside.join(named))?

@@ -1,6 +1,6 @@
-//! The one door to the file system: `openat2`, confined, with its retries.
+//! Confined opening with the `openat2` system call, and its retries.
 //!
-//! Everything else in this crate opens through [`open`] and [`create`]. Invariant: `RESOLVE_BENEATH` and
+//! The confined file access of this crate goes through [`open`] and [`create`]. Invariant: `RESOLVE_BENEATH` and
 //! `RESOLVE_NO_MAGICLINKS` are set on every call.
 
 use std::fs::File;
@@ -13,19 +13,19 @@ use rustix::io::Errno;
 use crate::root::OpenedFile;
 use crate::{FileKind, PathError};
 
-/// How often an open that raced with a rename is tried again.
+/// Attempts for an open that races with renames.
 ///
-/// The kernel answers EAGAIN when it cannot prove that a `..` stayed beneath the root because
-/// something was renamed meanwhile. Someone who renames without pause could hold us forever, so
-/// the attempts are bounded; in the race test a handful suffices.
+/// The kernel returns EAGAIN when something was renamed meanwhile and it cannot prove that a `..` stayed beneath
+/// the root. A process that renames without pause could block us forever, so the attempts are bounded; the race
+/// test needs a handful.
 const MAX_ATTEMPTS: usize = 256;
 
-/// Whether symbolic links are followed on the way.
+/// How symbolic links in a path are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SymlinkPolicy {
-    /// Followed while they stay beneath the handle.
+    /// They are followed as long as they stay beneath the handle.
     FollowBeneath,
-    /// None at all.
+    /// The open fails.
     Refuse,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn open(
     }
 }
 
-/// Creates a file for writing that is not there yet; the umask has its say about the mode.
+/// Creates a file for writing, which must not exist; the umask applies to the mode.
 pub(crate) fn create(at: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut attempt = 0;
@@ -69,17 +69,17 @@ pub(crate) fn create(at: impl AsFd, path: &Path, mode: Mode) -> Result<OwnedFd, 
     }
 }
 
-/// Opens a regular file for reading; anything else is refused by its kind.
+/// Opens a regular file for reading; other kinds are refused with their kind in the error.
 pub(crate) fn open_regular(
     at: impl AsFd,
     path: &Path,
     links: SymlinkPolicy,
 ) -> Result<OpenedFile, PathError> {
-    // O_NONBLOCK: a FIFO without a writer must not hold us before its kind can be asked for.
+    // O_NONBLOCK: opening a FIFO without a writer would block before its kind can be checked.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let handle = match open(&at, path, flags, links) {
         Ok(handle) => handle,
-        // A socket, or a device without a driver: it cannot be opened, but it can be named.
+        // A socket, or a device without a driver, cannot be opened; its kind can still be reported.
         Err(Errno::NXIO) => return Err(not_regular(at, path, links)),
         Err(errno) => return Err(PathError::from_errno(errno)),
     };
@@ -99,7 +99,7 @@ pub(crate) fn open_regular(
     }
 }
 
-/// Opens a directory for listing and for opening things in it.
+/// Opens a directory for listing and for opening its entries.
 pub(crate) fn open_directory(
     at: impl AsFd,
     path: &Path,

@@ -1,10 +1,11 @@
-//! Where agents work: the root directory handle and confined paths.
+//! The directories agents work in: confined file access, git, workspaces and the sandbox.
 //!
-//! Owns how a path a model wrote becomes an open file that certainly lies beneath the workspace.
-//! It does not know tools, limits on what is read, or who may read (see `adjutant-tools`, `core`).
+//! Turns a path that a model wrote into an open file that certainly lies beneath the workspace root. It does not
+//! know tools, limits on what is read, or who may read (see `adjutant-tools`, `core`).
 //!
-//! Start at [`Root::open`], [`Root::open_file`] and [`Root::file_target`]. Invariant: no check of a path precedes its
-//! opening; the kernel resolves and confines in the one call that opens.
+//! Start at [`Root::open`], [`Root::open_file`] and [`Root::file_target`] for files, and at [`space::Workspaces`]
+//! for workspaces. Invariant: no path is checked before it is opened; the one system call that opens it also
+//! resolves and confines it.
 
 mod dir;
 mod dir_write;

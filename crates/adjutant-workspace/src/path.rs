@@ -1,7 +1,7 @@
 //! Relative paths as models write them.
 //!
-//! A [`RelPath`] is only well formed, not safe: it may hold `..` and pass through symbolic links.
-//! Whether it stays beneath the root is the kernel's judgement when it is opened.
+//! A [`RelPath`] is only well formed, not safe: it may contain `..` and pass through symbolic links. The kernel
+//! checks that it stays beneath the root when it is opened.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -14,11 +14,11 @@ use crate::PathError;
 pub struct RelPath(PathBuf);
 
 impl RelPath {
-    /// Takes `path` as relative, dropping `.` and repeated slashes.
+    /// Accepts a relative path and drops `.` and repeated slashes.
     ///
     /// # Errors
     ///
-    /// [`PathError::Outside`] when it is absolute, [`PathError::Invalid`] when it holds a NUL byte.
+    /// [`PathError::Outside`] for an absolute path, [`PathError::Invalid`] for a NUL byte.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, PathError> {
         let path = path.as_ref();
         if path.as_os_str().as_bytes().contains(&0) {
@@ -52,7 +52,7 @@ impl RelPath {
         self.0.as_os_str().is_empty()
     }
 
-    /// Returns what the kernel is asked to open: never empty, which it would refuse.
+    /// Returns the path to pass to the kernel, which refuses an empty one: `.` for the root.
     pub(crate) fn to_open(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }

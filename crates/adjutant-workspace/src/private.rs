@@ -1,7 +1,7 @@
-//! Directories and files of the program itself: 0700 and 0600 whatever the umask, never through a symbolic link.
+//! Adjutant's own directories and files: mode 0700 and 0600 whatever the umask, and never through a symbolic link.
 //!
-//! Everything that this crate keeps in the state directory is made here, except what lies in a checkout: the files of
-//! bases, layers and work trees have the modes of a checkout.
+//! Everything that this crate keeps in the state directory is created here, except the files of bases, layers and
+//! work trees, which have the modes of a checkout.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
@@ -13,20 +13,21 @@ use rustix::fs::{Mode, OFlags};
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Creates a directory; one that exists is an error.
+/// Creates a directory, which must not exist.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIR_MODE).create(path)?;
-    // The umask may have taken bits from the owner.
+    // The umask may have removed permissions of the owner.
     fs::set_permissions(path, Permissions::from_mode(DIR_MODE))
 }
 
-/// Creates a directory and those above it that are missing; one that others may look into is made private.
+/// Creates a directory and its missing parents. An existing directory that is open to others is made private.
 pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => {
             return match found.permissions().mode() & 0o777 {
                 DIR_MODE => Ok(()),
-                // Made by an earlier version, or by the person; whose it is was judged when the state was opened.
+                // Created by an earlier version or by the user; its owner was checked when the state directory was
+                // opened.
                 _ => fs::set_permissions(path, Permissions::from_mode(DIR_MODE)),
             };
         }
@@ -46,25 +47,25 @@ pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file to lock it, creating it where there is none. Anything but a regular file is refused, without waiting
-/// for the other end of a pipe.
+/// Opens a lock file, creating it if it is missing. Refuses anything but a regular file, without blocking on a
+/// pipe.
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::CREATE)
 }
 
-/// Opens a file for writing that is empty then.
+/// Opens a file for writing and truncates it.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let file = open(path, OFlags::WRONLY | OFlags::CREATE)?;
     file.set_len(0)?;
     Ok(file)
 }
 
-/// Writes a whole file.
+/// Replaces the content of a file.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     create_file(path)?.write_all(bytes.as_ref())
 }
 
-/// Makes a file private that git wrote.
+/// Makes a file that git wrote private.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(FILE_MODE))
 }

@@ -1,7 +1,7 @@
-//! Directories and files out of reach, although they may lie beneath a root.
+//! Directories and files that agents must not open or change, although they may lie beneath a root.
 //!
-//! They are known by device and inode, not by a name: links and other names of them lead to the same.
-//! What is opened is judged by where it was found, after it was opened and before it is read.
+//! They are identified by device and inode, not by name, so that symbolic links and other paths to them are refused
+//! too. A file is checked after it was opened and before it is read.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,14 +14,14 @@ use rustix::fs::{fstat, stat};
 use crate::PathError;
 use crate::git_guard::{FileId, file_id};
 
-/// How deep [`with_link_targets`] looks for links, and at how many entries.
+/// Levels of directories that [`with_link_targets`] searches for symbolic links, and the entries it looks at.
 const LINK_LEVELS: usize = 4;
 const LINK_ENTRIES: usize = 1_000;
 
-/// Returns a directory with the targets of the symbolic links in it: programs that manage dotfiles keep the files
-/// elsewhere, such as `~/dotfiles/config.toml`, and put links in the directory.
+/// Returns a directory and the targets of the symbolic links in it: dotfile managers keep the files elsewhere, such
+/// as `~/dotfiles/config.toml`, and put links in the directory.
 ///
-/// A target that holds the directory itself is not among them.
+/// A target that contains the directory itself is left out.
 #[must_use]
 pub fn with_link_targets(folder: &Path) -> Vec<PathBuf> {
     let mut all = vec![folder.to_owned()];
@@ -47,18 +47,18 @@ pub fn with_link_targets(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Directories out of reach, and the root that they may lie beneath.
+/// Protected paths, and the root that they may lie beneath.
 #[derive(Clone, Debug)]
 pub(crate) struct ProtectedPaths {
     folders: Arc<[ProtectedPath]>,
     root: FileId,
 }
 
-/// One directory out of reach.
+/// One protected directory or file.
 #[derive(Clone, Debug)]
 struct ProtectedPath {
     path: PathBuf,
-    /// Absent while the directory does not exist: it is looked for again then, since an agent may be about to make it.
+    /// `None` while the path does not exist. Then it is looked up at each check, because an agent may create it.
     id: Option<FileId>,
 }
 
@@ -69,7 +69,7 @@ impl ProtectedPath {
 }
 
 impl ProtectedPaths {
-    /// Closes a directory besides those that are closed already.
+    /// Adds a path to those in `before`. Returns `None` if the root cannot be examined.
     pub(crate) fn adding(before: Option<&Self>, root: impl AsFd, folder: &Path) -> Option<Self> {
         let found = fstat(root).ok()?;
         let mut folders: Vec<ProtectedPath> =
@@ -79,17 +79,17 @@ impl ProtectedPaths {
         Some(Self { folders: folders.into(), root: (found.st_dev, found.st_ino) })
     }
 
-    /// Says whether a handle is one of the directories itself.
+    /// Says whether a handle is open on one of the protected paths itself.
     pub(crate) fn is_one(&self, handle: impl AsFd) -> bool {
         fstat(handle).is_ok_and(|it| self.contains_id((it.st_dev, it.st_ino)))
     }
 
-    /// Says whether one of them has this device and inode.
+    /// Says whether a protected path has this device and inode.
     pub(crate) fn contains_id(&self, id: FileId) -> bool {
         self.folders.iter().any(|folder| folder.id() == Some(id))
     }
 
-    /// Refuses a handle to one of the directories or to something in it.
+    /// Refuses a handle to a protected path or to something below one.
     pub(crate) fn check(&self, handle: impl AsFd) -> Result<(), PathError> {
         if self.contains_id(self.root) || self.is_one(&handle) {
             return Err(PathError::Protected);
@@ -97,13 +97,13 @@ impl ProtectedPaths {
         let link = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
         let path: PathBuf = fs::read_link(link).map_err(PathError::Io)?;
         for above in path.ancestors().skip(1) {
-            // One that was moved away meanwhile is judged by what is left above it.
+            // A parent that was moved away meanwhile is skipped; the parents above it are still checked.
             let Ok(found) = stat(above) else { continue };
             let found = (found.st_dev, found.st_ino);
             if self.contains_id(found) {
                 return Err(PathError::Protected);
             }
-            // A workspace lies in the state directory itself, and what it holds is the agent's.
+            // Workspaces lie in the protected state directory, and agents may open what is in their workspace.
             if found == self.root {
                 return Ok(());
             }

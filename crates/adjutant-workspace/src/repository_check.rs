@@ -1,4 +1,4 @@
-//! Whether a folder can carry agents that write, and in words why not.
+//! Explanations why agents cannot write in a directory: it is in no usable repository, or results cannot be stored.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,7 @@ use rustix::io::Errno;
 
 use crate::Repository;
 
-/// Says why a folder is in no repository whose files can be worked in, with a way out, where there is more to say
-/// than that.
+/// Explains why a directory is in no usable repository and what to do; `None` if there is simply no repository.
 #[must_use]
 pub fn why_no_repository(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
@@ -34,12 +33,12 @@ fn is_bare(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// Says why nothing can be kept in a repository, where that is so: results are commits in it.
+/// Explains why results cannot be stored as commits in a repository; `None` if they can.
 #[must_use]
 pub fn why_results_cannot_be_kept(repository: &Repository) -> Option<String> {
     let common = repository.common_dir();
     let places: [PathBuf; 3] = [common.to_owned(), common.join("objects"), common.join("refs")];
-    // What is not there is not in the way: git makes it, or keeps its own elsewhere.
+    // A missing directory is no obstacle: git creates it.
     let closed = |place: &&PathBuf| {
         let may = access(*place, Access::WRITE_OK | Access::EXEC_OK);
         may.is_err_and(|error| error != Errno::NOENT)

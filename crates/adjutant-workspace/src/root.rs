@@ -1,9 +1,9 @@
 //! The root of a workspace: one directory handle, opened once.
 //!
-//! Everything an agent reads is opened beneath this handle, whatever happens to the path the
-//! root once had. It does not decide what may be read (see `adjutant-tools`).
+//! Everything an agent reads is opened beneath this handle, even after the directory was renamed. It does not
+//! decide what may be read (see `adjutant-tools`).
 //!
-//! Start at [`Root::open`]. Invariant: no handle given out lies outside the root.
+//! Start at [`Root::open`]. Invariant: every returned handle lies beneath the root.
 
 use std::any::Any;
 use std::fs::File;
@@ -24,15 +24,15 @@ use crate::{FileKind, PathError, RelPath};
 #[derive(Debug)]
 pub struct Root {
     handle: OwnedFd,
-    /// The root's path as given and with links resolved; text only, never opened again.
+    /// The root's path as given and with links resolved; only for comparing and showing.
     names: Vec<PathBuf>,
-    /// Directories out of reach, wherever they lie.
+    /// Paths that must not be opened.
     pub(crate) closed: Option<ProtectedPaths>,
-    /// Directories that may be read and not written, wherever they lie.
+    /// Paths that may be read but not written.
     pub(crate) read_only: Option<ProtectedPaths>,
-    /// Git directories that nothing is written in, besides those called `.git`.
+    /// Git directories that must not be written, besides those called `.git`.
     pub(crate) git: Option<GitGuard>,
-    /// Something that must live as long as the handle is used.
+    /// Dropped with the root, such as the mount that the handle belongs to.
     _keep_alive: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -50,8 +50,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// [`PathError::Unsupported`] where the kernel has no `openat2`; otherwise why `path` is no
-    /// directory that can be opened.
+    /// [`PathError::Unsupported`] if the kernel has no `openat2`; otherwise why the directory cannot be opened.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PathError> {
         let path = path.as_ref();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -65,13 +64,13 @@ impl Root {
         Self::checked(handle, names)
     }
 
-    /// Takes an open directory handle as a root, known to models by the absolute path `name`.
+    /// Uses an open directory as a root. Models know it by the absolute path `name`.
     ///
-    /// For workspaces that no path of this process leads to, such as an overlay mounted elsewhere.
+    /// For workspaces without a path in this process, such as an overlay mounted in another namespace.
     ///
     /// # Errors
     ///
-    /// [`PathError::NotDirectory`] when the handle is none, [`PathError::Unsupported`] as in [`Root::open`].
+    /// [`PathError::NotDirectory`] if it is not a directory, [`PathError::Unsupported`] as in [`Root::open`].
     pub fn from_handle(handle: OwnedFd, name: impl Into<PathBuf>) -> Result<Self, PathError> {
         let stat = fstat(&handle).map_err(PathError::from_errno)?;
         match FileKind::of(FileType::from_raw_mode(stat.st_mode)) {
@@ -86,44 +85,43 @@ impl Root {
         }
     }
 
-    /// Keeps something alive for as long as the root is.
+    /// Keeps a value alive until the root is dropped.
     pub(crate) fn keeping_alive(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
         self._keep_alive = Some(what);
         self
     }
 
-    /// Keeps a directory or a file out of reach from now on, besides those before, whatever path leads to it; also one that does
-    /// not exist yet.
+    /// Refuses to open a directory or file from now on, whatever path leads to it, even if it is created later.
     pub fn close(&mut self, folder: &Path) {
         self.closed = ProtectedPaths::adding(self.closed.as_ref(), &self.handle, folder);
     }
 
-    /// Refuses to write in a directory from now on, as [`Root::close`] does; it may be read.
+    /// Refuses writes to a directory or file from now on, as [`Root::close`] does; it may be read.
     pub fn make_read_only(&mut self, folder: &Path) {
         self.read_only = ProtectedPaths::adding(self.read_only.as_ref(), &self.handle, folder);
     }
 
-    /// Refuses to write in git directories from now on: those of the repository that the root lies in, by device
-    /// and inode, and every directory that looks like one. For a tree of a person that agents write in.
+    /// Refuses writes to git directories from now on: those of the repositories around the root, by device and
+    /// inode, and every directory that looks like one. For a user's own work tree that agents write to.
     pub fn guard_git_dirs(&mut self) {
         self.git = Some(GitGuard::around(self.path()));
     }
 
-    /// Refuses to write in the git directories of a guard.
+    /// Refuses writes to the git directories of a guard.
     pub(crate) fn guarding(mut self, git: GitGuard) -> Self {
         self.git = Some(git);
         self
     }
 
-    /// Returns the path the root was opened by; for showing, not for opening.
+    /// Returns the path the root was opened with, for messages only.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.names.first().map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// Takes a path as a model wrote it: relative, or absolute below the root's own path.
+    /// Converts a path that a model wrote: relative, or absolute below the root's own path.
     ///
-    /// The prefix is removed as text; opening the rest is confined all the same.
+    /// The root's path is removed as text only; opening the rest is confined as usual.
     ///
     /// # Errors
     ///
@@ -158,16 +156,16 @@ impl Root {
         Ok(Dir::new(handle).with_protected(self.closed.clone()))
     }
 
-    /// Refuses what lies in a directory that is out of reach.
+    /// Refuses a handle to a protected path.
     pub(crate) fn check_open(&self, handle: impl AsFd) -> Result<(), PathError> {
         self.closed.as_ref().map_or(Ok(()), |closed| closed.check(handle))
     }
 
-    /// Returns the numbers of the device and the directory, the same for every handle to this root.
+    /// Returns the device and inode of the root, which are the same for every handle to it.
     ///
     /// # Errors
     ///
-    /// Why the system does not tell.
+    /// When `fstat` fails.
     pub fn identity(&self) -> Result<(u64, u64), PathError> {
         let stat = fstat(&self.handle).map_err(PathError::from_errno)?;
         Ok((stat.st_dev, stat.st_ino))
@@ -177,7 +175,7 @@ impl Root {
         &self.handle
     }
 
-    /// Proves once that confined opening works here, so that later errors are about paths.
+    /// Checks once that `openat2` works, so that later errors are about paths.
     fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, SymlinkPolicy::Refuse) {
             Ok(_) => Ok(Self {
@@ -188,7 +186,7 @@ impl Root {
                 git: None,
                 _keep_alive: None,
             }),
-            // Some seccomp filters answer EPERM to system calls they do not know.
+            // Some seccomp filters return EPERM for system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => Err(PathError::Unsupported),
             Err(errno) => Err(PathError::from_errno(errno)),
         }

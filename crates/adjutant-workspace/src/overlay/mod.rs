@@ -1,6 +1,7 @@
-//! Copy-on-write workspaces: layers that are never written, and one that takes every change.
+//! Copy-on-write workspaces: read-only lower layers, and an upper layer that receives every change.
 //!
-//! Start at [`Overlay::mount`]. Nothing here knows git or who works in the workspace. Invariant: an upper directory is mounted by one holder at a time.
+//! Start at [`Overlay::mount`]. This module does not know git or who works in the workspace. Invariant: an upper
+//! directory is mounted by one holder at a time.
 
 mod mount;
 mod mounted;

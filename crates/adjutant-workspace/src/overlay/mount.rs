@@ -1,9 +1,9 @@
-//! Mounting, in the holder's namespaces.
+//! Mounting an overlay in the holder's namespaces.
 //!
-//! Layers are handed over one by one (`lowerdir+`), so neither their number nor colons in their names run into
-//! the page that classic mount options must fit. Extended attributes are of the user kind, because a mount
-//! in a user namespace may set no others. `metacopy` and `redirect_dir` are off: the upper directory then
-//! holds whole files under their own names, and reading it is reading the changes.
+//! Layers are passed one by one (`lowerdir+`): the classic mount options must fit into one page and treat colons as
+//! separators. `userxattr` is set because a mount in a user namespace may set no other extended attributes.
+//! `metacopy` and `redirect_dir` are off, so that the upper directory holds whole files under their own names and
+//! reading it shows the changes.
 
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -13,14 +13,14 @@ use rustix::mount::{
 
 use crate::sandbox::{OverlayPlan, SetupFailure, StepContext as _};
 
-/// Mounts the overlay at its place in this mount namespace.
+/// Mounts the overlay at `plan.at` in this mount namespace.
 pub(crate) fn mount_overlay(plan: &OverlayPlan) -> Result<(), SetupFailure> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).step("open overlayfs")?;
     fsconfig_set_flag(&context, "userxattr").step("overlay option userxattr")?;
     for (option, value) in [("metacopy", "off"), ("redirect_dir", "nofollow"), ("index", "off")] {
         fsconfig_set_string(&context, option, value).step("overlay options")?;
     }
-    // The kernel takes the topmost lower first.
+    // The kernel expects the topmost lower layer first.
     for lower in plan.lowers.iter().rev() {
         fsconfig_set_string(&context, "lowerdir+", lower.as_path()).step("overlay lower layer")?;
     }

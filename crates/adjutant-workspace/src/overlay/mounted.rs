@@ -1,7 +1,7 @@
-//! An overlay that is mounted, as the engine sees it.
+//! A mounted overlay, as the engine sees it.
 //!
-//! The mount lives in a holder process; what is here is a handle to its root and to that process. Dropping
-//! it ends the holder and with it the mount; open files stay valid until they are closed.
+//! The mount lives in a holder process; this type has a handle to its root and to that process. Dropping it ends
+//! the holder and thereby the mount; open files stay valid until they are closed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,29 +16,29 @@ use crate::sandbox::{
     HolderPlan, NamespaceHolder, NetworkAccess, OsText, OverlayPlan, SandboxHelper, SetupFailure,
 };
 
-/// How the kernel numbers overlayfs itself.
+/// The `statfs` type of overlayfs.
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
 
-/// The most lower layers the kernel takes in one overlay.
+/// The most lower layers the kernel accepts in one overlay.
 const MAX_LOWERS: usize = 500;
 
-/// The directories an overlay is made of, and where it appears.
+/// The directories of an overlay, and where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverlayLayers {
-    /// Directories that are only read, lowest first. At least one.
+    /// Read-only directories, lowest first. At least one.
     pub lowers: Vec<PathBuf>,
-    /// The directory that takes every change. Mounted by one holder at a time.
+    /// The directory that receives every change. Mounted by one holder at a time.
     pub upper: PathBuf,
-    /// An empty directory on the same file system as `upper`, for the kernel's own use.
+    /// An empty directory on the same file system as `upper`, for the kernel's own use (`workdir`).
     pub work: PathBuf,
-    /// An existing directory over which the overlay appears, inside the holder only.
+    /// An existing directory on which the overlay is mounted, visible inside the holder only.
     pub at: PathBuf,
-    /// Whether programs that run there may be given the network.
+    /// Whether programs that run there may use the network.
     pub network: NetworkAccess,
 }
 
 impl OverlayLayers {
-    /// Removes the work directory, which the kernel leaves with a part closed even to its owner.
+    /// Removes the work directory. The kernel leaves a subdirectory in it without permissions.
     ///
     /// # Errors
     ///
@@ -63,19 +63,20 @@ pub struct Overlay;
 pub struct MountedOverlay {
     root: OwnedFd,
     holder: NamespaceHolder,
-    /// Shares the holder's lock on the upper directory: as long as the root can be used, nobody mounts it again.
+    /// Shares the holder's lock on the upper directory: while the root is in use, no process can mount the
+    /// directory again.
     _upper_lock: UpperLock,
     layers: OverlayLayers,
 }
 
-/// The lock on an upper directory, let go of once the holder, which is declared before it, has ended.
+/// The lock on an upper directory. Declared after the holder, so it is released after the holder has ended.
 #[derive(Debug)]
 struct UpperLock(OwnedFd);
 
 impl Drop for UpperLock {
     fn drop(&mut self) {
-        // Closing is not enough: a process that another thread is just starting has a copy of the handle until
-        // it runs its program, and the lock would stay with that copy.
+        // Closing is not enough: a child process that another thread is forking holds a copy of the descriptor
+        // until it execs, and the lock would stay with that copy.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -95,32 +96,32 @@ pub enum OverlayError {
     /// The file system or the kernel refused the mount.
     #[error("the kernel refuses the overlay ({0})")]
     Refused(String),
-    /// More lower layers than the kernel takes.
+    /// There are more lower layers than the kernel accepts.
     #[error("{count} layers, the kernel takes {MAX_LOWERS}")]
     TooManyLayers {
-        /// How many there were.
+        /// The number of layers.
         count: usize,
     },
     /// There is no lower layer.
     #[error("an overlay needs a lower layer")]
     NoLayers,
-    /// The upper directory is mounted already.
+    /// Another holder has mounted the upper directory.
     #[error("{} is mounted by another process", path.display())]
     InUse {
         /// The upper directory.
         path: PathBuf,
     },
-    /// The holder could not be started or ended early.
+    /// The holder process could not be started or ended early.
     #[error("the namespace holder failed")]
     Holder(#[source] io::Error),
 }
 
 impl Overlay {
-    /// Mounts `layers` in a holder of its own.
+    /// Mounts `layers` in a new holder process.
     ///
     /// # Errors
     ///
-    /// Why not; see [`OverlayError`].
+    /// Why the overlay was not mounted; see [`OverlayError`].
     pub fn mount(
         helper: &SandboxHelper,
         layers: OverlayLayers,
@@ -148,13 +149,13 @@ impl Overlay {
         Ok(MountedOverlay { root, holder, _upper_lock: UpperLock(lock), layers })
     }
 
-    /// Tries whether overlays can be mounted with their layers below `state`.
+    /// Checks whether overlays with layers below `state` can be mounted.
     ///
-    /// Mounts one in a fresh directory there and removes it again.
+    /// Mounts one in a temporary directory there and removes it again.
     ///
     /// # Errors
     ///
-    /// Why they cannot, so that another kind of workspace can be chosen and the reason shown.
+    /// Why they cannot. The caller then chooses another kind of workspace and shows the reason.
     pub fn probe(helper: &SandboxHelper, state: &Path) -> Result<(), OverlayError> {
         let trial = state.join(format!(".overlay-probe-{}", std::process::id()));
         let part = |name: &str| trial.join(name);
@@ -172,26 +173,26 @@ impl Overlay {
             .and_then(|()| Self::mount(helper, layers.clone()))
             .map(MountedOverlay::unmount);
         let _ = layers.remove_work();
-        // What is left over holds nothing; the next probe uses another name.
+        // Best effort: leftovers are empty, and the next probe uses another name.
         let _ = std::fs::remove_dir_all(&trial);
         result
     }
 }
 
 impl MountedOverlay {
-    /// The merged root; opening beneath it works from outside the namespaces.
+    /// Returns the merged root. Opening files beneath it works from outside the namespaces.
     #[must_use]
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// The layers it was mounted from.
+    /// Returns the layers it was mounted from.
     #[must_use]
     pub fn layers(&self) -> &OverlayLayers {
         &self.layers
     }
 
-    /// Ends the mount and waits until it is gone.
+    /// Ends the holder and waits until the mount is gone.
     pub fn unmount(self) {
         let Self { root, holder, _upper_lock: lock, layers: _ } = self;
         drop(root);

@@ -1,6 +1,6 @@
-//! One call under way: its streams, its end, and whoever wants to end it sooner.
+//! A program run in progress: its output streams, its end, and its cancellation.
 //!
-//! Invariant: a call that was begun is over, with every process of it, when [`RunningCall::kill_and_drain`] returns true.
+//! Invariant: when [`RunningCall::kill_and_drain`] returns true, every process of the run has ended.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,13 +15,13 @@ use super::plan::{InitReport, SandboxLayer};
 use super::run::{CancelHandle, RunError};
 use super::wire;
 
-/// How much is read from a stream at once: what a pipe holds.
+/// Bytes read from a stream at once: the capacity of a pipe.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long the end of a process tree may take before it is reported as still there.
+/// How long killed processes may take to end before they are reported as still running.
 pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why waiting stopped.
+/// Why waiting for the program stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallStop {
     Ended,
@@ -29,7 +29,7 @@ pub(super) enum CallStop {
     Cancelled,
 }
 
-/// A call under way.
+/// A program that runs in a sandbox, and the connection to its first process.
 pub(super) struct RunningCall {
     pub(super) control: OwnedFd,
     pub(super) process: File,
@@ -39,7 +39,7 @@ pub(super) struct RunningCall {
 }
 
 impl RunningCall {
-    /// Streams output until the first process says how it went, or time or somebody ends it.
+    /// Streams output until the first process reports the end, the deadline passes or the run is cancelled.
     pub(super) fn wait_for_end(
         &mut self,
         deadline: Instant,
@@ -66,9 +66,9 @@ impl RunningCall {
         }
     }
 
-    /// Ends every process, then takes the output that is still in the pipes.
+    /// Kills every process, then reads the output that is still in the pipes.
     pub(super) fn kill_and_drain(&mut self, sink: &mut dyn OutputSink) -> Result<bool, RunError> {
-        // Fails only when it is gone already.
+        // Fails only if the process has already ended.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
         let deadline = Instant::now() + EXIT_TIMEOUT;
         let mut buffer = vec![0; CHUNK_BYTES];
@@ -78,7 +78,7 @@ impl RunningCall {
             let ready = self.wait(if gone { Duration::ZERO } else { left }, None)?;
             drain(&mut self.streams, ready.streams, &mut buffer, sink);
             gone |= ready.gone;
-            // Once all are gone the streams are at their end as soon as they are empty.
+            // Once all processes have ended, an empty stream is at its end.
             let drained = !ready.streams.contains(&true);
             if (gone && drained) || (left.is_zero() && !gone) {
                 return Ok(gone);
@@ -111,7 +111,7 @@ impl RunningCall {
         })
     }
 
-    /// Takes one report; true when it was the last.
+    /// Receives one report. Returns true if it was the last.
     fn receive_report(&mut self) -> Result<bool, RunError> {
         match wire::receive(&self.control) {
             Ok(Some((InitReport::Started { missing }, _))) => {
@@ -122,13 +122,13 @@ impl RunningCall {
                 self.report = Some(report);
                 Ok(true)
             }
-            // It ended without a word.
+            // The first process ended without a report.
             Ok(None) | Err(_) => Ok(true),
         }
     }
 }
 
-/// Takes what can be read of each stream that is ready; one that is at its end is closed.
+/// Reads each stream that is ready; a stream at its end is closed.
 pub(super) fn drain(
     streams: &mut [Option<File>; 2],
     ready: [bool; 2],
@@ -147,7 +147,7 @@ pub(super) fn drain(
     }
 }
 
-/// What can be read or has happened.
+/// What `poll` reported.
 struct ReadyEvents {
     gone: bool,
     control: bool,

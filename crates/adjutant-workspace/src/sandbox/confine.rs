@@ -1,6 +1,7 @@
-//! What the first process takes from itself before it starts anything: limits, privileges, files.
+//! Restrictions that the first process puts on itself before it starts the program: resource limits, capabilities,
+//! Landlock.
 //!
-//! All of it is inherited by every program of the sandbox and can be given up by none.
+//! Every program of the sandbox inherits them, and none can lift them.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -18,7 +19,7 @@ use rustix::thread::{
 
 use super::plan::{BoundsPlan, RunPlan, SandboxLayer, SetupFailure, StepContext as _};
 
-/// Bounds what each process may use.
+/// Sets the resource limits of each process.
 pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
     let mut limits = vec![
         (Resource::Core, 0),
@@ -29,7 +30,7 @@ pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
     ];
     limits.extend(bounds.address_space_bytes.map(|bytes| (Resource::As, bytes)));
     for (resource, most) in limits {
-        // A limit inherited from outside is kept when it is lower.
+        // A lower limit inherited from outside stays.
         let now = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let most = Some(most.min(now));
         setrlimit(resource, Rlimit { current: most, maximum: most }).step("set a limit")?;
@@ -37,16 +38,16 @@ pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
     Ok(())
 }
 
-/// Gives up every capability, now and after any program is started.
+/// Drops every capability, for this process and all programs it starts.
 ///
-/// The first process itself keeps one: looking into directories that the program closed to its own
-/// account, or a program could hide from the watch on its writing. No program it starts gets it.
+/// The first process keeps CAP_DAC_READ_SEARCH: it must measure directories that the program made unreadable, or a
+/// program could hide what it writes. No program it starts inherits it.
 pub(crate) fn drop_privileges() -> Result<(), SetupFailure> {
     for bit in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << bit);
         match remove_capability_from_bounding_set(one) {
             Ok(()) => {}
-            // The first number that is no capability.
+            // Capabilities end at the first number the kernel does not know.
             Err(rustix::io::Errno::INVAL) => break,
             Err(errno) => return Err(SetupFailure::new("drop capabilities", errno)),
         }
@@ -67,9 +68,9 @@ pub(crate) fn drop_privileges() -> Result<(), SetupFailure> {
     set_no_new_privs(true).step("no new privileges")
 }
 
-/// Restricts files by Landlock, and TCP, abstract sockets and signals where the kernel can.
+/// Restricts file access with Landlock, and TCP, abstract sockets and signals if the kernel supports it.
 ///
-/// Returns the layers that the kernel does not have.
+/// Returns the layers that the kernel does not support.
 pub(crate) fn landlock(
     plan: &RunPlan,
     upper: Option<&impl AsFd>,
@@ -116,13 +117,13 @@ fn restrict(plan: &RunPlan, upper: Option<&impl AsFd>, abi: ABI) -> Result<(), R
         (Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir),
     ];
     for (path, access) in places {
-        // These were all just mounted. A path that cannot be opened gets no rights, which is safe.
+        // All of these were just mounted. A path that cannot be opened gets no rights, which is safe.
         if let Ok(handle) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(handle, access))?;
         }
     }
     if let Some(upper) = upper {
-        // For the watch on its size; no program inside has a path there.
+        // Lets the first process measure the upper directory; programs inside have no path to it.
         rules = rules.add_rule(PathBeneath::new(upper.as_fd(), AccessFs::ReadDir))?;
     }
     rules.restrict_self()?;

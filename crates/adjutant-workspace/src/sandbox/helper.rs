@@ -1,7 +1,7 @@
-//! The helper's own main: what the binary does when it is started again as a part of the sandbox.
+//! The entry point of the sandbox helper: what the binary does when it is started again as part of the sandbox.
 //!
-//! Runs before argument parsing, runtimes and threads. Three roles: the namespace holder, the sandbox's first
-//! process, and the probes of the self-test.
+//! Runs before argument parsing, runtimes and threads. The roles: the two processes of the namespace holder, the
+//! first process of a sandbox, and the self-test.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -14,18 +14,18 @@ use super::{holder, init, raw, self_test};
 /// The hidden subcommand that makes the binary act as the helper.
 pub const SUBCOMMAND: &str = "__sandbox";
 
-/// The holder's role.
+/// The role that creates the namespaces of a holder.
 pub(crate) const HOLD: &str = "hold";
-/// The role of the part of the holder that serves.
+/// The role that serves requests inside those namespaces.
 pub(crate) const SERVE: &str = "serve";
-/// The role of the sandbox's first process.
+/// The role of a sandbox's first process.
 pub(crate) const INIT: &str = "init";
 /// The role of the self-test.
 pub(crate) const SELF_TEST: &str = "self-test";
 
-/// Acts as the helper when the arguments say so, and never returns then.
+/// Runs the helper if the arguments ask for it, and then does not return.
 ///
-/// The first thing `main` does: namespaces can only be entered while there is a single thread.
+/// Must be the first call of `main`: namespaces can only be entered while there is a single thread.
 pub fn helper_main_if_asked() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == SUBCOMMAND) {
@@ -33,7 +33,7 @@ pub fn helper_main_if_asked() {
     }
 }
 
-/// Acts in the role named by the first argument, and exits.
+/// Runs the role named by the first argument, and exits.
 pub fn helper_main(arguments: &[OsString]) -> ! {
     let role = arguments.first().and_then(|role| role.to_str()).unwrap_or_default();
     let done = match role {
@@ -46,7 +46,7 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
     let code = match done {
         Ok(()) => 0,
         Err(failure) => {
-            // The stream may be closed; then nobody is left to tell.
+            // Best effort: standard error may be closed.
             let _ = writeln!(std::io::stderr(), "adjutant sandbox: {failure}");
             125
         }
@@ -54,7 +54,7 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
     std::process::exit(code)
 }
 
-/// Leaves behind what this process inherited, and dies with the one that started it.
+/// Closes inherited files and makes this process die with its parent.
 fn isolate_process() -> Result<(), SetupFailure> {
     raw::close_inherited_files().step("close inherited files")?;
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")

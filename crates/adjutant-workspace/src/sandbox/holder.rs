@@ -1,9 +1,9 @@
 //! The namespace holder: a small process that owns a workspace's user and mount namespaces.
 //!
-//! It mounts the overlay, hands its root to the engine, then starts the first process of each sandbox, which
-//! thereby is in its namespaces. It ends when the engine's socket closes; the mounts end with it.
+//! It mounts the overlay, passes its root to the engine, and then starts the first process of each sandbox inside
+//! its namespaces. It ends when the engine's socket closes, and its mounts end with it.
 //!
-//! Invariant: it runs nothing but this binary, and reads nothing but the engine's socket.
+//! Invariant: it runs no program but this binary and reads only the engine's socket.
 
 use std::fs::File;
 use std::io;
@@ -28,10 +28,10 @@ use super::plan::{
 use super::{raw, skeleton, wire};
 use crate::overlay::mount_overlay;
 
-/// Enters the namespaces, then starts the part that serves and waits for its end.
+/// Enters new namespaces, then starts the process that serves requests and waits for it.
 ///
-/// Two processes: the namespaces of processes that the second makes must lie below one that belongs to
-/// the new user namespace, and nobody enters a process namespace but by being started in it.
+/// Two processes are needed: nested process namespaces must have a parent that belongs to the new user namespace,
+/// and a process enters a process namespace only by being started in it.
 pub(crate) fn hold() -> Result<(), SetupFailure> {
     let socket = io::stdin();
     let served = enter().and_then(|()| {
@@ -42,14 +42,14 @@ pub(crate) fn hold() -> Result<(), SetupFailure> {
     match served {
         Ok(mut child) => child.wait().map(|_| ()).step("wait for the holder"),
         Err(failure) => {
-            // The plan is read first, or closing the socket would throw the answer away.
+            // The plan is read first: closing the socket with unread data would discard the answer.
             let _ = wire::receive::<HolderPlan>(&socket);
             wire::send(&socket, &HolderReply::Failed(failure), &[]).step("answer")
         }
     }
 }
 
-/// Mounts, then serves until the engine closes its end of standard input.
+/// Mounts the overlay, then serves requests until the engine closes the socket on standard input.
 pub(crate) fn serve_namespaces() -> Result<(), SetupFailure> {
     let socket = io::stdin();
     let Some((plan, _)) = wire::receive::<HolderPlan>(&socket).step("read the plan")? else {
@@ -63,7 +63,8 @@ pub(crate) fn serve_namespaces() -> Result<(), SetupFailure> {
     };
     let files: Vec<_> = held.iter().map(AsFd::as_fd).collect();
     wire::send(&socket, &HolderReply::Done, &files).step("answer")?;
-    // The lock on the upper stays here too; the root is the engine's alone, or nobody could unmount it.
+    // The holder keeps a copy of the lock on the upper directory. It drops the root: an open root would keep the
+    // mount busy.
     let _locks = held.into_iter().skip(1).collect::<Vec<_>>();
     let own_pids = File::open("/proc/self/ns/pid").step("open the process namespace")?;
     serve(&socket, &own_pids)
@@ -72,7 +73,7 @@ pub(crate) fn serve_namespaces() -> Result<(), SetupFailure> {
 fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), SetupFailure> {
     loop {
         reap();
-        // A child that ended is a zombie until the next request or the next second, whichever is first.
+        // Ended children stay zombies until the next request, at most one second.
         let second = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
         let mut ready = [PollFd::new(socket, PollFlags::IN)];
         match poll(&mut ready, Some(&second)) {
@@ -101,7 +102,7 @@ fn enter() -> Result<(), SetupFailure> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let kinds = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
     raw::unshare(kinds).step("create user namespace")?;
-    // The same numbers inside as outside: programs see the account they expect, and own its files.
+    // User and group ids are the same inside and outside, so programs see the expected account and own its files.
     std::fs::write("/proc/self/setgroups", "deny").step("give up changing groups")?;
     std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).step("map the user")?;
     std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")).step("map the group")?;
@@ -109,7 +110,7 @@ fn enter() -> Result<(), SetupFailure> {
     rustix::mount::mount_change("/", private).step("make mounts private")
 }
 
-/// Makes what all calls share; returns the overlay's root and what must stay open.
+/// Sets up what all program runs share. Returns the overlay's root and the descriptors that must stay open.
 fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     let mut kinds = UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
     if !plan.network {
@@ -118,7 +119,7 @@ fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
     rustix::system::sethostname(b"sandbox").step("name the host")?;
     let held = mount(plan)?;
-    // After the overlay, which may lie below what the skeleton covers.
+    // After the overlay is mounted: its layers may lie below the directory that the skeleton covers.
     skeleton::build().map_err(|failure| failure.of(SandboxLayer::Root))?;
     Ok(held)
 }
@@ -145,7 +146,7 @@ fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, SetupFailure> 
     raw::unshare(UnshareFlags::NEWPID).step("create process namespace")?;
     let child = keep_capabilities().and_then(|()| command.spawn().step("start the first process"));
     let _ = clear_ambient_capability_set();
-    // Back to where it was: a second process namespace can only be made from here.
+    // Returns to the own process namespace: the next one can only be created from here.
     let link = Some(LinkNameSpaceType::ProcessID);
     move_into_link_name_space(own_pids.as_fd(), link).step("leave the process namespace")?;
     handle(&child?)
@@ -157,7 +158,7 @@ fn handle(child: &Child) -> Result<OwnedFd, SetupFailure> {
     pidfd_open(number, PidfdFlags::empty()).step("open the first process")
 }
 
-/// Lets the next program keep the capabilities this namespace gave us; it drops them when it is done.
+/// Makes the next program inherit the capabilities of this namespace; it drops them when it no longer needs them.
 fn keep_capabilities() -> Result<(), SetupFailure> {
     let mine = capabilities(None).step("read capabilities")?.permitted;
     let all = CapabilitySets { effective: mine, permitted: mine, inheritable: mine };

@@ -1,7 +1,7 @@
-//! The engine's end of a namespace holder.
+//! The engine's side of a namespace holder: starting it, talking to it, ending it.
 //!
-//! Holders are started from one thread that never ends, because the signal that ends an orphan is sent when the
-//! starting *thread* ends. The holder also ends when its socket closes.
+//! Holders are started from one thread that never ends, because the kernel sends the parent-death signal when the
+//! starting *thread* ends. A holder also ends when its socket closes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,23 +19,23 @@ use super::helper::{HOLD, SUBCOMMAND};
 use super::plan::{HolderPlan, HolderReply, HolderRequest, SetupFailure};
 use super::wire;
 
-/// The program that acts as the helper.
+/// The program that is started as the sandbox helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxHelper {
     program: PathBuf,
 }
 
 impl SandboxHelper {
-    /// The running program itself, whatever has become of its file meanwhile.
+    /// Uses the running program itself, even if its file was replaced meanwhile.
     ///
-    /// Its `main` must call [`helper_main_if_asked`](super::helper_main_if_asked) first, or it is simply started
-    /// again.
+    /// Its `main` must call [`helper_main_if_asked`](super::helper_main_if_asked) first; otherwise the whole
+    /// program runs a second time.
     #[must_use]
     pub fn this_program() -> Self {
         Self { program: PathBuf::from("/proc/self/exe") }
     }
 
-    /// Another program whose `main` calls [`helper_main_if_asked`](super::helper_main_if_asked) first.
+    /// Uses another program whose `main` calls [`helper_main_if_asked`](super::helper_main_if_asked) first.
     #[must_use]
     pub fn at(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
@@ -52,19 +52,19 @@ impl SandboxHelper {
     }
 }
 
-/// A running holder. Dropping it ends the process.
+/// A running holder process. Dropping this ends the process.
 #[derive(Debug)]
 pub(crate) struct NamespaceHolder {
-    /// A std mutex: held for one request and its answer, which the holder gives at once.
+    /// A std mutex: held for one request and its answer, which the holder sends at once.
     socket: Mutex<Option<OwnedFd>>,
     process: Mutex<Child>,
 }
 
-/// What a holder answered: files, or what failed.
+/// A holder's answer: file descriptors, or what failed.
 pub(crate) type HolderResult = Result<Vec<OwnedFd>, SetupFailure>;
 
 impl NamespaceHolder {
-    /// Starts a holder; the second part is how it went with its plan.
+    /// Starts a holder and sends it `plan`. The second part says whether it could carry out the plan.
     pub(crate) fn start(
         helper: &SandboxHelper,
         plan: &HolderPlan,
@@ -80,12 +80,12 @@ impl NamespaceHolder {
         Ok((holder, answer))
     }
 
-    /// Asks for the first process of a sandbox; its handle is the answer's only file.
+    /// Starts the first process of a sandbox; its pidfd is the only file in the answer.
     pub(crate) fn run(&self, files: &[BorrowedFd<'_>]) -> io::Result<HolderResult> {
         self.exchange(&HolderRequest::Run, files)
     }
 
-    /// Ends the holder and waits for it.
+    /// Ends the holder process and waits for it.
     pub(crate) fn end(self) {
         drop(self);
     }
@@ -110,7 +110,8 @@ impl Drop for NamespaceHolder {
     fn drop(&mut self) {
         self.socket.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // It ends by itself once the socket is closed, and its locks with it; a stopped or stuck one does not.
+        // The holder ends by itself when its socket is closed, which releases its locks. A stopped or stuck holder
+        // is killed.
         if !ends_within(process, PATIENCE) {
             let _ = process.kill();
         }
@@ -118,10 +119,11 @@ impl Drop for NamespaceHolder {
     }
 }
 
-/// How long a holder may take to answer. It never waits for anything; a stopped one must not stop us.
+/// How long a holder may take to answer. It never waits for anything itself; the timeout keeps a stopped holder
+/// from blocking the engine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a holder may take to end by itself.
+/// How long a holder may take to end by itself before it is killed.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn ends_within(process: &Child, patience: Duration) -> bool {
@@ -132,10 +134,10 @@ fn ends_within(process: &Child, patience: Duration) -> bool {
     poll(&mut [PollFd::new(&handle, PollFlags::IN)], patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// One order to the starting thread and where its answer goes.
+/// A command for the starting thread, and the channel for its result.
 type SpawnRequest = (Command, Sender<io::Result<Child>>);
 
-/// Starts a program from the thread that lives as long as this process.
+/// Starts a program from a thread that lives as long as this process.
 fn spawn(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<SpawnRequest>>> = OnceLock::new();
     let gone = || io::Error::other("the starting thread is gone");
@@ -143,11 +145,11 @@ fn spawn(command: Command) -> io::Result<Child> {
         let (orders, queue) = channel::<SpawnRequest>();
         let work = move || {
             for (mut command, answer) in queue {
-                // Nobody waits for the answer any more: the child is dropped and its socket with it.
+                // If the caller is gone, the child is dropped and its socket closes.
                 let _ = answer.send(command.spawn());
             }
         };
-        // Without the thread the queue is closed, and every order says so.
+        // If the thread cannot be started, the channel is closed and every send fails.
         let _ = std::thread::Builder::new().name("sandbox-starter".to_owned()).spawn(work);
         Mutex::new(orders)
     });

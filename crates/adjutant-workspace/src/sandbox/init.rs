@@ -1,7 +1,7 @@
-//! The first process of a sandbox: builds it around itself, starts the program, and watches.
+//! The first process of a sandbox: builds the sandbox around itself, starts the program, and watches it.
 //!
-//! When it ends, for whatever reason, the kernel ends every process of its namespace. Invariant: the program
-//! is started only after every required layer is on this process.
+//! When it ends, the kernel kills every process of its process namespace. Invariant: the program is started only
+//! after every required layer is in force for this process.
 
 use std::fs::File;
 use std::io;
@@ -26,10 +26,10 @@ use super::self_test::PROBE_SOCKET;
 use super::watch::{ResourceWatch, resident_bytes};
 use super::{confine, raw, rootfs, seccomp, wire};
 
-/// How often orphans are reaped and memory is measured.
+/// The interval at which orphans are reaped and resources are measured.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Acts as the first process; standard input is the socket to the engine.
+/// Runs as the first process; standard input is the socket to the engine.
 pub(crate) fn run_first_process() -> Result<(), SetupFailure> {
     let control = io::stdin();
     let Some((plan, _)) = wire::receive::<RunPlan>(&control).step("read the plan")? else {
@@ -52,21 +52,21 @@ fn send_report(control: impl AsFd, report: &InitReport) -> Result<(), SetupFailu
     wire::send(control, report, &[]).step("report")
 }
 
-/// A sandbox around this process.
+/// The sandbox that was built around this process.
 struct BuiltSandbox {
-    /// Layers that are missing and may be.
+    /// Missing layers that the caller accepts as missing.
     missing: Vec<SandboxLayer>,
     watch: ResourceWatch,
-    /// For the self-test: a socket from before Landlock, which no program may reach.
+    /// For the self-test: an abstract socket created before Landlock, which programs must not reach.
     _probe_socket: Option<UnixListener>,
 }
 
-/// Puts on every layer; returns those that are missing and may be.
+/// Applies every layer to this process.
 fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     setsid().step("leave the terminal")?;
-    // The kernel may end these first when memory runs out; the number can only be raised.
+    // The kernel kills these processes first when memory runs out; programs inside cannot lower the score.
     std::fs::write("/proc/self/oom_score_adj", "1000").step("offer itself to the kernel")?;
-    // The network, the host's name and control groups are those of the holder already.
+    // The network, host name and cgroup namespaces are already those of the holder.
     let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
     let upper = open_upper(plan)?;
@@ -77,7 +77,7 @@ fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     confine::limit(&plan.bounds).map_err(|it| it.of(SandboxLayer::Limits))?;
     confine::drop_privileges().map_err(|it| it.of(SandboxLayer::Privileges))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide from programs inside")?;
-    // Changing credentials may have cleared it.
+    // A change of credentials may have cleared it.
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
     let door = open_probe_socket(plan)?;
     let missing = confine::landlock(plan, upper.as_ref())?;
@@ -106,14 +106,13 @@ fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, SetupFailure> {
     openat(CWD, upper.as_path(), flags, Mode::empty()).step("open upper").map(Some)
 }
 
-/// Opens the lower layers, topmost first, only to look names up in them.
+/// Opens the lower layers, topmost first, for looking up names in them.
 fn open_lowers(plan: &RunPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |lower: &wire::OsText| openat(CWD, lower.as_path(), flags, Mode::empty());
     plan.lowers.iter().rev().map(|lower| open(lower).step("open a lower layer")).collect()
 }
 
-/// Starts the program.
 fn start(plan: &RunPlan) -> Result<Pid, SetupFailure> {
     let mut command = match &plan.start {
         RunTarget::Program(words) => {
@@ -137,7 +136,7 @@ fn start(plan: &RunPlan) -> Result<Pid, SetupFailure> {
     number.ok_or(io::ErrorKind::InvalidData).step("the program's number")
 }
 
-/// Waits for the program, reaps what it leaves behind, and measures.
+/// Waits for the program, reaps orphans, and enforces the resource bounds.
 fn watch_program(
     control: &io::Stdin,
     program: Pid,
@@ -145,7 +144,7 @@ fn watch_program(
 ) -> Result<InitReport, SetupFailure> {
     let ended = pidfd_open(program, PidfdFlags::empty()).step("watch the program")?;
     let null = File::open("/dev/null").step("close the output")?;
-    // Only programs write to the streams now; this process must not hold them open or write to them.
+    // From now on only programs write to the output streams; this process must not keep them open.
     rustix::stdio::dup2_stdout(&null).step("close the output")?;
     rustix::stdio::dup2_stderr(&null).step("close the output")?;
     loop {
@@ -161,7 +160,7 @@ fn watch_program(
             return Ok(InitReport::Exited { code: status.exit_status(), signal });
         }
         if hung_up {
-            // The engine has gone or wants no more. Ending here ends everyone.
+            // The engine closed its end. When this process exits, the kernel kills all others.
             std::process::exit(0);
         }
         if let Some(report) = watch.check(Instant::now(), resident_bytes) {

@@ -1,4 +1,4 @@
-//! How much of the sandbox this machine gives, proved by trying to break it from inside.
+//! Which sandbox layers work on this machine, proved by trying to break each one from inside.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,16 +15,16 @@ use super::run::{
 };
 use super::self_test::LayerFinding;
 
-/// Layers without which others still hold a program, so that a person may accept their absence.
+/// Layers that a person may accept as missing, because the other layers still confine a program.
 const OPTIONAL: [SandboxLayer; 3] =
     [SandboxLayer::PidMax, SandboxLayer::Landlock, SandboxLayer::LandlockScopes];
 
-/// What holds programs.
+/// The layers that confine programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxLevel {
     /// Every layer.
     Full,
-    /// Every layer but these.
+    /// Every layer except these.
     Reduced(Vec<SandboxLayer>),
 }
 
@@ -35,7 +35,7 @@ impl SandboxLevel {
         if missing.is_empty() { Self::Full } else { Self::Reduced(missing) }
     }
 
-    /// The layers that are missing.
+    /// Returns the missing layers.
     #[must_use]
     pub fn missing(&self) -> &[SandboxLayer] {
         match self {
@@ -44,7 +44,7 @@ impl SandboxLevel {
         }
     }
 
-    /// Refuses when a layer is missing that is not among those accepted.
+    /// Refuses if a layer is missing that is not in `may_miss`.
     pub(crate) fn check_missing(
         &self,
         may_miss: &[SandboxLayer],
@@ -57,7 +57,7 @@ impl SandboxLevel {
         Err(SandboxUnavailable { why: format!("this machine lacks {}", names.join(", ")) })
     }
 
-    /// This level with further layers missing.
+    /// Returns this level with further layers missing.
     pub(crate) fn without(&self, missing: &[SandboxLayer]) -> Self {
         Self::from_missing([self.missing(), missing].concat())
     }
@@ -75,22 +75,22 @@ impl fmt::Display for SandboxLevel {
     }
 }
 
-/// Proves the level once for each helper and remembers it as long as this process lives.
+/// Proves the level once for each helper program and caches it for the life of this process.
 pub(crate) fn prove_level(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavailable> {
     type Proofs = Mutex<HashMap<PathBuf, Result<SandboxLevel, SandboxUnavailable>>>;
     static PROOFS: OnceLock<Proofs> = OnceLock::new();
     let proofs = PROOFS.get_or_init(Mutex::default);
-    // Held while the proof is made, so that eight writers who start together prove it once.
+    // Held during the proof, so that eight writers that start together prove it once.
     let mut proofs = proofs.lock().unwrap_or_else(PoisonError::into_inner);
     proofs.entry(helper.program().to_owned()).or_insert_with(|| run_self_test(helper)).clone()
 }
 
 impl Sandbox {
-    /// Proves what the sandbox is worth on this machine, without making one; for `doctor`.
+    /// Determines the sandbox level of this machine without creating a sandbox; for `doctor`.
     ///
     /// # Errors
     ///
-    /// Why there can be none at all.
+    /// Why there can be no sandbox at all.
     pub fn level_here(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavailable> {
         prove_level(helper)
     }
@@ -100,7 +100,7 @@ fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavaila
     let fail = |why: String| SandboxUnavailable { why };
     let config = SandboxConfig {
         helper: helper.clone(),
-        // The self-test brings a workspace of its own.
+        // The self-test has a workspace of its own.
         place: SandboxWorkspace::Directory(PathBuf::from("/")),
         at: PathBuf::from("/work"),
         grants: Vec::new(),
@@ -131,7 +131,8 @@ fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavaila
     level_from_findings(&findings, ended.level.missing())
 }
 
-/// A layer that was put on but did not hold is worse than one that is missing: nothing can be relied on.
+/// Derives the level from the self-test. A required layer that is in force but was broken means that there is no
+/// sandbox: then nothing can be relied on.
 fn level_from_findings(
     findings: &[LayerFinding],
     missing: &[SandboxLayer],

@@ -1,10 +1,10 @@
-//! Running programs that nobody trusts.
+//! Running untrusted programs in a sandbox.
 //!
-//! A holder process owns the namespaces of a workspace; for each call it starts a first process, which builds
-//! the sandbox around itself and then starts the program. Start at [`Sandbox::new`] and [`Sandbox::run`]; the
-//! layers are in `init`. It does not know what the programs are for or who may run them.
+//! A holder process owns the namespaces of a workspace. For each run it starts a first process, which builds the
+//! sandbox around itself and then starts the program. Start at [`Sandbox::new`] and [`Sandbox::run`]; `init`
+//! applies the layers. This module does not know what the programs are for or who may run them.
 //!
-//! Invariant: when a required layer cannot be put on, nothing is started.
+//! Invariant: if a required layer cannot be applied, no program is started.
 
 mod call;
 mod confine;

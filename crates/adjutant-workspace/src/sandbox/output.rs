@@ -1,4 +1,4 @@
-//! Where a program's output goes, and how much of it is kept.
+//! Receiving a program's output and keeping a bounded part of it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,23 +12,24 @@ pub enum OutputStream {
     Err,
 }
 
-/// Takes output as it comes.
+/// Receives output as it arrives.
 ///
-/// The bytes are the program's own, escape sequences included; whoever shows them makes them safe.
+/// The bytes come straight from the program, escape sequences included; the code that shows them must sanitise
+/// them.
 pub trait OutputSink {
-    /// Takes the next chunk of a stream. While this runs the program may have to wait.
+    /// Receives the next chunk of a stream. The program may block until this returns.
     fn chunk(&mut self, stream: OutputStream, bytes: &[u8]);
 
-    /// When it wants to be woken even if no output comes; `None` for never.
+    /// Returns when [`OutputSink::wake`] should be called even without output; `None` for never.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Wakes it at the time it asked for, or a little later.
+    /// Called at the time that [`OutputSink::due`] returned, or a little later.
     fn wake(&mut self) {}
 }
 
-/// Returns how long may be waited for output, after waking a sink whose time has come.
+/// Wakes a sink that is due and returns how long to wait for output.
 pub(super) fn time_to_wait(sink: &mut dyn OutputSink, now: Instant, deadline: Instant) -> Duration {
     if sink.due().is_some_and(|due| due <= now) {
         sink.wake();
@@ -43,7 +44,7 @@ impl<F: FnMut(OutputStream, &[u8])> OutputSink for F {
     }
 }
 
-/// Output in the order it came, its beginning and its end kept.
+/// Output in order of arrival: keeps its beginning and its end.
 #[derive(Clone, Debug)]
 pub struct BoundedOutput {
     half_bytes: usize,
@@ -59,25 +60,25 @@ impl BoundedOutput {
         Self { half_bytes: max_bytes / 2, head: Vec::new(), tail: VecDeque::new(), total_bytes: 0 }
     }
 
-    /// How much there was in all.
+    /// Returns the total number of bytes received.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// How much of it was dropped from the middle.
+    /// Returns the number of bytes dropped from the middle.
     #[must_use]
     pub fn cut_bytes(&self) -> u64 {
         self.total_bytes - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// Returns what was kept of the beginning and of the end; nothing lies between them when nothing was cut.
+    /// Returns the kept beginning and the kept end. If nothing was cut, they are adjacent.
     #[must_use]
     pub fn parts(&self) -> (&[u8], Vec<u8>) {
         (&self.head, self.tail.iter().copied().collect())
     }
 
-    /// Returns what was kept, with a line where the middle is missing.
+    /// Returns the kept output, with a line that marks the cut.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut all = self.head.clone();

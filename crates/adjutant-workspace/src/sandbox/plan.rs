@@ -1,7 +1,7 @@
-//! What the helper processes are told and what they answer.
+//! Messages to and from the helper processes.
 //!
-//! Plain data; see `wire` for how it travels. The engine's side fills it in `sandbox.rs` and `mounted.rs`, the
-//! holder and the sandbox's first process act on it.
+//! Plain data; see `wire` for the transport. The engine creates the plans in `run` and `overlay::mounted`; the
+//! holder and the sandbox's first process carry them out.
 
 use std::fmt;
 
@@ -14,30 +14,30 @@ use super::wire::OsText;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxLayer {
-    /// User, process, mount, message, host name and control group namespaces of its own.
+    /// Separate user, process, mount, IPC, host name and cgroup namespaces.
     Namespaces,
-    /// A network namespace of its own that leads nowhere.
+    /// A separate network namespace without connection to the outside.
     Network,
-    /// A root directory that shows only what was allowed.
+    /// A root directory that contains only what was granted.
     Root,
-    /// A `/proc` of its own that cannot be written.
+    /// A separate, read-only `/proc`.
     Proc,
-    /// A bound on how many processes there can be.
+    /// A limit on the number of processes.
     PidMax,
-    /// No capabilities and no way to gain any.
+    /// No capabilities, and no way to gain any.
     Privileges,
-    /// Rules of Landlock about files.
+    /// Landlock rules for files.
     Landlock,
-    /// Rules of Landlock about TCP, abstract sockets and signals.
+    /// Landlock rules for TCP, abstract sockets and signals.
     LandlockScopes,
-    /// A filter of system calls.
+    /// A seccomp filter for system calls.
     Seccomp,
-    /// Bounds on open files, file sizes and core dumps.
+    /// Limits on open files, file sizes and core dumps.
     Limits,
 }
 
 impl SandboxLayer {
-    /// Every layer, in the order in which they are put on.
+    /// Every layer, in the order in which they are applied.
     pub const ALL: [Self; 10] = [
         Self::Namespaces,
         Self::Network,
@@ -69,16 +69,16 @@ impl fmt::Display for SandboxLayer {
     }
 }
 
-/// What the namespace holder sets up before it answers.
+/// What the namespace holder sets up before it serves requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HolderPlan {
-    /// The overlay to mount; without one the holder only holds namespaces.
+    /// The overlay to mount; `None` if the workspace is a plain directory.
     pub(crate) overlay: Option<OverlayPlan>,
-    /// Whether the calls share the machine's network.
+    /// Whether programs share the machine's network.
     pub(crate) network: bool,
 }
 
-/// An overlay and where it appears in the holder's mount namespace.
+/// The layers of an overlay, and where it is mounted in the holder's mount namespace.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OverlayPlan {
     /// Lowest first.
@@ -88,16 +88,16 @@ pub(crate) struct OverlayPlan {
     pub(crate) at: OsText,
 }
 
-/// What the holder answers, to its plan and to each request.
+/// The holder's answer to its plan and to each request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HolderReply {
-    /// Done; the files that belong to it come along.
+    /// Done; the message carries the resulting file descriptors.
     Done,
-    /// Not done.
+    /// The request failed.
     Failed(SetupFailure),
 }
 
-/// What failed, in which step, with the number the kernel gave.
+/// A step that failed while the sandbox was set up, with the kernel's error number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SetupFailure {
     pub(crate) step: String,
@@ -115,10 +115,11 @@ impl SetupFailure {
         }
     }
 
-    /// Says whether the place where something was to be shown has gone, or another thing has taken it.
+    /// Says whether the mount point of a grant has disappeared or was replaced.
     ///
-    /// It lies in another grant then, which is shown read-only: making the place anew answers that, and a mount
-    /// of a folder on a file, or the other way round, is invalid. Whatever the reason, less is shown, not more.
+    /// That happens when it lies in another, read-only grant: creating the mount point fails with EROFS, and
+    /// mounting a directory on a file or the other way round with EINVAL. In each case the sandbox shows less, not
+    /// more.
     pub(crate) fn is_gone(&self) -> bool {
         let errnos = [Errno::NOENT, Errno::NOTDIR, Errno::INVAL, Errno::ROFS];
         self.errno.is_some_and(|errno| errnos.iter().any(|it| it.raw_os_error() == errno))
@@ -143,9 +144,9 @@ impl fmt::Display for SetupFailure {
     }
 }
 
-/// Names a step that can fail.
+/// Adds the name of the failed step to an error.
 pub(crate) trait StepContext<T> {
-    /// Says which step it was when it failed.
+    /// Converts an error and names the step that failed.
     fn step(self, step: &str) -> Result<T, SetupFailure>;
 }
 
@@ -155,50 +156,51 @@ impl<T, E: Into<std::io::Error>> StepContext<T> for Result<T, E> {
     }
 }
 
-/// What the holder is asked to do.
+/// A request to the holder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HolderRequest {
-    /// Start the first process of a sandbox; its plan, output and error streams come along.
+    /// Start the first process of a sandbox. The message carries its control socket and its output and error
+    /// streams.
     Run,
 }
 
-/// Everything the sandbox's first process needs to know.
+/// What the sandbox's first process has to set up and run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunPlan {
-    /// The workspace as the holder sees it.
+    /// The path of the workspace in the holder's mount namespace.
     pub(crate) workspace: OsText,
-    /// Where programs in the sandbox see it.
+    /// The path of the workspace inside the sandbox.
     pub(crate) at: OsText,
-    /// Where the program starts, beneath the workspace.
+    /// The program's working directory, relative to the workspace.
     pub(crate) cwd: OsText,
     pub(crate) start: RunTarget,
     pub(crate) environment: Vec<(OsText, OsText)>,
-    /// Directories and files shown read-only at their own paths.
+    /// Directories and files mounted read-only at their own paths.
     pub(crate) grants: Vec<OsText>,
-    /// The same, and nothing there can be run.
+    /// Like `grants`, but nothing there can be executed.
     pub(crate) data: Vec<OsText>,
-    /// What is hidden even below a grant.
+    /// Paths that are hidden even below a grant.
     pub(crate) hidden: Vec<OsText>,
     pub(crate) network: bool,
     pub(crate) bounds: BoundsPlan,
-    /// The directory whose growth is watched: an overlay's upper.
+    /// The overlay's upper directory, whose size is bounded.
     pub(crate) upper: Option<OsText>,
-    /// The overlay's other directories, lowest first: what they hold was not added.
+    /// The overlay's lower directories, lowest first: files in them do not count as added.
     pub(crate) lowers: Vec<OsText>,
-    /// Layers that may be missing.
+    /// Layers that the caller accepts as missing.
     pub(crate) may_miss: Vec<SandboxLayer>,
 }
 
-/// What is started.
+/// The program that a sandbox runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum RunTarget {
     /// A program and its arguments.
     Program(Vec<OsText>),
-    /// The helper itself, probing the sandbox from inside.
+    /// The helper itself, which tests the sandbox from inside.
     SelfTest,
 }
 
-/// Bounds in numbers.
+/// The resource bounds, as sent to the first process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BoundsPlan {
     pub(crate) memory_bytes: u64,
@@ -211,21 +213,21 @@ pub(crate) struct BoundsPlan {
     pub(crate) address_space_bytes: Option<u64>,
 }
 
-/// What the sandbox's first process says.
+/// A report of the sandbox's first process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitReport {
-    /// The program runs; these layers could not be put on.
+    /// The program was started; these layers could not be applied.
     Started { missing: Vec<SandboxLayer> },
-    /// The sandbox could not be built, or not as required.
+    /// The sandbox could not be built, or a required layer is missing.
     Refused(SetupFailure),
     /// The program could not be started.
     NotStarted(SetupFailure),
-    /// The program ended by itself.
+    /// The program exited or was killed by a signal.
     Exited { code: Option<i32>, signal: Option<i32> },
-    /// It was ended because it used too much memory.
+    /// The program exceeded the memory bound.
     Memory { bytes: u64 },
-    /// It was ended because it wrote too much.
+    /// The program exceeded the disk bound.
     Disk { bytes: u64 },
-    /// It was ended because it added too many files and directories.
+    /// The program exceeded the bound on files and directories.
     Entries { entries: u64 },
 }

@@ -1,8 +1,8 @@
-//! The calls that no safe wrapper offers.
+//! System calls without a safe wrapper.
 //!
-//! Everything else in this crate is safe code. Each function is one system call without pointers into
-//! memory of ours, except one structure that lives on the stack for the length of the call, and two that make
-//! a few such calls in a process that was just forked.
+//! All other code in this crate is safe. Most functions make one system call without pointers, or with one
+//! structure that lives on the stack during the call; two install closures that make a few system calls between
+//! fork and exec.
 #![expect(
     unsafe_code,
     reason = "close_range, mount_setattr, unshare and a session of its own have no safe wrapper"
@@ -17,18 +17,18 @@ use rustix::io::dup;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::UnshareFlags;
 
-/// Attributes that a mount can get and never lose again inside the sandbox.
+/// Mount attributes that cannot be removed again inside the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MountAttributes(u64);
 
 impl MountAttributes {
-    /// Nothing there can be changed.
+    /// Nothing on the mount can be changed.
     pub(crate) const READ_ONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
-    /// Programs there gain no rights when they are run.
+    /// Set-user-id bits are ignored.
     pub(crate) const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
-    /// Device files there are no devices.
+    /// Device files do not work as devices.
     pub(crate) const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
-    /// Nothing there is run as a program.
+    /// Nothing on the mount can be executed.
     pub(crate) const NO_PROGRAMS: Self = Self(libc::MOUNT_ATTR_NOEXEC);
 
     /// Returns both together.
@@ -39,18 +39,18 @@ impl MountAttributes {
 
 /// Closes every file descriptor except the standard three.
 ///
-/// Must be called before the process opens a file itself.
+/// Must be called before this process opens a file itself.
 ///
 /// # Errors
 ///
-/// The kernel is older than 5.9.
+/// When the kernel is older than 5.9.
 pub fn close_inherited_files() -> io::Result<()> {
     // SAFETY: no pointers. Nothing in this process owns a descriptor above 2 yet: it is the first call.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Restricts a mount, and all mounts below it when asked to.
+/// Restricts a mount; with `recursive` also all mounts below it.
 pub(crate) fn restrict_mount(
     mount: impl AsFd,
     attributes: MountAttributes,
@@ -75,11 +75,11 @@ pub(crate) fn restrict_mount(
 
 /// Moves this process into new namespaces.
 pub(crate) fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: the danger is descriptor tables that differ between threads; FILES is never passed here.
+    // SAFETY: unshare is unsafe because threads could get different descriptor tables; FILES is never passed here.
     unsafe { rustix::thread::unshare_unsafe(namespaces - UnshareFlags::FILES) }
 }
 
-/// Makes a command start in a session of its own, without a terminal, and end with the thread that starts it.
+/// Starts a command in its own session, without a terminal. The kernel kills it when the starting thread ends.
 pub(crate) fn own_session(command: &mut Command) -> &mut Command {
     let prepare = || {
         setsid()?;
@@ -90,17 +90,17 @@ pub(crate) fn own_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Makes a command end with the thread that starts it, by a signal that lets it clear away its lock files.
+/// Makes the kernel send SIGTERM to a command when the starting thread ends, so that git can remove its lock files.
 ///
-/// What the command starts has the command's input too, whatever it reads from: a lock that was handed over there
-/// is held until all of them are gone.
+/// Children of the command inherit a duplicate of its standard input: a lock that was passed there is held until
+/// all of them have ended.
 pub(crate) fn end_with_us(command: &mut Command) -> &mut Command {
     let us = getpid();
     let prepare = move || {
-        // Left open, also by the program that is run.
+        // Deliberately leaked, so that it stays open across exec.
         let _ = dup(rustix::stdio::stdin())?.into_raw_fd();
         set_parent_process_death_signal(Some(Signal::TERM))?;
-        // Whoever was killed before that call sends no signal any more.
+        // If the parent died before that call, the signal will never come.
         if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
     // SAFETY: a few system calls that touch no memory and no lock, as is allowed between fork and exec; the error

@@ -1,7 +1,6 @@
-//! The root directory of one call: the skeleton, what was granted, the workspace, and nothing else.
+//! The root directory of one program run: the skeleton, the grants, the workspace, and nothing else.
 //!
-//! Invariant: nothing but the workspace, `/tmp` and `/dev/shm` can be written, and every mount ignores
-//! set-user-id bits.
+//! Invariant: only the workspace, `/tmp` and `/dev/shm` are writable, and every mount ignores set-user-id bits.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -23,8 +22,7 @@ use super::skeleton::{
     DATA, LOCKED, MountPiece, NewRoot, QUIET, add_piece, attach, below_root, clone_tree, new_tmpfs,
 };
 
-/// Files and directories that hold credentials wherever they stand: at the end of a path, in one part or in
-/// several.
+/// Files and directories that hold credentials wherever they lie, given as the last components of a path.
 pub(crate) const CREDENTIALS: [&str; 39] = [
     ".aws",
     ".azure",
@@ -67,14 +65,14 @@ pub(crate) const CREDENTIALS: [&str; 39] = [
     "id_rsa",
 ];
 
-/// Says whether a name of [`CREDENTIALS`] stands for something else where it is a directory.
+/// Says whether a name of [`CREDENTIALS`] means credentials only for a file, not for a directory.
 ///
-/// `.env` is also what people call a virtual environment of Python.
+/// `.env` is also a common name for Python virtual environments.
 pub(crate) fn is_credential_only_as_file(path: &Path) -> bool {
     path.ends_with(".env")
 }
 
-/// Names that say so only at the top of a grant, such as the home of a build tool.
+/// Names that mean credentials only at the top of a grant, such as the home of a build tool.
 const CREDENTIALS_AT_TOP: [&str; 5] = [
     "credentials",
     "credentials.toml",
@@ -83,16 +81,16 @@ const CREDENTIALS_AT_TOP: [&str; 5] = [
     "settings.xml",
 ];
 
-/// How often something is covered that is replaced meanwhile.
+/// Attempts to cover a path that other processes keep replacing.
 const MAX_COVERS: usize = 200;
 
-/// Where the helper shows itself for the self-test.
+/// Where the helper program is mounted for the self-test.
 pub(crate) const SELF_TEST_AT: &str = "/.adjutant-self-test";
 
-/// A directory of the self-test that nothing but Landlock keeps from being written.
+/// A directory for the self-test that only Landlock protects from writing.
 pub(crate) const ONLY_LANDLOCK: &str = "/.adjutant-only-landlock";
 
-/// Builds the root, moves into it, and returns the workspace's directory.
+/// Builds the root, enters it, and opens the workspace's directory.
 pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     let at = below_root(&plan.at.as_path());
     let workspace = match plan.start {
@@ -102,7 +100,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     let workspace = workspace.step("open the workspace")?;
     let mut pieces = Vec::new();
     if plan.network {
-        // Often a link into /run, which is not shown; its content is.
+        // Often a link into /run, which is not mounted; its content is.
         add_piece(Path::new("/etc/resolv.conf"), LOCKED, &mut pieces)?;
     }
     for grant in &plan.grants {
@@ -116,7 +114,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
         pieces.push(MountPiece { at: below_root(Path::new(SELF_TEST_AT)), tree, directory: false });
     }
     let new = NewRoot::of_namespace()?;
-    // Before the grants, which may lie below.
+    // Before the grants, which may lie below `/tmp`.
     new.attach_tmpfs("tmp", plan.bounds.tmp_bytes)?;
     let covers = new.show_and_hide(pieces, plan)?;
     new.attach_tmpfs("dev/shm", plan.bounds.tmp_bytes)?;
@@ -134,7 +132,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     openat(CWD, plan.at.as_path(), flags, Mode::empty()).step("open the workspace inside")
 }
 
-/// Moves to `cwd` beneath the workspace, by handles.
+/// Changes to the directory `cwd` beneath the workspace, resolved from its handle.
 pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), SetupFailure> {
     let cwd = if cwd.as_os_str().is_empty() { Path::new(".") } else { cwd };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -143,22 +141,23 @@ pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Set
     fchdir(&directory).step("cwd")
 }
 
-/// A workspace for the self-test, in memory: a crash leaves nothing behind, and nobody else can have made it.
+/// Creates a workspace for the self-test in memory: a crash leaves nothing behind, and no other process can have
+/// prepared it.
 fn trial_workspace() -> io::Result<OwnedFd> {
     let memory = new_tmpfs(64 << 10, "755")?;
     mkdirat(&memory, ".git", Mode::from_raw_mode(0o755))?;
     Ok(memory)
 }
 
-/// Returns a path without links, or as it is when there is nothing.
+/// Resolves the links of a path; returns it unchanged if it does not exist.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Opens a copy of this program that can be attached.
+/// Opens this program as a mount that can be attached.
 ///
-/// Its own handle belongs to the mounts outside. Its path does, too, unless it was replaced since it started;
-/// then its bytes are copied.
+/// `/proc/self/exe` belongs to the mounts outside and cannot be cloned. Its path can, unless the file was replaced
+/// since the start; then its bytes are copied.
 fn helper_tree() -> io::Result<OwnedFd> {
     let this = File::open("/proc/self/exe")?;
     let path = std::fs::read_link("/proc/self/exe")?;
@@ -176,7 +175,7 @@ fn helper_tree() -> io::Result<OwnedFd> {
     detach_read_only(&memory, "helper")
 }
 
-/// Opens a read-only piece of a mount as a mount of its own.
+/// Clones a file of a mount as a read-only mount of its own.
 fn detach_read_only(mount: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let piece = open_tree(mount, name, flags)?;
@@ -185,7 +184,7 @@ fn detach_read_only(mount: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 impl NewRoot {
-    /// A `/proc` of this process namespace: bounded first, then read-only.
+    /// Mounts the `/proc` of this process namespace: sets the process limit, then makes it read-only.
     fn mount_proc(&self, plan: &RunPlan) -> Result<(), SetupFailure> {
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).step("open proc")?;
         let made = fsconfig_create(&context).and_then(|()| {
@@ -206,9 +205,9 @@ impl NewRoot {
         attach(&proc, &self.directory(Path::new("proc"))?, Path::new("proc"))
     }
 
-    /// Shows what was granted and covers what must not be seen of it: what the caller named, and credentials.
+    /// Attaches the grants, and covers what must stay hidden in them: the paths of the plan, and credentials.
     ///
-    /// Parents first: a home directory can be hidden below one grant and show another. Returns the covers.
+    /// Parents come first: a home directory can be hidden below one grant and contain another. Returns the covers.
     fn show_and_hide(
         &self,
         pieces: Vec<MountPiece>,
@@ -227,7 +226,7 @@ impl NewRoot {
         for (at, step) in steps {
             match step {
                 Some(piece) => match self.attach_piece(&piece) {
-                    // It lay in another grant and went from there meanwhile.
+                    // Its mount point lay in another grant and was removed meanwhile.
                     Err(failure) if failure.is_gone() => {}
                     placed => placed?,
                 },
@@ -237,16 +236,16 @@ impl NewRoot {
         Ok(covers)
     }
 
-    /// Puts something empty over a file or directory, when it is there.
+    /// Covers a file or directory with an empty one, if it exists.
     ///
-    /// What is to be hidden may come and go meanwhile, or another take its place: it is tried again until
-    /// what the path leads to is the cover, or nothing.
+    /// Other processes may remove or replace the path meanwhile: retries until the path leads to the cover or to
+    /// nothing.
     fn cover(&self, path: &Path) -> Result<Option<OwnedFd>, SetupFailure> {
         let mut last = SetupFailure::new(format!("hide {}", path.display()), Errno::AGAIN);
         for _ in 0..MAX_COVERS {
             let there = match self.open(path, OFlags::empty()) {
                 Ok(there) => there,
-                // What cannot be opened with the rights of this process cannot be opened by any program.
+                // A path that this process cannot open cannot be opened by any program in the sandbox.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(None),
                 Err(errno) => {
                     return Err(SetupFailure::new(format!("hide {}", path.display()), errno));
@@ -259,7 +258,7 @@ impl NewRoot {
                 Ok((cover, locks)) if self.leads_to(path, &cover) => {
                     return Ok(locks.then_some(cover));
                 }
-                // It went elsewhere with what it covers.
+                // The covered file was moved away.
                 Ok((cover, _)) => lock_cover(&cover)?,
                 Err(failure) => last = failure,
             }
@@ -267,7 +266,7 @@ impl NewRoot {
         Err(last)
     }
 
-    /// Covers what was opened; says whether the cover is yet to be locked.
+    /// Covers an open file or directory. The flag says whether the cover still has to be made read-only.
     fn cover_once(&self, path: &Path, there: &OwnedFd) -> Result<(OwnedFd, bool), SetupFailure> {
         let memory = new_tmpfs(64 << 10, "755").step("hide")?;
         if is_directory(there) {
@@ -281,7 +280,7 @@ impl NewRoot {
         Ok((empty, false))
     }
 
-    /// Says whether a path leads to a mount, or to nothing at all.
+    /// Says whether a path leads to this mount, or to nothing.
     fn leads_to(&self, path: &Path, mount: &OwnedFd) -> bool {
         let device = |handle: &OwnedFd| rustix::fs::fstat(handle).map(|stat| stat.st_dev);
         match self.open(path, OFlags::empty()) {
@@ -290,7 +289,7 @@ impl NewRoot {
         }
     }
 
-    /// Makes the repository's own folder, or the file that points to it, read-only.
+    /// Makes `.git`, a directory or a file that names one, read-only.
     fn guard_git(&self, workspace: &Path) -> Result<(), SetupFailure> {
         let workspace = self.directory(workspace)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -301,7 +300,7 @@ impl NewRoot {
         };
         let stat = rustix::fs::fstat(&git).step("look at .git")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            // A mount cannot sit on a link, and a link that can be replaced guards nothing.
+            // A link cannot be a mount point, and a link that can be replaced protects nothing.
             return Err(SetupFailure::new("guard .git, which is a symbolic link", Errno::LOOP));
         }
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -315,7 +314,7 @@ impl NewRoot {
 
     fn become_root(&self) -> Result<(), SetupFailure> {
         fchdir(&self.root).step("enter the root")?;
-        // Both in one place: the old root ends up over the new one, and goes.
+        // With both arguments `.`, the old root is mounted over the new one and can be unmounted at once.
         pivot_root(".", ".").step("change the root")?;
         unmount(".", UnmountFlags::DETACH).step("let go of the old root")?;
         fchdir(&self.root).step("enter the root")?;
@@ -328,10 +327,10 @@ fn is_directory(handle: &OwnedFd) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// Lets nothing be written to what hides something.
+/// Makes a cover read-only.
 fn lock_cover(cover: &OwnedFd) -> Result<(), SetupFailure> {
     match restrict_mount(cover, MountAttributes::READ_ONLY, false) {
-        // The kernel takes a mount away with the directory it lies on, and then there is nothing to write to.
+        // The kernel removes a mount with the directory under it; then there is nothing left to write to.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => Ok(()),
         done => done.step("lock what hides"),
     }

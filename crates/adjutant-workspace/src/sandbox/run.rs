@@ -1,7 +1,7 @@
-//! The sandbox as the engine uses it: made once for a workspace, then run for each call.
+//! The sandbox as the engine uses it: created once for a workspace, then used for each program run.
 //!
-//! [`Sandbox::run`] blocks the calling thread and uses no other. What is streamed costs no memory here; the
-//! program waits when the sink is slow, and its time runs all the same.
+//! [`Sandbox::run`] blocks the calling thread and uses no other. Output is streamed, not collected: a slow sink
+//! blocks the program, and its timeout keeps running.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,29 +26,29 @@ use super::plan::{
 use super::wire::{self, OsText};
 use crate::overlay::MountedOverlay;
 
-/// What a timeout that no clock can count to is taken for: thirty years.
+/// Replaces timeouts that `Instant` cannot represent: thirty years.
 pub(super) const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// Where programs work.
+/// The workspace that programs run in.
 #[derive(Clone, Debug)]
 pub enum SandboxWorkspace {
     /// A mounted overlay.
     Overlay(Arc<MountedOverlay>),
-    /// A directory as it is.
+    /// A plain directory.
     Directory(PathBuf),
 }
 
-/// Whether programs reach the network.
+/// Whether programs may use the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkAccess {
-    /// There is none, not even loopback.
+    /// No network, not even loopback.
     Off,
-    /// A person granted the machine's own network.
+    /// The machine's own network, which a person granted.
     Granted,
 }
 
 impl NetworkAccess {
-    /// Says what a grant leaves open, one sentence each.
+    /// Lists what a granted network exposes, one sentence each.
     #[must_use]
     pub fn left_open(self) -> &'static [&'static str] {
         match self {
@@ -61,24 +61,24 @@ impl NetworkAccess {
     }
 }
 
-/// What one call may use.
+/// The resources one program run may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceBounds {
     /// Memory of all its processes together.
     pub memory_bytes: u64,
-    /// What the workspace's top layer may hold, and the largest single file.
+    /// The size of the workspace's upper layer and of the largest single file.
     pub disk_bytes: u64,
     /// Files and directories that may be added to the workspace.
     pub entries: u64,
-    /// Files and directories that lie in the workspace's directory before any is added.
+    /// Files and directories in the workspace before any is added.
     pub base_entries: u64,
-    /// What `/tmp` may hold; it is memory.
+    /// The size of `/tmp`, which is in memory.
     pub tmp_bytes: u64,
-    /// Processes and threads at a time. The kernel takes no less than 301.
+    /// Processes and threads at a time. The kernel accepts no less than 301.
     pub processes: u32,
     /// Files one process may have open.
     pub open_files: u64,
-    /// Address space of one process; `None` for programs that reserve much and use little.
+    /// Address space of one process; `None` for no limit, because some programs reserve much more than they use.
     pub address_space_bytes: Option<u64>,
 }
 
@@ -97,53 +97,52 @@ impl Default for ResourceBounds {
     }
 }
 
-/// What a sandbox is made of.
+/// The configuration of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
-    /// Which program acts as the helper.
+    /// The program that is started as the helper.
     pub helper: SandboxHelper,
-    /// Where programs work.
+    /// The workspace that programs run in.
     pub place: SandboxWorkspace,
-    /// The absolute path by which programs see the workspace.
+    /// The absolute path of the workspace inside the sandbox.
     pub at: PathBuf,
-    /// Toolchains and caches, shown read-only at their own paths; credentials in them are covered.
+    /// Toolchains and caches, mounted read-only at their own paths; credentials in them are covered.
     ///
-    /// What does not exist is left out. Being read-only does not keep a program from connecting to a socket
-    /// that lies there.
+    /// Paths that do not exist are skipped. A program can still connect to a socket on a read-only mount.
     pub grants: Vec<PathBuf>,
-    /// Shown like a grant, but nothing there can be run as a program.
+    /// Mounted like a grant, but nothing there can be executed.
     pub data: Vec<PathBuf>,
-    /// Covered even below a grant: home, state directory, main checkout.
+    /// Covered even below a grant: the home directory, the state directory, the user's checkout.
     pub hidden: Vec<PathBuf>,
-    /// Whether programs reach the network.
+    /// Whether programs may use the network.
     pub network: NetworkAccess,
-    /// What one call may use.
+    /// The resources one program run may use.
     pub bounds: ResourceBounds,
-    /// Layers that may be missing. Empty unless a person accepted less.
+    /// Layers that may be missing. Empty unless a person accepted a weaker sandbox.
     pub may_miss: Vec<SandboxLayer>,
 }
 
-/// What is run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub struct ProgramSpec {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Where it starts, relative to the workspace.
+    /// Its working directory, relative to the workspace.
     pub directory: PathBuf,
     /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// How long it may take.
+    /// How long it may run.
     pub timeout: Duration,
 }
 
 impl ProgramSpec {
-    /// A command in the shell's language, with the environment programs expect and ten minutes.
+    /// A shell command, with the default environment and a timeout of ten minutes.
     #[must_use]
     pub fn shell(text: impl Into<OsString>) -> Self {
         Self::new(["/bin/sh".into(), "-c".into(), text.into()])
     }
 
-    /// A program and its arguments, with the environment programs expect and ten minutes.
+    /// A program and its arguments, with the default environment and a timeout of ten minutes.
     #[must_use]
     pub fn new(words: impl IntoIterator<Item = OsString>) -> Self {
         let environment = [
@@ -162,79 +161,79 @@ impl ProgramSpec {
     }
 }
 
-/// How a call ended.
+/// How a program run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramEnd {
     /// The program exited with this status.
     Exited(i32),
-    /// The program was ended by this signal.
+    /// The program was killed by this signal.
     Signalled(i32),
-    /// Its time was up.
+    /// The timeout expired.
     TimedOut,
-    /// Somebody cancelled it.
+    /// The run was cancelled.
     Cancelled,
-    /// It used more memory than it may.
+    /// It exceeded the memory bound.
     OutOfMemory {
-        /// What was measured.
+        /// The measured size.
         bytes: u64,
     },
-    /// It added more files and directories than it may.
+    /// It exceeded the bound on files and directories.
     TooManyEntries {
-        /// What was counted.
+        /// The number counted.
         entries: u64,
     },
-    /// It wrote more than it may.
+    /// It exceeded the disk bound.
     TooMuchWritten {
-        /// What was measured.
+        /// The measured size.
         bytes: u64,
     },
 }
 
-/// A call that was started and is over.
+/// The result of a program run in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxedExit {
     /// How it ended.
     pub end: ProgramEnd,
-    /// How long it took.
+    /// How long the run took.
     pub elapsed: Duration,
-    /// What held it.
+    /// The sandbox level the program ran with.
     pub level: SandboxLevel,
-    /// Whether every process of it was gone within a second; `false` only when the kernel kept one.
+    /// Whether every process had ended within a second; `false` only if the kernel could not kill one.
     pub tree_gone: bool,
 }
 
-/// Says why nothing was run.
+/// Says why no program was run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There was nothing to run.
+    /// The command is empty.
     #[error("the command is empty")]
     Empty,
     /// A NUL byte cannot be part of a command.
     #[error("the command contains a NUL byte")]
     Nul,
-    /// The starting directory is not one beneath the workspace.
+    /// The working directory does not lie in the workspace.
     #[error("the directory {} is not in the workspace", directory.display())]
     Directory {
-        /// As asked for.
+        /// The directory as requested.
         directory: PathBuf,
     },
-    /// The program does not exist or cannot be run.
+    /// The program does not exist or cannot be executed.
     #[error("cannot start {}: {why}", program.display())]
     NotStarted {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error message.
         why: String,
     },
-    /// The sandbox could not be built as required.
+    /// The sandbox could not be built with the required layers.
     #[error(transparent)]
     Unavailable(#[from] SandboxUnavailable),
-    /// The processes that build the sandbox failed.
+    /// The helper processes failed.
     #[error("the sandbox helper failed")]
     Helper(#[from] io::Error),
 }
 
-/// Says why there is no sandbox, or not the one that is required.
+/// Says why there is no sandbox with the required layers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no sandbox: {why}")]
 pub struct SandboxUnavailable {
@@ -242,31 +241,31 @@ pub struct SandboxUnavailable {
     pub why: String,
 }
 
-/// Cancels a call from another thread.
+/// Cancels a program run from another thread.
 #[derive(Clone, Debug)]
 pub struct CancelHandle {
     event: Arc<OwnedFd>,
 }
 
 impl CancelHandle {
-    /// Makes one that has not been used.
+    /// Creates a handle that was not used yet.
     ///
     /// # Errors
     ///
-    /// When the system is out of descriptors.
+    /// When no file descriptor is available.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { event: Arc::new(event) })
     }
 
-    /// Readable once it was used.
+    /// Returns the event descriptor, which becomes readable on cancellation.
     pub(super) fn event(&self) -> &OwnedFd {
         &self.event
     }
 
-    /// Ends the call that watches this, or the next one, at once.
+    /// Ends the run that uses this handle, or the next one, at once.
     pub fn cancel(&self) {
-        // Fails only when the counter is full: then it is set already.
+        // Fails only if the event counter is full; then it is already set.
         let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
     }
 }
@@ -280,18 +279,18 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes a sandbox, after its layers have been proved on this machine once.
+    /// Creates a sandbox. The first call in this process proves that its layers work on this machine.
     ///
     /// # Errors
     ///
-    /// When a layer is missing that `config` does not let miss, or the helper does not work at all.
+    /// When a layer is missing that `config` requires, or the helper does not work.
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxUnavailable> {
         let level = level::prove_level(&config.helper)?;
         level.check_missing(&config.may_miss)?;
         Self::unproved(config, level)
     }
 
-    /// Makes a sandbox without asking for proof; the self-test's own way in.
+    /// Creates a sandbox without proving its layers; the self-test itself uses this.
     pub(crate) fn unproved(
         config: SandboxConfig,
         level: SandboxLevel,
@@ -307,23 +306,23 @@ impl Sandbox {
         Ok(Self { config, own_holder, level })
     }
 
-    /// What it is made of.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &SandboxConfig {
         &self.config
     }
 
-    /// What holds programs here.
+    /// Returns the sandbox level that programs run with.
     #[must_use]
     pub fn level(&self) -> &SandboxLevel {
         &self.level
     }
 
-    /// Runs a program to its end and streams what it says.
+    /// Runs a program until it ends and streams its output.
     ///
     /// # Errors
     ///
-    /// Why nothing was run. A program that ran and failed is no error.
+    /// Why no program was run. A program that ran and failed is not an error.
     pub fn run(
         &self,
         program: &ProgramSpec,
@@ -361,7 +360,7 @@ impl Sandbox {
             (_, Some(InitReport::Disk { bytes })) => ProgramEnd::TooMuchWritten { bytes },
             (CallStop::TimedOut, _) => ProgramEnd::TimedOut,
             (CallStop::Cancelled, _) => ProgramEnd::Cancelled,
-            // The kernel ended the first process, which it does when memory runs out.
+            // The kernel killed the first process, as it does when memory runs out.
             (CallStop::Ended, _) => ProgramEnd::Signalled(Signal::KILL.as_raw()),
         };
         let level = self.level.without(&call.missing);

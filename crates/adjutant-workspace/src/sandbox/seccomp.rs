@@ -1,8 +1,7 @@
-//! The filter of system calls.
+//! The seccomp filter for system calls.
 //!
-//! A list of what is refused, because programs of every kind run here; what the list does not know
-//! because it is newer than this file, or because it comes through another calling convention, does not exist
-//! for the program. Some refusals say "not implemented", so that programs take their older way.
+//! A deny list, because programs of every kind run here. System calls that are newer than this list or use another
+//! calling convention fail with ENOSYS. So do a few known ones, so that programs use their older alternatives.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +10,13 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
-/// The first number this file knows nothing about (Linux 6.18).
+/// The first system call number that this file does not know (Linux 6.18).
 const FIRST_UNKNOWN: u32 = 470;
 
 /// `open_tree_attr`, which the libc crate does not name on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Calls that are refused whatever their arguments.
+/// System calls that are refused whatever their arguments.
 const REFUSED: &[i64] = &[
     // The view of the file system.
     libc::SYS_mount,
@@ -90,10 +89,10 @@ const REFUSED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
 
-/// Calls that do not exist here: programs have another way to do the same.
+/// System calls that fail with ENOSYS: programs have an alternative.
 ///
-/// `clone3` hides its flags in memory where no filter sees them. Memory behind `memfd_create` belongs to no
-/// process that could be measured. `openat2` hides the mode of a new file in the same way as `clone3` its flags.
+/// `clone3` and `openat2` pass flags and modes in memory, where a filter cannot see them. Memory of `memfd_create`
+/// is not counted for any process.
 const ABSENT: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_io_uring_setup,
@@ -104,10 +103,10 @@ const ABSENT: &[i64] = &[
     libc::SYS_openat2,
 ];
 
-/// Calls that set a file's mode, and which argument it is.
+/// System calls that set a file's mode, with the index of the mode argument.
 ///
-/// A program of somebody else's that this account owns and that runs with its rights would outlive the sandbox:
-/// the bit for it is refused.
+/// Setting the set-user-id bit is refused: such a program would be owned by this account and could be run by others
+/// after the sandbox has ended.
 const MODES: &[(i64, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -121,14 +120,15 @@ const MODES_HERE: &[(i64, u8)] =
 #[cfg(not(target_arch = "x86_64"))]
 const MODES_HERE: &[(i64, u8)] = &[];
 
-/// Calls that set the mode of a file only when they create it: which argument holds the flags; the mode is next.
+/// System calls that set a mode only when they create a file, with the index of the flags argument; the mode
+/// follows.
 const OPENINGS: &[(i64, u8)] = &[(libc::SYS_openat, 2)];
 #[cfg(target_arch = "x86_64")]
 const OPENINGS_HERE: &[(i64, u8)] = &[(libc::SYS_open, 1)];
 #[cfg(not(target_arch = "x86_64"))]
 const OPENINGS_HERE: &[(i64, u8)] = &[];
 
-/// Kinds of namespaces, each a flag of `clone`.
+/// The `clone` flags that create namespaces.
 const NAMESPACE_FLAGS: [libc::c_int; 8] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -140,14 +140,14 @@ const NAMESPACE_FLAGS: [libc::c_int; 8] = [
     0x80,
 ];
 
-/// Terminal requests that type into somebody else's terminal: `TIOCSTI` and `TIOCLINUX`.
+/// `ioctl` requests that put input into a terminal: `TIOCSTI` and `TIOCLINUX`.
 const TERMINAL_REQUESTS: [u64; 2] = [0x5412, 0x541c];
 
-/// Puts the filter on this process and all it will start.
+/// Installs the filter for this process and all its children.
 pub(crate) fn restrict(network: bool) -> Result<(), String> {
     let refused = refusals(network).and_then(|rules| compile(rules, libc::EPERM));
     let refused = refused.map_err(|error| error.to_string())?;
-    // One program: the kernel walks through each one for every call's number when it is put on.
+    // One combined program: the kernel simulates each filter for every system call number when it is installed.
     let program = [absent(), refused].concat();
     apply_filter(&program).map_err(|error| error.to_string())
 }
@@ -196,7 +196,7 @@ fn refusals(network: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
     Ok(rules)
 }
 
-/// A rule that holds when the argument compares so with every value.
+/// Returns a rule that matches if the argument compares true with every value.
 fn rule(
     argument: u8,
     operator: SeccompCmpOp,
@@ -217,8 +217,8 @@ fn compile(
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?.try_into()
 }
 
-/// Answers "not implemented" for what is absent, and for numbers above the known ones, which on x86-64
-/// include the whole x32 convention. Everything else goes on to the next step.
+/// Returns ENOSYS for the absent system calls and for unknown numbers, which on x86-64 include all of x32. Other
+/// calls fall through to the next filter instructions.
 fn absent() -> BpfProgram {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
     let compare = |operator, number| step(libc::BPF_JMP | operator | libc::BPF_K, 0, 1, number);

@@ -1,4 +1,4 @@
-//! The self-test, run as a program inside the sandbox: tries what each layer must prevent.
+//! The self-test, which runs as a program inside the sandbox and tries what each layer must prevent.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,22 +14,22 @@ use super::plan::{SandboxLayer, SetupFailure, StepContext as _};
 use super::raw;
 use super::rootfs::ONLY_LANDLOCK;
 
-/// The abstract name of the socket that only Landlock keeps from being reached.
+/// The name of the abstract socket that only Landlock protects.
 pub(crate) const PROBE_SOCKET: &str = "adjutant-self-test";
 
-/// What came of one trial.
+/// The result of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerFinding {
     pub(crate) layer: SandboxLayer,
-    /// What was tried, as the subject of "… worked".
+    /// What was tried; completes the sentence "… worked".
     pub(crate) tried: String,
     pub(crate) held: bool,
 }
 
-/// A layer, what is tried, and whether it worked.
+/// A layer, what is tried, and a function that returns true if the trial broke the layer.
 type LayerTrial = (SandboxLayer, &'static str, fn() -> bool);
 
-/// Tries everything and prints the findings.
+/// Runs all trials and prints the results as JSON.
 pub(crate) fn self_test() -> Result<(), SetupFailure> {
     let trials: [LayerTrial; 21] = [
         (SandboxLayer::Namespaces, "seeing processes outside", sees_other_processes),
@@ -75,7 +75,7 @@ pub(crate) fn self_test() -> Result<(), SetupFailure> {
         })
         .collect();
     let text = serde_json::to_vec(&findings).map_err(std::io::Error::from).step("findings")?;
-    // The workspace must be usable, or everything above holds for the wrong reason.
+    // The workspace must be writable; otherwise the trials above could fail for the wrong reason.
     File::create("usable").step("write in the workspace")?;
     File::create("/tmp/usable").step("write in /tmp")?;
     std::io::stdout().write_all(&text).step("findings")
@@ -107,7 +107,7 @@ fn has_capability() -> bool {
     !["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"].into_iter().all(zero)
 }
 
-/// There are two processes in here: the first one and this.
+/// Only two processes run here: the first process and this one.
 fn sees_other_processes() -> bool {
     let Ok(entries) = std::fs::read_dir("/proc") else { return true };
     let is_process = |name: &[u8]| name.iter().all(u8::is_ascii_digit);
@@ -121,13 +121,13 @@ fn sees_network() -> bool {
 }
 
 fn only_landlock() -> bool {
-    // It is there and everyone may write it, so a refusal can only come from Landlock.
+    // The directory exists and is world-writable, so only Landlock can refuse.
     !exists(ONLY_LANDLOCK) || writes(&format!("{ONLY_LANDLOCK}/file"))
 }
 
 fn reaches_probe_socket() -> bool {
     let reached = SocketAddr::from_abstract_name(PROBE_SOCKET)
         .and_then(|address| UnixStream::connect_addr(&address));
-    // Any other error says that the socket was not there, which proves nothing.
+    // Any other error means that the socket does not exist, which proves nothing.
     reached.err().is_none_or(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
 }

@@ -1,9 +1,9 @@
-//! The part of a sandbox's root that is the same for every call: the system's own files.
+//! The part of a sandbox's root that is the same for every run: the system's own files.
 //!
-//! The holder builds it once, over a directory that nobody needs there; each call gets a copy with its
-//! namespace. Every source is opened and restricted while detached, and only then attached.
+//! The holder builds it once, mounted over a directory that sandboxes do not need; the mount namespace of each run
+//! has a copy. Every source is opened and restricted while it is detached, and only then attached.
 //!
-//! Invariant: nothing in it can be written, and every mount ignores set-user-id bits.
+//! Invariant: nothing in it is writable, and every mount ignores set-user-id bits.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,11 +24,11 @@ use rustix::mount::{
 use super::plan::{SetupFailure, StepContext as _};
 use super::raw::{MountAttributes, restrict_mount};
 
-/// Directories of the system, shown where they exist. A link is copied as a link.
+/// System directories that are mounted if they exist. A link is copied as a link.
 const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
 
-/// What programs need of `/etc`: no passwords, no keys, no machine identity.
+/// The parts of `/etc` that programs need: no passwords, no keys, no machine id.
 const ETC: [&str; 37] = [
     "alternatives",
     "bash.bashrc",
@@ -69,17 +69,17 @@ const ETC: [&str; 37] = [
     "xattr.conf",
 ];
 
-/// Devices that give nothing away.
+/// Devices that reveal nothing about the machine.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// Where the holder keeps it: no program of ours looks there, and nobody is granted it.
+/// Where the holder mounts the skeleton: neither the helper nor any grant uses this directory.
 const SKELETON_AT: &str = "/sys";
 
 pub(crate) const QUIET: MountAttributes = MountAttributes::NO_SUID.and(MountAttributes::NO_DEVICES);
 pub(crate) const LOCKED: MountAttributes = QUIET.and(MountAttributes::READ_ONLY);
 pub(crate) const DATA: MountAttributes = LOCKED.and(MountAttributes::NO_PROGRAMS);
 
-/// A detached copy of a mount, and where it goes.
+/// A detached clone of a mount, and the path at which it is attached.
 pub(crate) struct MountPiece {
     pub(crate) at: PathBuf,
     pub(crate) tree: OwnedFd,
@@ -91,7 +91,7 @@ pub(crate) struct NewRoot {
     pub(crate) root: OwnedFd,
 }
 
-/// Builds the skeleton and leaves it in this mount namespace.
+/// Builds the skeleton and mounts it in this mount namespace.
 pub(crate) fn build() -> Result<(), SetupFailure> {
     let mut pieces = Vec::new();
     let mut links = Vec::new();
@@ -122,7 +122,7 @@ pub(crate) fn below_root(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }
 
-/// Opens a detached, restricted copy of what is at `path`.
+/// Opens a detached, restricted clone of the mount at `path`.
 pub(crate) fn clone_tree(path: &Path, attributes: MountAttributes) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -132,7 +132,7 @@ pub(crate) fn clone_tree(path: &Path, attributes: MountAttributes) -> io::Result
     Ok(tree)
 }
 
-/// Takes what is at `path`: a link as a link, everything else as a read-only copy of its mount.
+/// Collects `path`: a link as a link, everything else as a read-only clone of its mount.
 fn collect(
     path: &Path,
     pieces: &mut Vec<MountPiece>,
@@ -149,7 +149,7 @@ fn collect(
     }
 }
 
-/// Takes a copy of what is at `path`, if there is something.
+/// Adds a clone of the mount at `path`, if the path exists.
 pub(crate) fn add_piece(
     path: &Path,
     attributes: MountAttributes,
@@ -159,14 +159,14 @@ pub(crate) fn add_piece(
         Ok(tree) => tree,
         Err(error) => {
             let errno = Errno::from_io_error(&error);
-            // What is gone, or closed to this account, is not there for any program.
+            // A path that is missing or unreadable for this account stays missing in the sandbox.
             if matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) {
                 return Ok(());
             }
             return Err(SetupFailure::new(format!("copy the mount of {}", path.display()), error));
         }
     };
-    // Of the copy: what lies at the path may be another thing by now.
+    // The clone is examined, because the path may have been replaced meanwhile.
     let stat = fstat(&tree).step("look at a copy")?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     pieces.push(MountPiece { at: below_root(path), tree, directory });
@@ -174,7 +174,7 @@ pub(crate) fn add_piece(
 }
 
 fn collect_devices() -> Result<Vec<(&'static str, OwnedFd)>, SetupFailure> {
-    // Read-only says nothing about what is written to them; their permissions are those of the machine.
+    // A read-only mount does not restrict writing to a device; the permissions of the device do.
     let locked = MountAttributes::NO_SUID.and(MountAttributes::READ_ONLY);
     let open = |name| clone_tree(&Path::new("/dev").join(name), locked).map(|tree| (name, tree));
     DEVICES.into_iter().map(open).collect::<io::Result<_>>().step("open devices")
@@ -190,21 +190,21 @@ pub(crate) fn new_tmpfs(bytes: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
 }
 
 impl NewRoot {
-    /// Opens this namespace's copy of the skeleton.
+    /// Opens the skeleton in this mount namespace.
     pub(crate) fn of_namespace() -> Result<Self, SetupFailure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, SKELETON_AT, flags, Mode::empty()).step("open the root")?;
         Ok(Self { root })
     }
 
-    /// Opens what is at `path`; links on the way are those of the new root.
+    /// Opens `path` in the new root, which also resolves the links on the way.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         openat2(&self.root, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
     }
 
-    /// Opens the directory at `path`, made where it was missing.
+    /// Opens the directory at `path`, creating it if it is missing.
     pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
         let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
         match (self.open(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
@@ -212,7 +212,7 @@ impl NewRoot {
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
                 let parent = self.directory(parent)?;
                 match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-                    // Another call of the same workspace made it first: they share these directories.
+                    // Another run of the same workspace created it first: they share these directories.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(say(errno)),
                 }
@@ -222,7 +222,7 @@ impl NewRoot {
         }
     }
 
-    /// Opens the file at `path`, made empty where it was missing.
+    /// Opens the file at `path`, creating it empty if it is missing.
     fn file(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
         let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
         match (self.open(path, OFlags::empty()), path.parent(), path.file_name()) {
@@ -260,7 +260,7 @@ impl NewRoot {
         Ok(())
     }
 
-    /// A directory in memory that everyone inside may write.
+    /// Attaches an in-memory directory that every program inside may write.
     pub(crate) fn attach_tmpfs(&self, path: &str, bytes: u64) -> Result<(), SetupFailure> {
         let memory = new_tmpfs(bytes, "1777").step("create /tmp")?;
         attach(&memory, &self.directory(Path::new(path))?, Path::new(path))

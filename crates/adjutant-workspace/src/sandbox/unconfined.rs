@@ -1,7 +1,7 @@
-//! Running programs without a sandbox, for a person who typed that they want none.
+//! Running programs without a sandbox, for users who asked for that with `--sandbox=off`.
 //!
-//! A program gets a session of its own, only the environment it is given and no input. Its process group is
-//! ended with the call; what has left the group is not, because only a process namespace could find it.
+//! A program gets its own session, only the given environment, and no input. Its process group is killed at the end
+//! of the run; processes that left the group survive, because only a process namespace could find them.
 
 use std::fs::File;
 use std::io;
@@ -19,35 +19,35 @@ use super::output::{OutputSink, time_to_wait};
 use super::raw;
 use super::run::{CancelHandle, FOREVER, ProgramEnd, ProgramSpec, RunError, check_program};
 
-/// A directory in which programs run as the person who started this one.
+/// Runs programs in a directory with the rights of the user who started Adjutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnconfinedRunner {
     root: PathBuf,
 }
 
-/// A call without a sandbox that is over.
+/// The result of a program run without a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnconfinedExit {
-    /// How it ended.
+    /// How the program ended.
     pub end: ProgramEnd,
-    /// How long it took.
+    /// How long the run took.
     pub elapsed: Duration,
-    /// Whether nobody holds its output open any more; `false` when a process has left the group and lives on.
+    /// Whether all its output streams were closed; `false` if a process left the group and still holds one open.
     pub output_closed: bool,
 }
 
 impl UnconfinedRunner {
-    /// Takes the directory in which programs start.
+    /// Creates a runner for programs that start in `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Runs a program to its end and streams what it says.
+    /// Runs a program until it ends and streams its output.
     ///
     /// # Errors
     ///
-    /// Why nothing was run. A program that ran and failed is no error.
+    /// Why no program was run. A program that ran and failed is not an error.
     pub fn run(
         &self,
         program: &ProgramSpec,
@@ -93,7 +93,7 @@ impl UnconfinedRunner {
         Ok(group)
     }
 
-    /// Finds the starting directory, which lies in the root when it is looked for.
+    /// Resolves the starting directory, which must lie in the root.
     fn directory(&self, asked: &Path) -> Result<PathBuf, RunError> {
         let outside = || RunError::Directory { directory: asked.to_owned() };
         let root = self.root.canonicalize()?;
@@ -105,9 +105,9 @@ impl UnconfinedRunner {
     }
 }
 
-/// A process group, ended when this is dropped.
+/// A running process group, killed when this is dropped.
 struct ProgramGroup {
-    /// Reaped only after the group was ended: until then its number means nobody else.
+    /// Reaped only after the group was killed: until then its pid cannot be reused.
     child: Child,
     streams: [Option<File>; 2],
     handle: Option<OwnedFd>,
@@ -139,17 +139,17 @@ impl ProgramGroup {
         }
     }
 
-    /// Ends the group and reaps its leader.
+    /// Kills the group and reaps its leader.
     fn kill(&mut self) -> io::Result<ExitStatus> {
         let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // Fails only when all of them are gone already.
+        // Fails only if all processes have already ended.
         let _ = number.map(|it| kill_process_group(it, Signal::KILL));
         self.handle = None;
         self.is_over = true;
         self.child.wait()
     }
 
-    /// Takes the output that is still in the pipes; true when they are at their end.
+    /// Reads the output that is still in the pipes. Returns true if both streams ended.
     fn drain_output(&mut self, sink: &mut dyn OutputSink) -> io::Result<bool> {
         let mut buffer = vec![0; CHUNK_BYTES];
         let deadline = Instant::now() + EXIT_TIMEOUT;
@@ -164,7 +164,7 @@ impl ProgramGroup {
         Ok(true)
     }
 
-    /// Waits for the streams, and for the call being cancelled and the leader being gone.
+    /// Waits for output, cancellation or the end of the leader.
     fn wait(
         &self,
         most: Duration,

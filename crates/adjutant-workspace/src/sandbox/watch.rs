@@ -1,17 +1,17 @@
-//! What a sandbox uses of memory and disk, measured while it runs.
+//! Measuring the memory and disk use of a running sandbox.
 //!
-//! Where no control group was delegated, memory is the sum over its processes of what belongs to them alone
-//! or is shared memory. Writing is what the overlay's upper directory holds; without an overlay, once the free
-//! space fell by more than is allowed, what lies in the workspace and was changed since: others write too. In
-//! both, once the free space fell that far, deleted files count that a process still has open. Not seen are
-//! deleted files that are only mapped, or on their way through a socket.
+//! Memory is the sum of the anonymous and shared memory of all processes, because no control group is delegated.
+//! Disk use is the size of the overlay's upper directory. Without an overlay it is what changed in the workspace
+//! since the start, measured only once the free space has fallen by more than the bound, because other programs
+//! write too. Once the free space has fallen that far, deleted files that a process still has open count in both
+//! cases. Not counted are deleted files that are only mapped or in transit through a socket.
 //!
-//! Files and directories are counted by listing directories alone, which takes a tenth of the time of asking
-//! about each. An overlay's upper directory also holds whiteouts, files of the base that were changed and their
-//! directories. Once it holds more than may be added, each name is looked up in the lower directories, and only
-//! names that they lack count. Without an overlay, the number of entries that the base brought is subtracted.
-//! Counting half a million takes long enough that it is done every few seconds only; a fall of the free inodes
-//! by what may still be added brings the next count forward.
+//! Files and directories are counted by listing directories alone, which takes a tenth of the time of a stat for
+//! each. An overlay's upper directory also holds whiteouts, changed files of the base and their directories: once
+//! it holds more entries than may be added, each name is looked up in the lower directories, and only names that
+//! they lack count. Without an overlay, the number of entries of the base is subtracted. Counting half a million
+//! entries takes long, so it happens only every few seconds; a fall of the free inodes by the number that may still
+//! be added brings the next count forward.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -28,55 +28,55 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::plan::{BoundsPlan, InitReport};
 
-/// The shortest time between two looks at the disk.
+/// The shortest interval between two measurements of the disk.
 const DISK_TICK: Duration = Duration::from_millis(200);
 
-/// The part of the time that looking at memory may take, as one in so many.
+/// The share of the time that measuring memory may take: one part in so many.
 const MEMORY_SHARE: u32 = 20;
 
-/// The same for counting files and directories, and for adding up their sizes; together less than one in twenty.
+/// The same for counting entries and for adding up sizes; together less than one part in twenty.
 const ENTRIES_SHARE: u32 = 30;
 const DISK_SHARE: u32 = 60;
 
-/// The deepest directory that is looked into.
+/// The deepest level of directories that is measured.
 const MAX_DEPTH: usize = 500;
 
-/// The most that a file counts by its size alone.
+/// The largest size that counts for a file without allocated blocks.
 const SIZE_CAP: u64 = 512 << 20;
 
-/// How far the dates of files may lie behind the clock.
+/// How far file timestamps may lag behind the clock.
 const COARSE_SECONDS: i64 = 2;
 
-/// What the smallest entry counts.
+/// The size that counts for the smallest file or directory.
 const ENTRY_BYTES: u64 = 4 << 10;
 
-/// The most open files that are looked at in one go.
+/// The most open files that are examined in one measurement.
 const MAX_HANDLES: usize = 4_000_000;
 
-/// Bounds and when they are looked at next.
+/// The resource bounds of a run, and when to measure each resource next.
 pub(crate) struct ResourceWatch {
     memory_bytes: u64,
     disk_bytes: u64,
     entries: u64,
     base_entries: u64,
-    /// How many entries may be added: the bound, or what lay there before the program began.
+    /// How many entries may be added: the bound, or more if more were there when the program started.
     entries_allowed: u64,
     upper: Option<OwnedFd>,
     /// The overlay's lower directories, topmost first.
     lowers: Vec<OwnedFd>,
     workspace: OwnedFd,
-    /// Where the kernel tells of processes.
+    /// The directory that lists processes: `/proc`.
     processes: PathBuf,
     free_at_start: u64,
     free_inodes_at_start: u64,
-    /// In seconds since 1970, as files have it.
+    /// Start of the run in seconds since 1970, to compare with timestamps of files.
     began: i64,
     next_memory: Option<Instant>,
     next_disk: Option<Instant>,
     next_entries: Option<Instant>,
-    /// From when on the free inodes may bring the next count forward.
+    /// The earliest time at which the free inodes may bring the next count forward.
     early_entries: Option<Instant>,
-    /// How many entries could still be added at the last count, and the free inodes then.
+    /// Entries that could still be added at the last count, and the free inodes then.
     entries_left: u64,
     free_inodes_counted: u64,
 }
@@ -112,13 +112,13 @@ impl ResourceWatch {
             entries_left: u64::MAX,
             free_inodes_counted: free_inodes_at_start,
         };
-        // Counted before the program starts. Where an earlier call left too many, this one may still remove
-        // some, but not add to them.
+        // Counted before the program starts. If an earlier run left too many entries, this one may remove some but
+        // add none.
         watch.entries_allowed = watch.entries.max(watch.added_entries().0);
         watch
     }
 
-    /// Measures what is due; returns what was exceeded.
+    /// Measures the resources that are due; returns the bound that was exceeded, if any.
     pub(crate) fn check(&mut self, now: Instant, memory: impl Fn() -> u64) -> Option<InitReport> {
         if self.next_memory.is_none_or(|due| due <= now) {
             let bytes = memory();
@@ -145,7 +145,7 @@ impl ResourceWatch {
 }
 
 impl ResourceWatch {
-    /// Counts entries if that is due; returns how many were added, where that is too many.
+    /// Counts entries if that is due; returns how many were added, if that is too many.
     fn check_entries(&mut self) -> Option<u64> {
         let now = Instant::now();
         let is_due = self.next_entries.is_none_or(|due| due <= now);
@@ -158,17 +158,18 @@ impl ResourceWatch {
         }
         let began = processor_time();
         let too_many = self.too_many_entries();
-        // Processor time: on a busy machine the pause would grow with the time spent waiting for a processor.
+        // CPU time, not elapsed time: on a busy machine the pause would grow with the time spent waiting for a CPU.
         let pause = DISK_TICK.max(processor_time().saturating_sub(began) * ENTRIES_SHARE);
         let after = Instant::now();
-        // One early count in each pause, which it prolongs: other programs on the file system use inodes, too.
+        // At most one early count per pause, which it prolongs: other programs on the file system use inodes, too.
         let from = self.next_entries.filter(|_| is_early).map_or(after, |due| due.max(after));
         self.next_entries = Some(from + pause);
         self.early_entries = Some(if is_early { from + pause } else { after + DISK_TICK });
         too_many
     }
 
-    /// Counts what was added, up to one more than is allowed; says whether a directory could not be listed.
+    /// Counts the added entries, up to one more than allowed; the flag says whether a directory could not be
+    /// listed.
     fn added_entries(&self) -> (u64, bool) {
         let mut count = self.count_entries(&[]);
         if count.entries > self.entries && !self.lowers.is_empty() {
@@ -187,19 +188,19 @@ impl ResourceWatch {
         count
     }
 
-    /// Returns how many entries were added, where that is too many.
+    /// Returns how many entries were added, if that is too many.
     fn too_many_entries(&mut self) -> Option<u64> {
         self.free_inodes_counted = free_inodes(&self.workspace);
         let (added, has_closed) = self.added_entries();
         self.entries_left = self.entries_allowed.saturating_sub(added);
-        // A closed directory cannot be counted; then the file system says whether there is much in it.
+        // An unreadable directory cannot be counted; then the free inodes show whether there is much in it.
         let fell = self.free_inodes_at_start.saturating_sub(free_inodes(&self.workspace));
         let is_hidden = has_closed && fell > self.entries;
         let is_more = added > self.entries_allowed;
         (is_more || is_hidden).then_some(if is_hidden { added.max(fell) } else { added })
     }
 
-    /// Says how much was written; what cannot be measured counts as more than enough.
+    /// Returns how many bytes were written; what cannot be measured counts as more than allowed.
     fn written_bytes(&self) -> u64 {
         let (enough, too_much) = (self.disk_bytes, self.disk_bytes.saturating_add(1));
         let fell = free_bytes(&self.workspace)
@@ -227,7 +228,7 @@ impl ResourceWatch {
 /// Deleted files that processes still have open.
 #[derive(Default)]
 struct DeletedOpenFiles {
-    /// The devices that count.
+    /// The devices whose files count.
     devices: Vec<u64>,
     seen: BTreeSet<(u64, u64)>,
     handles: usize,
@@ -235,7 +236,8 @@ struct DeletedOpenFiles {
 }
 
 impl DeletedOpenFiles {
-    /// Adds up those of every process but this one; false when it is more than enough or cannot be told.
+    /// Adds up the files of every process but this one. Returns false if they exceed `enough` or cannot be
+    /// examined.
     fn add_all(&mut self, processes: &Path, enough: u64) -> bool {
         let own = std::process::id().to_string();
         let Ok(found) = fs::read_dir(processes) else { return false };
@@ -245,7 +247,7 @@ impl DeletedOpenFiles {
             if !is_process || name == *own {
                 continue;
             }
-            // Each thread may have files of its own. A process that ended meanwhile has none.
+            // Each thread may have its own descriptor table. A process that has ended has none.
             let Ok(threads) = fs::read_dir(process.path().join("task")) else { continue };
             if !threads.flatten().all(|thread| self.add(&thread.path(), enough)) {
                 return false;
@@ -258,14 +260,14 @@ impl DeletedOpenFiles {
         let handles = match fs::read_dir(thread.join("fd")) {
             Ok(handles) => handles,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // A thread that hides its files may hold anything; one that ended holds nothing.
+                // The files of a thread that denies access are unknown; a thread that has ended has none.
                 return has_ended(thread);
             }
             Err(_) => return true,
         };
         for handle in handles.flatten() {
             self.handles += 1;
-            // One that was closed meanwhile holds nothing.
+            // A descriptor that was closed meanwhile is skipped.
             let Ok(stat) = fs::metadata(handle.path()) else { continue };
             let counts = stat.nlink() == 0 && self.devices.contains(&stat.dev());
             if counts && self.seen.insert((stat.dev(), stat.ino())) {
@@ -279,15 +281,15 @@ impl DeletedOpenFiles {
     }
 }
 
-/// Says whether a thread has ended and only waits to be asked about.
+/// Says whether a thread has ended and is a zombie.
 fn has_ended(thread: &Path) -> bool {
     let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
-    // The name in parentheses may hold anything, also parentheses.
+    // The name in parentheses may itself contain parentheses.
     let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
     state.is_empty() || state.starts_with(['Z', 'X'])
 }
 
-/// Counts what lies in a directory that this process can list.
+/// Counts the files and directories below a directory that this process can list.
 pub(crate) fn count_entries(path: &Path) -> io::Result<u64> {
     let mut count = EntryCount::default();
     count.add(&openat(rustix::fs::CWD, path, OPEN_DIR, Mode::empty())?, &[], 0, u64::MAX);
@@ -303,20 +305,20 @@ struct EntryCount {
 }
 
 impl EntryCount {
-    /// Adds what is below a directory and not in the lower directories, and stops above `enough`.
+    /// Adds the entries below a directory that are not in the lower directories; stops above `enough`.
     fn add(&mut self, directory: &OwnedFd, lowers: &[OwnedFd], depth: usize, enough: u64) {
         let Ok(entries) = Dir::read_from(directory) else { return };
         let mut folders = Vec::new();
         for entry in entries.flatten() {
             let (name, kind) = (entry.file_name(), entry.file_type());
-            // A character device is an overlay's whiteout; programs inside cannot make devices.
+            // A character device is a whiteout of the overlay; programs inside cannot create devices.
             if name == c"." || name == c".." || kind == FileType::CharacterDevice {
                 continue;
             }
             if !is_in(lowers, name) {
                 self.entries += 1;
             }
-            // Some file systems do not say; opening tells.
+            // Some file systems do not report the kind; opening the entry as a directory tells.
             if matches!(kind, FileType::Directory | FileType::Unknown) {
                 folders.push(name.to_owned());
             }
@@ -324,7 +326,7 @@ impl EntryCount {
                 return;
             }
         }
-        // What lies deeper is looked at by size alone.
+        // Deeper directories are bounded by size alone.
         for name in folders.into_iter().filter(|_| depth < MAX_DEPTH) {
             match openat(directory, &name, OPEN_DIR, Mode::empty()) {
                 Ok(folder) => {
@@ -341,18 +343,18 @@ impl EntryCount {
     }
 }
 
-/// Says whether the topmost lower directory that has the name has more than a whiteout there.
+/// Says whether the topmost lower directory that has this name has more than a whiteout there.
 fn is_in(lowers: &[OwnedFd], name: &CStr) -> bool {
     let found = lowers.iter().find_map(|it| statat(it, name, AtFlags::SYMLINK_NOFOLLOW).ok());
     found.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice)
 }
 
-/// Returns how many files the file system can still take; 0 where it has no such number.
+/// Returns the number of free inodes; 0 if the file system does not report it.
 fn free_inodes(place: impl AsFd) -> u64 {
     fstatvfs(place).map_or(0, |stat| stat.f_ffree)
 }
 
-/// Returns the processor time that this thread has used.
+/// Returns the CPU time that this thread has used.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
@@ -369,14 +371,14 @@ pub(crate) fn resident_bytes() -> u64 {
         if !process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
             continue;
         }
-        // A process that ended meanwhile uses nothing.
+        // A process that has ended uses nothing.
         let status = std::fs::read_to_string(process.path().join("status")).unwrap_or_default();
         kibibytes += status.lines().filter_map(private_kibibytes).sum::<u64>();
     }
     (kibibytes << 10).saturating_add(unmapped_bytes())
 }
 
-/// Shared memory of the old kind lives on when no process maps it.
+/// Returns the size of System V shared memory, which exists even if no process maps it.
 fn unmapped_bytes() -> u64 {
     let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     let resident = |line: &str| line.split_whitespace().rev().nth(1)?.parse::<u64>().ok();
@@ -388,17 +390,17 @@ fn private_kibibytes(line: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// How directories are opened.
+/// The flags for opening a directory to list it.
 const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How directories are opened only to look names up in them.
+/// The flags for opening a directory to look up names in it.
 const OPEN_LOWER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Adds up what lies below a directory and changed at or after `since`, and stops once it is more than `enough`.
+/// Adds up the sizes of files below a directory that changed at or after `since`; stops above `enough`.
 ///
-/// One handle is open for each level. A tree deeper than [`MAX_DEPTH`] counts as more than enough: nothing
+/// Keeps one descriptor open per level. A tree deeper than [`MAX_DEPTH`] counts as more than allowed: nothing
 /// useful is that deep, and what cannot be measured must not grow.
 fn size_bytes(top: &OwnedFd, since: i64, enough: u64) -> u64 {
     let mut total = 0;
@@ -408,12 +410,12 @@ fn size_bytes(top: &OwnedFd, since: i64, enough: u64) -> u64 {
     total
 }
 
-/// Adds one directory; false when it is more than enough.
+/// Adds one directory. Returns false once the total exceeds `enough`.
 fn add_up(directory: &OwnedFd, depth: usize, since: i64, enough: u64, total: &mut u64) -> bool {
     if depth > MAX_DEPTH {
         return false;
     }
-    // A directory that is gone, or was never ours to read, holds nothing that grows.
+    // A directory that is gone or unreadable cannot grow.
     let Ok(entries) = Dir::read_from(directory) else { return true };
     let mut folders = Vec::new();
     for entry in entries.flatten() {
@@ -422,11 +424,11 @@ fn add_up(directory: &OwnedFd, depth: usize, since: i64, enough: u64, total: &mu
             continue;
         }
         let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        // A size without content still has to be read to be kept, and a name without either has to be
-        // stored; what is larger than any file that is kept is not read.
+        // A sparse file still has to be read to commit it, and an empty entry still has to be stored. Files above
+        // the cap are never committed.
         let blocks = u64::try_from(stat.st_blocks).unwrap_or(0) << 9;
         let size = u64::try_from(stat.st_size).unwrap_or(0).min(SIZE_CAP);
-        // The date of the last change of any kind cannot be set by a program.
+        // Programs cannot set the ctime.
         if stat.st_ctime >= since {
             *total = total.saturating_add(blocks.max(size).max(ENTRY_BYTES));
         }
@@ -440,7 +442,8 @@ fn add_up(directory: &OwnedFd, depth: usize, since: i64, enough: u64, total: &mu
     folders.into_iter().all(|(name, changed)| {
         match openat(directory, &name, OPEN_DIR, Mode::empty()) {
             Ok(folder) => add_up(&folder, depth + 1, since, enough, total),
-            // Closed meanwhile, where nothing else tells what was written: it may hold anything.
+            // A directory that became unreadable since the start may hold anything. With an overlay (`since` is the
+            // minimum) other measurements cover it.
             Err(Errno::ACCESS) => since == i64::MIN || changed < since,
             Err(_) => true,
         }
@@ -469,14 +472,14 @@ mod tests {
         let nobody = tempfile::tempdir().unwrap();
         let mut watch = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
         watch.processes = nobody.path().to_owned();
-        // As if somebody else had filled the disk meanwhile.
+        // As if another program had filled the disk.
         watch.free_at_start = u64::MAX;
         assert!(watch.check(Instant::now(), || 0).is_none());
         std::fs::create_dir(folder.path().join("below")).unwrap();
         std::fs::write(folder.path().join("below/file"), vec![1; 2 << 20]).unwrap();
         watch.next_disk = None;
         assert!(matches!(watch.check(Instant::now(), || 0), Some(InitReport::Disk { .. })));
-        // What was there before this began is not its own.
+        // Files from before the start of the run do not count.
         let mut next = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
         next.processes = nobody.path().to_owned();
         next.free_at_start = u64::MAX;
@@ -498,7 +501,7 @@ mod tests {
         for number in 0..11 {
             fs::write(folder.path().join(number.to_string()), "").unwrap();
         }
-        // Nothing else on the file system can use or free as many.
+        // Extreme values, which other programs on the file system cannot cause.
         (watch.free_inodes_counted, watch.entries_left) = (0, 10);
         assert_eq!(watch.check_entries(), None, "neither due nor a sign");
         watch.free_inodes_counted = u64::MAX;

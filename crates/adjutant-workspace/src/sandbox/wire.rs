@@ -1,7 +1,7 @@
 //! Messages between the engine, the namespace holder and the sandbox's first process.
 //!
-//! A message is four bytes of length and JSON; open files ride on the length. Nothing here travels in
-//! arguments or environments, which other processes can read.
+//! A message is its length in four bytes, then JSON; file descriptors are attached to the length. Nothing is passed
+//! in arguments or environment variables, which other processes can read.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,13 +18,13 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The longest message taken; a plan with a long command and environment is far below.
+/// The longest message that is accepted; a plan with a long command and environment is far shorter.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// Open files in one message, at most.
+/// The most file descriptors in one message.
 const MAX_FILES: usize = 4;
 
-/// Text of the operating system, which need not be UTF-8.
+/// A string of the operating system, which need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OsText {
@@ -61,7 +61,7 @@ impl From<&Path> for OsText {
     }
 }
 
-/// Sends one message with open files.
+/// Sends one message with file descriptors.
 pub(crate) fn send(
     socket: impl AsFd,
     message: &impl Serialize,
@@ -82,7 +82,7 @@ pub(crate) fn send(
     stream.write_all(&body)
 }
 
-/// Receives one message with its open files; `None` when the other side is gone.
+/// Receives one message with its file descriptors; `None` if the other side closed the connection.
 pub(crate) fn receive<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
@@ -114,20 +114,20 @@ pub(crate) fn receive<T: DeserializeOwned>(
     Ok(Some((serde_json::from_slice(&body)?, files)))
 }
 
-/// A connected pair that no program started later inherits.
+/// Creates a connected pair of sockets that child processes do not inherit.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     let kind = rustix::net::SocketType::STREAM;
     Ok(rustix::net::socketpair(rustix::net::AddressFamily::UNIX, kind, flags, None)?)
 }
 
-/// Takes the next of the files that came with a message.
+/// Returns the next file descriptor of a message.
 pub(crate) fn next(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<File> {
     let missing = || io::Error::new(io::ErrorKind::InvalidData, "an open file is missing");
     files.next().map(File::from).ok_or_else(missing)
 }
 
-/// A socket as a stream; writing to one whose reader is gone is an error, never a signal.
+/// A socket as a stream; writing to a closed one is an error, never a SIGPIPE.
 struct SocketStream<'fd>(BorrowedFd<'fd>);
 
 impl Read for SocketStream<'_> {

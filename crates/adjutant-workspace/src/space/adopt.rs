@@ -1,4 +1,4 @@
-//! Taking up workspaces that are recorded, after a crash or to go on with a run.
+//! Reopening recorded workspaces, after a crash or to continue a run.
 
 use std::sync::Arc;
 
@@ -13,14 +13,15 @@ use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord};
 use crate::{Diff, ResultRef};
 
 impl Workspaces {
-    /// Takes up a recorded workspace.
+    /// Reopens a recorded workspace.
     ///
-    /// What its own folder says goes before `record`, which may be from before a child was made from it.
-    /// Where the files are gone, they are made anew from the base and the kept result.
+    /// The record in the workspace's own directory takes precedence over `record`, which may have been written
+    /// before a child was made from the workspace. If the files are gone, they are recreated from the base and the
+    /// kept result.
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::InUse`] while a living process works in it; otherwise why it cannot be had.
+    /// [`WorkspaceError::InUse`] while a running process uses it; otherwise why it cannot be reopened.
     pub fn adopt(
         &self,
         run: &str,
@@ -56,8 +57,8 @@ impl Workspaces {
 }
 
 impl WorkspacesContext {
-    /// Mounts the layers of a folder that is there; one whose verify command an earlier version was running is made
-    /// anew from the commit of the work.
+    /// Mounts the layers of an existing workspace. If an earlier version was running a verify command in it, it is
+    /// recreated from the commit of the work.
     pub(super) fn reopen(
         self: &Arc<Self>,
         reference: &ResultRef,
@@ -75,7 +76,7 @@ impl WorkspacesContext {
         let mut remarks = record.remarks.clone();
         let lower = match self.lower_layers(&below) {
             Ok(lower) => Arc::new(lower),
-            // A layer of one above is gone: the commit it began from has what git keeps of it.
+            // A layer of an ancestor is gone. The base commit has everything of it that git keeps.
             Err(WorkspaceError::Record(_)) => {
                 remarks.push("ignored files of its parent are gone".to_owned());
                 self.layers_for_commit(&below, base.clone())?.lower
@@ -90,7 +91,7 @@ impl WorkspacesContext {
         Ok(space)
     }
 
-    /// Makes a workspace anew from its base and its kept result.
+    /// Recreates a workspace from its base and its kept result.
     fn restore_from_result(
         self: &Arc<Self>,
         reference: &ResultRef,

@@ -1,8 +1,9 @@
-//! Credentials that lie deeper in what a person granted: found once, and hidden from every command.
+//! Finding credentials inside granted directories, so that they can be hidden from programs.
 //!
-//! Names decide, and only those that say what they hold wherever they stand. A file called `*.pem`, `*.key`, `*.crt`
-//! or the like is looked into: most hold certificates, which programs need; those with a private key are hidden, and
-//! so are small files without an extension that begin as PEM does. What has its name at the top of a grant is looked for by the sandbox itself, each time.
+//! A file is a credential by its name, if that name means credentials in any directory. Files called `*.pem`,
+//! `*.key`, `*.crt` or similar are read: most hold certificates, which programs need, and only those with a private
+//! key are hidden. Small files without an extension are read if they begin like PEM. Names that count only at the
+//! top of a grant are handled by the sandbox itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -15,34 +16,34 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::sandbox::{CREDENTIALS, is_credential_only_as_file};
 
-/// How deep a grant is looked into. Homes below a granted folder are within it, sources of a toolchain are
-/// not.
+/// Levels of a grant that are searched. Deep enough for homes below a granted directory, not for the sources of a
+/// toolchain.
 const LEVELS: usize = 4;
 
-/// The most folders of one grant that are looked into, the upper ones first.
+/// The most directories of one grant that are searched, upper levels first.
 const FOLDERS: usize = 5_000;
 
-/// Extensions of files that may hold a private key, in any case.
+/// Extensions, in any case, of files that may hold a private key.
 const KEY_EXTENSIONS: [&str; 6] = ["cer", "crt", "key", "p8", "pem", "ppk"];
 
-/// The largest file without an extension that is looked into.
+/// The largest file without an extension that is read.
 const PLAIN_BYTES: u64 = 64 << 10;
 
-/// How files of PEM begin.
+/// The beginning of PEM files.
 const PEM_BEGIN: &[u8] = b"-----BEGIN";
 
-/// What tells a private key, in PEM and in the format of PuTTY.
+/// Text that marks a private key, in PEM and in PuTTY's format.
 const KEY_MARKERS: [&[u8]; 2] = [b"PRIVATE KEY-----", b"PuTTY-User-Key-File-"];
 
-/// How much of a file is searched for a private key.
+/// The most bytes of a file that are searched for a private key.
 const PEM_BYTES: u64 = 256 << 10;
 
-/// What was found below each grant.
+/// The credentials found below each grant, cached.
 #[derive(Debug, Default)]
 pub(super) struct CredentialScan(Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>);
 
 impl CredentialScan {
-    /// Returns what is to be hidden below these grants.
+    /// Returns the paths to hide below these grants.
     pub(super) fn below(&self, grants: &[PathBuf]) -> Vec<PathBuf> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
@@ -55,7 +56,7 @@ impl CredentialScan {
     }
 }
 
-/// Looks through the upper folders of a grant; what cannot be listed cannot be listed by a command either.
+/// Searches the upper levels of a grant. Programs cannot list what this process cannot.
 fn find_credentials(grant: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(grant.to_owned(), 0)]);
@@ -77,8 +78,7 @@ fn find_credentials(grant: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Says whether a file has a private key in it, alone or beside certificates; only files whose name or beginning says
-/// that they may have one are read.
+/// Says whether a file contains a private key. Only files whose name or beginning suggests one are read.
 fn holds_private_key(path: &Path) -> bool {
     let extension = path.extension();
     let is_named = |end: &OsStr| KEY_EXTENSIONS.iter().any(|it| end.eq_ignore_ascii_case(it));
@@ -89,7 +89,7 @@ fn holds_private_key(path: &Path) -> bool {
     if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= most) {
         return false;
     }
-    // Does not wait if a pipe has taken the file's place meanwhile.
+    // NONBLOCK: a pipe may have replaced the file meanwhile.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(CWD, path, flags, Mode::empty()) else { return false };
     let (mut file, mut head) = (fs::File::from(file), Vec::new());

@@ -1,4 +1,4 @@
-//! Why there is no workspace, or why it could not be kept or closed.
+//! Errors of making, keeping and closing workspaces.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use crate::overlay::OverlayError;
 use crate::{GitError, PathError};
 
-/// Says why something with a workspace did not work.
+/// Says why an operation on a workspace failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// Git, or what was asked of it, failed; among them that the folder is no repository.
+    /// A git operation failed, for example because the directory is in no repository.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// An overlay workspace was required and cannot be had.
+    /// An overlay workspace was required and cannot be mounted.
     #[error("no overlay workspace: {0}")]
     Overlay(#[from] OverlayError),
     /// A path of the workspace could not be used.
@@ -20,55 +20,55 @@ pub enum WorkspaceError {
     Path {
         /// The path.
         path: PathBuf,
-        /// Why not.
+        /// Why it could not be used.
         #[source]
         source: PathError,
     },
-    /// The system failed.
+    /// A system call failed.
     #[error("{doing}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A living process works in it.
+    /// A running process uses the workspace.
     #[error("the workspace {} is in use", path.display())]
     InUse {
-        /// Its folder.
+        /// The workspace's directory.
         path: PathBuf,
     },
-    /// It holds work that is in no reference.
+    /// The workspace holds work that is not kept in its reference.
     #[error("the workspace {} holds work that is not kept; it was left alone", path.display())]
     Unkept {
-        /// Its folder.
+        /// The workspace's directory.
         path: PathBuf,
     },
-    /// It was closed.
+    /// The workspace was closed.
     #[error("the workspace {} is closed", path.display())]
     Closed {
-        /// Where it was.
+        /// The workspace's former path.
         path: PathBuf,
     },
-    /// What is recorded of a workspace cannot be followed.
+    /// The record of a workspace is invalid, or names a layer that is gone.
     #[error("the record of a workspace names {0}, which means nothing here")]
     Record(String),
-    /// A folder that is to come along is not one in the repository.
+    /// A path to include is not a directory or file in the repository.
     #[error("{} cannot come along: name a folder or file in the repository, relative to it", path.display())]
     Include {
-        /// As it was named.
+        /// The path as given.
         path: PathBuf,
     },
 }
 
 impl WorkspaceError {
-    /// Returns a closure that wraps what the system said with what was being done.
+    /// Returns a closure that adds the failed operation to a system error.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { doing, source: source.into() }
     }
 
-    /// Returns a closure that wraps why a path could not be used.
+    /// Returns a closure that adds the path to a path error.
     pub(crate) fn path(path: impl Into<PathBuf>) -> impl FnOnce(PathError) -> Self {
         move |source| Self::Path { path: path.into(), source }
     }

@@ -1,8 +1,8 @@
-//! Git's own folder inside a workspace.
+//! The private git directory of a workspace.
 //!
-//! It borrows the objects of the user's repository and nothing else: no configuration, hooks,
-//! references or attributes of anybody's. The index is the base's own, so that git trusts the dates
-//! of files nobody touched and does not read them again.
+//! It borrows the objects of the user's repository and nothing else: no configuration, hooks, references or
+//! attributes. The index is a copy of the base's index, so that git trusts the timestamps of unchanged files and
+//! does not read them again.
 
 use std::fs;
 use std::io;
@@ -13,19 +13,19 @@ use crate::git::{Scratch, bytes_of, open_plain};
 use crate::private;
 use crate::{BaseLease, Diff, DiffEntry, ObjectId, Repository};
 
-/// What the name of the index of a base begins with; its tree follows.
+/// The prefix of index file names; the id of the base's tree follows.
 const INDEX: &str = "index-";
 
-/// A base that was moved by more files than this gets a new index.
+/// If a base was moved by more files than this, its index is written from scratch.
 const MAX_UPDATED_FILES: usize = 5_000;
 
-/// How git calls a submodule.
+/// Git's mode of a submodule entry.
 const SUBMODULE: u32 = 0o160_000;
 
-/// Spares the sum over all entries, which nobody checks and which costs more than to write them.
+/// Skips the checksum over all entries: nothing verifies it, and computing it costs more than writing the index.
 const SKIP_CHECKSUM: &str = "index.skipHash=true";
 
-/// Writes a git directory whose HEAD is `commit`; the index is the caller's.
+/// Writes a git directory whose HEAD is `commit`; the caller writes the index.
 pub(super) fn write(
     repository: &Repository,
     into: &Path,
@@ -56,7 +56,7 @@ pub(super) fn write_head(into: &Path, commit: &ObjectId) -> io::Result<()> {
     private::write(&into.join("HEAD"), format!("{commit}\n"))
 }
 
-/// Writes the index of what differs so from the base, with the dates of the base for all other files.
+/// Writes the index for a tree that differs from the base by `diff`; all other files keep the base's timestamps.
 pub(super) fn write_index(
     repository: &Repository,
     lease: &BaseLease,
@@ -68,13 +68,13 @@ pub(super) fn write_index(
     update(&repository.scratch(None)?, diff, into)
 }
 
-/// Touches only what differs: the other entries keep what is known of their files.
+/// Updates only the entries of `diff`; the other entries keep their file timestamps.
 fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), WorkspaceError> {
     if diff.entries.is_empty() {
         return Ok(());
     }
     let mut entries: Vec<&DiffEntry> = diff.entries.iter().collect();
-    // A folder takes the place of a file only once that is gone.
+    // Removals come first: a directory can replace a file only after the file's entry is gone.
     entries.sort_by_key(|entry| entry.new_mode != 0);
     let mut list = Vec::new();
     for entry in entries {
@@ -87,7 +87,7 @@ fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), Worksp
     Ok(())
 }
 
-/// Returns the index of a base, which lies next to it and is made once.
+/// Returns the index of a base, which is written once and lies next to it.
 fn base_index(repository: &Repository, lease: &BaseLease) -> Result<PathBuf, WorkspaceError> {
     let folder = lease.path().parent().unwrap_or(lease.path());
     let index = folder.join(format!("{INDEX}{}", lease.tree()));
@@ -113,9 +113,9 @@ fn base_index(repository: &Repository, lease: &BaseLease) -> Result<PathBuf, Wor
     Ok(index)
 }
 
-/// Makes the index of a base that was moved out of the one it had before; says whether there was one.
+/// Writes the index of a moved base by updating its previous index. Returns false if there is none.
 ///
-/// The files that did not move are as that index knows them: of a large base they are not looked at.
+/// Files that did not change are not examined, however large the base is.
 fn index_from_previous(
     repository: &Repository,
     scratch: &Scratch<'_>,
@@ -123,7 +123,7 @@ fn index_from_previous(
     before: &[(PathBuf, ObjectId)],
 ) -> Result<bool, WorkspaceError> {
     let [(path, tree)] = before else { return Ok(false) };
-    // The tree it had may be gone from the repository by now.
+    // The previous tree may have been removed from the repository.
     let Ok(diff) = repository.differences(tree, lease.tree()) else { return Ok(false) };
     if diff.entries.len() > MAX_UPDATED_FILES {
         return Ok(false);
@@ -131,7 +131,7 @@ fn index_from_previous(
     fs::copy(path, scratch.index()).map_err(WorkspaceError::io("copying an index"))?;
     update(scratch, &diff, &scratch.index())?;
     let mut list = Vec::new();
-    // What is no file has no date.
+    // Only files have timestamps.
     let is_file = |entry: &&DiffEntry| !matches!(entry.new_mode, 0 | SUBMODULE);
     for entry in diff.entries.iter().filter(is_file) {
         list.extend_from_slice(bytes_of(&entry.path));
@@ -144,7 +144,7 @@ fn index_from_previous(
     Ok(true)
 }
 
-/// Lists the indexes next to a base, each with its tree.
+/// Lists the index files next to a base, each with its tree.
 fn indexes(folder: &Path) -> io::Result<Vec<(PathBuf, ObjectId)>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {
@@ -155,7 +155,7 @@ fn indexes(folder: &Path) -> io::Result<Vec<(PathBuf, ObjectId)>> {
     Ok(all)
 }
 
-/// Writes a path the way git reads one in a list of alternates.
+/// Quotes a path the way git expects it in a list of alternates.
 fn quoted(path: &Path) -> Vec<u8> {
     let bytes = bytes_of(path);
     if !bytes.iter().any(|byte| matches!(byte, b'"' | b'\n' | b'\\' | b'#')) {

@@ -1,8 +1,8 @@
-//! Ignored folders that come along: dependencies and build results that programs need.
+//! Ignored files that are copied into workspaces: dependencies and build results that programs need.
 //!
-//! They are copied, because a layer must not change while it is mounted and the user's own files do.
-//! A copy is made once for each state of the folders, told by names, sizes and dates; where the file
-//! system can, copies share their content.
+//! They are copied, because a mounted layer must not change while the user's own files do. One copy is made for
+//! each state of the files, identified by names, sizes and timestamps; on file systems with reflinks the copies
+//! share their content.
 
 use std::fs;
 use std::io;
@@ -17,14 +17,14 @@ use crate::git::{Content, bytes_of, content, guarded, plain};
 use crate::git_guard::{FileId, file_id};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
 
-/// The most entries of one folder.
+/// The most entries of one directory.
 const MAX_ENTRIES: usize = 10_000_000;
 
-/// Files and folders that come along.
+/// The ignored files and directories to copy.
 #[derive(Debug)]
 pub(super) struct IgnoredFiles {
     root: Root,
-    /// The git directories of the repository and what is closed, which never come along.
+    /// The repository's git directories and the protected paths, which are never copied.
     left_out: Vec<FileId>,
     entries: Vec<IgnoredEntry>,
     key: String,
@@ -39,7 +39,7 @@ struct IgnoredEntry {
 }
 
 impl IgnoredFiles {
-    /// Looks at what is to come along; none when there is nothing.
+    /// Lists the files below the wanted paths; `None` if there are none.
     pub(super) fn scan(
         repository: &Repository,
         wanted: &[PathBuf],
@@ -62,7 +62,7 @@ impl IgnoredFiles {
         Ok((!found.entries.is_empty()).then_some(found))
     }
 
-    /// Tells this state of the folders from others.
+    /// Returns a key that identifies this state of the files.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
@@ -71,7 +71,7 @@ impl IgnoredFiles {
         let parent = wanted.parent().unwrap_or(Path::new(""));
         let folder = match self.root.open_dir(&RelPath::new(parent)?) {
             Ok(folder) => folder,
-            // What is not there yet does not come along.
+            // Missing paths are skipped.
             Err(PathError::NotFound | PathError::NotDirectory) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -104,7 +104,7 @@ impl IgnoredFiles {
         }
         let stat = match statat(folder.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            // Gone while we looked: whoever builds there goes on.
+            // Removed meanwhile, for example by a build.
             Err(rustix::io::Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(PathError::from_errno(errno)),
         };
@@ -138,7 +138,7 @@ impl IgnoredFiles {
         Ok(())
     }
 
-    /// Copies everything into a folder; what is there already stays.
+    /// Copies everything into a directory; existing files stay.
     pub(super) fn copy(&self, into: &Path) -> Result<(), WorkspaceError> {
         for entry in &self.entries {
             let to = into.join(entry.path.as_path());
@@ -153,7 +153,7 @@ impl IgnoredFiles {
                 Ok(Content::Link(target)) => {
                     std::os::unix::fs::symlink(crate::git::path_of(&target), &to)
                 }
-                // Gone or closed to us: a build that needs it says so.
+                // Removed or unreadable: a build that needs it will report that.
                 Ok(Content::Nothing) | Err(_) => Ok(()),
             };
             match done {
@@ -173,11 +173,11 @@ fn copy_file(mut from: fs::File, to: &Path, entry: &IgnoredEntry) -> io::Result<
     if ioctl_ficlone(&copy, &from).is_err() {
         io::copy(&mut from, &mut copy)?;
     }
-    // Build tools go by dates.
+    // Build tools compare timestamps.
     copy.set_modified(UNIX_EPOCH + entry.modified)
 }
 
-/// FNV-1a, 64 bits: tells states apart, protects against nobody.
+/// FNV-1a, 64 bits: distinguishes states; not safe against deliberate collisions.
 #[derive(Debug)]
 pub(super) struct Fnv1aHash(pub(super) u64);
 

@@ -1,8 +1,8 @@
 //! Workspaces that an earlier version left in the middle of a verify command.
 //!
-//! That version ran the command in the agent's own workspace. Before that it committed the work and named the
-//! commit in a file beside the workspace, `.claimed`. What lies in such a workspace is partly the command's, so the
-//! commit is the work: it becomes the result, and the workspace is made anew from it.
+//! That version ran the command in the agent's own workspace, after it had committed the work and written the
+//! commit to a file beside the workspace, `.claimed`. Such a workspace contains files of the command, so the commit
+//! becomes the result and the workspace is recreated from it.
 
 use std::fs;
 use std::io;
@@ -12,13 +12,13 @@ use super::WorkspaceError;
 use super::workspaces::WorkspacesContext;
 use crate::{ObjectId, ResultRef};
 
-/// The file beside a workspace that names the commit, and its first line.
+/// The file beside a workspace that names the commit, and the first line of that file.
 const CLAIMED: &str = ".claimed";
 const FORMAT: &str = "adjutant claimed 1";
 
 impl WorkspacesContext {
     /// Keeps the work of a workspace whose verify command was interrupted as its result, and returns that commit;
-    /// `None` where no command was. `directory` is the one that everything about the workspace lies in.
+    /// `None` if no command was interrupted. `directory` contains the workspace and its records.
     pub(super) fn keep_interrupted(
         &self,
         reference: &ResultRef,
@@ -50,7 +50,7 @@ fn work_before_verify(directory: &Path) -> Result<Option<ObjectId>, WorkspaceErr
     let format = lines.next().filter(|line| *line == FORMAT);
     let commit = format.and(lines.next()).and_then(ObjectId::parse);
     let commit = commit.ok_or_else(|| WorkspaceError::Record(path.display().to_string()))?;
-    // Work that no commit holds is only in the workspace, which therefore stays.
+    // Work that is in no commit exists only in the workspace, which therefore stays.
     let is_work =
         |line: &str| line.starts_with("skipped large:") || line.starts_with("skipped unreadable ");
     if lines.any(is_work) {
@@ -69,7 +69,7 @@ mod tests {
         let id = "a".repeat(40);
         let file = directory.path().join(CLAIMED);
         assert_eq!(work_before_verify(directory.path()).unwrap(), None);
-        // As that version wrote it: what no commit takes, patterns and permissions follow.
+        // The format of that version: skipped files, patterns and permissions follow the commit.
         let whole = format!(
             "{FORMAT}\n{id}\nskipped special 70697065\nodd - 70697065\n\
              pattern 63616368652f2e67697469676e6f7265 2a0a\nmode 700 \n"

@@ -1,7 +1,7 @@
-//! The layers that workspaces stand on, named by what they hold.
+//! The read-only layers below workspaces, named by their content.
 //!
-//! A layer is made once, under another name, and then only read. Whoever stands on it holds a lock,
-//! so that it is not removed meanwhile.
+//! A layer is made once, under a temporary name, and then only read. A workspace that uses it holds a lock, so that
+//! it is not removed meanwhile.
 //!
 //! Start at [`WorkspacesContext::lower_layers`].
 
@@ -25,24 +25,24 @@ use crate::private;
 use crate::trees::{FileLock, boot_id};
 use crate::{BaseCheckouts, BaseLease, Diff, ObjectId};
 
-/// Layers nobody uses that are kept for the next one.
+/// Unused layers that are kept for later workspaces.
 const MAX_UNUSED: usize = 4;
 
-/// How long the holder of a process that was killed may take to end.
+/// How long the holder of a killed process may take to end.
 const HOLDER_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is being made longer than this belongs to a process that is gone.
+/// A temporary layer older than this belongs to a process that is gone.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The file of a layer that says since which start of the machine it is there.
+/// The file in a layer that holds the boot id under which it was made.
 const BOOT_ID_FILE: &str = "boot";
 
-/// Something that keeps a layer from being removed.
+/// A lock or lease that keeps a layer from being removed.
 type LayerPin = Arc<dyn Any + Send + Sync>;
 
-/// Layers that are only read, in order, and what keeps them.
+/// Read-only layers, lowest first, and what keeps them from being removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LowerLayers {
     pub(super) names: Vec<LayerName>,
@@ -60,7 +60,7 @@ impl LowerLayers {
 }
 
 impl WorkspacesContext {
-    /// Has these layers ready, lowest first; what can be made again is made.
+    /// Opens these layers, lowest first; layers that can be recreated are.
     pub(super) fn lower_layers(&self, names: &[LayerName]) -> Result<LowerLayers, WorkspaceError> {
         let mut lower = LowerLayers::default();
         for name in names {
@@ -69,7 +69,7 @@ impl WorkspacesContext {
         Ok(lower)
     }
 
-    /// Puts one more layer on top.
+    /// Adds a layer on top.
     pub(super) fn add_layer(
         &self,
         lower: &mut LowerLayers,
@@ -103,7 +103,8 @@ impl WorkspacesContext {
             LayerName::Ignored(key) => {
                 let stored = self.stored_layer(&format!("ignored-{key}"), |files| {
                     let now = IgnoredFiles::scan(&self.repository, &self.options.include_ignored)?;
-                    // Nothing under this name would be taken for what it was made of from then on.
+                    // An empty layer must not be stored under this name: it would be reused as the content of that
+                    // key.
                     let gone = || WorkspaceError::Record(format!("{name}, which is gone"));
                     now.ok_or_else(gone)?.copy(files)
                 })?;
@@ -113,7 +114,8 @@ impl WorkspacesContext {
                 let path = upper_in(&self.dir_path(of), *number);
                 let missing = || WorkspaceError::Record(format!("{name}, which is gone"));
                 let held = FileLock::open_dir(&path).map_err(|_| missing())?;
-                // Mounted as the top of another workspace, it must not be stood upon.
+                // While it is mounted as the upper layer of another workspace, it must not be used as a lower
+                // layer.
                 let take =
                     || Ok(held.acquire(FlockOperation::NonBlockingLockShared)?.then_some(()));
                 if retry_while_holder_exits(take)?.is_none() {
@@ -126,7 +128,7 @@ impl WorkspacesContext {
         Ok(())
     }
 
-    /// Writes what a commit has differently from the base, and git's own folder, as a layer.
+    /// Writes the files that differ between the base and a commit, and the private git directory, as a layer.
     fn write_delta(
         &self,
         diff: &Diff,
@@ -137,7 +139,7 @@ impl WorkspacesContext {
         let git = files.join(".git");
         gitdir::write(&self.repository, &git, commit)?;
         let index = git.join("index");
-        // The index has every file of the base: writing it takes as long as all of the rest.
+        // In parallel: the index lists every file of the base, so writing it takes as long as the rest.
         std::thread::scope(|scope| {
             let index = scope.spawn(|| gitdir::write_index(&self.repository, lease, diff, &index));
             let written = self.write_files(diff, files);
@@ -147,7 +149,7 @@ impl WorkspacesContext {
         })
     }
 
-    /// Writes what a commit has differently from what lies below as a layer.
+    /// Writes the changes of `diff` as a layer, with whiteouts for deleted files.
     pub(super) fn write_files(&self, diff: &Diff, files: &Path) -> Result<(), WorkspaceError> {
         for gone in self.repository.write_layer_of(diff, files)? {
             let at = files.join(&gone);
@@ -165,7 +167,7 @@ impl WorkspacesContext {
         self.private.join("layers")
     }
 
-    /// Returns a layer that is kept under a name, making it where there is none.
+    /// Returns the stored layer of this name, making it if it is missing.
     fn stored_layer(
         &self,
         name: &str,
@@ -177,7 +179,7 @@ impl WorkspacesContext {
             return Ok((at.join("files"), held));
         }
         private::ensure_dir(&folder).map_err(WorkspaceError::io("making a layer"))?;
-        // One at a time: of eight who need the same layer, one makes it and seven find it.
+        // One at a time: if eight workspaces need the same layer, one makes it and seven find it.
         let making = FileLock::open_file(&folder.join("lock"))?;
         making.acquire(FlockOperation::LockExclusive)?;
         if let Some(held) = lock_layer_shared(&at)? {
@@ -191,17 +193,17 @@ impl WorkspacesContext {
         let new = folder.join(format!(".new-{}-{number}", std::process::id()));
         let made = remove_all(&new)
             .and_then(|()| {
-                // What is in `files` is seen in workspaces, with the modes of a checkout.
+                // Workspaces show the content of `files`, with the modes of a checkout.
                 let made =
                     private::create_dir(&new).and_then(|()| fs::create_dir(new.join("files")));
                 made.map_err(WorkspaceError::io("making a layer"))
             })
             .and_then(|()| make(&new.join("files")));
         if let Err(error) = made {
-            // Best effort: `prune_layers` removes what is left.
+            // Best effort: `prune_layers` removes leftovers.
             let _ = remove_all(&new);
             return match (error, old) {
-                // What it was made of is gone: the one from before is better than no workspace.
+                // Its source is gone: a layer from before the restart is better than no workspace.
                 (WorkspaceError::Record(_), Some(StaleLayer::Unused(held))) => {
                     held.acquire(FlockOperation::LockShared)?;
                     Ok((at.join("files"), held))
@@ -220,7 +222,7 @@ impl WorkspacesContext {
         Ok((at.join("files"), held))
     }
 
-    /// Removes layers that nobody stands on, but for the newest few.
+    /// Removes unused layers except the newest few.
     pub(super) fn prune_layers(&self) -> Result<(), WorkspaceError> {
         let folder = self.layers_dir();
         let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
@@ -251,9 +253,9 @@ impl WorkspacesContext {
     }
 }
 
-/// Tries for as long as the holder of a process that was killed may take to let go of a layer.
+/// Retries while the holder of a killed process may still be ending.
 ///
-/// It ends by itself; there is nothing to wait on.
+/// The holder ends by itself; this process has nothing to wait on, so it polls.
 pub(super) fn retry_while_holder_exits<T>(
     mut attempt: impl FnMut() -> Result<Option<T>, WorkspaceError>,
 ) -> Result<Option<T>, WorkspaceError> {
@@ -272,7 +274,7 @@ fn base_lease(lower: &LowerLayers, name: &LayerName) -> Result<Arc<BaseLease>, W
     lower.lease.clone().ok_or_else(|| WorkspaceError::Record(format!("{name} without a base")))
 }
 
-/// Removes a layer that nobody may be standing on just now.
+/// Removes a layer that the caller has locked exclusively.
 fn remove_layer(folder: &Path, path: &Path) -> Result<(), WorkspaceError> {
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let gone = folder.join(format!(".gone-{}-{number}", std::process::id()));
@@ -280,15 +282,15 @@ fn remove_layer(folder: &Path, path: &Path) -> Result<(), WorkspaceError> {
     remove_all(&gone)
 }
 
-/// A layer from before the last start of the machine, of which nobody knows what reached the disk.
+/// A layer from before the last boot, of which parts may never have reached the disk.
 enum StaleLayer {
-    /// Somebody stands on it all the same, such as a program of another version.
+    /// Another process uses it nevertheless, such as a program of another version.
     InUse(FileLock),
-    /// Nobody does.
+    /// No process uses it.
     Unused(FileLock),
 }
 
-/// Takes a layer from before the last start of the machine; whoever asks holds the lock of the makers.
+/// Locks a layer from before the last boot. The caller holds the lock for making layers.
 fn lock_stale_layer(at: &Path) -> Result<Option<StaleLayer>, WorkspaceError> {
     if at.symlink_metadata().is_err() || is_from_this_boot(at) {
         return Ok(None);
@@ -301,12 +303,12 @@ fn lock_stale_layer(at: &Path) -> Result<Option<StaleLayer>, WorkspaceError> {
     Ok(Some(StaleLayer::InUse(held)))
 }
 
-/// Says whether a layer was made since the machine started.
+/// Says whether a layer was made since the machine booted.
 fn is_from_this_boot(at: &Path) -> bool {
     fs::read_to_string(at.join(BOOT_ID_FILE)).is_ok_and(|text| text == boot_id())
 }
 
-/// Takes a layer that is there; none where there is none.
+/// Locks an existing layer; `None` if there is none.
 fn lock_layer_shared(at: &Path) -> Result<Option<FileLock>, WorkspaceError> {
     let file = at.join("lock");
     if !file.exists() || !is_from_this_boot(at) {
@@ -314,7 +316,7 @@ fn lock_layer_shared(at: &Path) -> Result<Option<FileLock>, WorkspaceError> {
     }
     let Ok(held) = FileLock::open_file(&file) else { return Ok(None) };
     held.acquire(FlockOperation::LockShared)?;
-    // It may have been removed before the lock was taken.
+    // It may have been removed before the lock was acquired.
     let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.inode());
     Ok(same.then_some(held))
 }

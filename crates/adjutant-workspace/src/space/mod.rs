@@ -1,17 +1,16 @@
-//! The workspaces of a run's children: one type, two kinds.
+//! The workspaces of a run's children: one type, backed by an overlay or by a git work tree.
 //!
-//! An overlay workspace is made in constant time of layers that are only read and one that takes every
-//! change; a work tree of git is what there is where overlays cannot be mounted. Both begin with the
-//! true state of what they are made from and end as a commit in `refs/adjutant/<run>/<child>`.
+//! An overlay workspace is made in constant time from read-only layers and an upper layer that receives every
+//! change; a git work tree is used where overlays cannot be mounted. Both start with the exact state of their
+//! origin, uncommitted changes included, and end as a commit in `refs/adjutant/<run>/<child>`.
 //!
-//! Git inside a workspace: `.git` is a git directory of its own, read-only for sandboxed programs, with
-//! HEAD and the index at the base, and with the objects of the repository borrowed. What reads works
-//! (`status`, `diff`, `log`, `show`, `blame`, `ls-files`, `grep`); what writes (`add`, `commit`, `stash`,
-//! `checkout` of a branch) fails, and the branches, the configuration and the hooks of the user's
-//! repository are not there.
+//! Git inside a workspace: `.git` is a private git directory, read-only for sandboxed programs, with HEAD and the
+//! index at the base commit and with the objects of the repository borrowed. Commands that read work (`status`,
+//! `diff`, `log`, `show`, `blame`, `ls-files`, `grep`); commands that write (`add`, `commit`, `stash`, `checkout`
+//! of a branch) fail, and the branches, configuration and hooks of the user's repository are absent.
 //!
-//! Start at [`Workspaces::open`] and [`Workspaces::make`]. Invariant: work is removed only after it is
-//! in its reference.
+//! Start at [`Workspaces::open`] and [`Workspaces::make`]. Invariant: work is removed only after it is kept in its
+//! reference.
 
 mod adopt;
 mod credentials;

@@ -1,7 +1,7 @@
-//! Folders with objects that a sandbox shows, and what it must not show of them.
+//! The git object directories that a sandbox shows, and the entries in them that must stay hidden.
 //!
-//! Every sandbox asks, so what was found in a folder is remembered until the folder changes: of a repository
-//! with any number of objects at most some 260 folders are asked for their dates.
+//! Every sandbox needs this, so results are cached until a directory changes: even for a large repository at most
+//! some 260 directories are checked for changes.
 //!
 //! Start at [`ObjectDirCache::objects`].
 
@@ -17,35 +17,35 @@ use super::WorkspaceError;
 use crate::git::{open_plain, own_parts};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
 
-/// How long a chain of repositories that borrow each other's objects may be; git's own limit.
+/// The longest chain of repositories that borrow each other's objects; git's own limit.
 const MAX_CHAIN: usize = 5;
 
-/// The most folders objects are borrowed from.
+/// The most directories that objects are borrowed from.
 const MAX_FOLDERS: usize = 32;
 
-/// How much of a list of alternates is read.
+/// The most bytes of a list of alternates that are read.
 const LIST_BYTES: u64 = 64 * 1024;
 
-/// The most entries of one folder of objects that are looked at.
+/// The most entries of one object directory that are examined.
 const MAX_ENTRIES: usize = 10_000_000;
 
-/// The most entries that are hidden one by one.
+/// The most entries that can be hidden one by one.
 const MAX_HIDDEN: usize = 1_000;
 
-/// How deep git's own folders below the objects go: `pack/multi-pack-index.d` is the deepest.
+/// The depth of git's own directories below `objects`: `pack/multi-pack-index.d` is the deepest.
 const MAX_DEPTH: usize = 2;
 
-/// A folder that changed less than this before it was read may have changed again at the same date.
+/// A directory that changed less than this ago is not cached: it may change again with the same timestamp.
 const MIN_CACHEABLE_AGE: Duration = Duration::from_secs(2);
 
-/// Folders with objects that a sandbox may show, and what it must not show of them.
+/// Object directories that a sandbox shows, and the paths in them that it hides.
 #[derive(Debug, Default)]
 pub(super) struct ObjectDirs {
     pub(super) folders: Vec<PathBuf>,
     pub(super) hidden: Vec<PathBuf>,
 }
 
-/// What was found in folders of objects.
+/// Caches which entries of object directories are not objects.
 #[derive(Debug)]
 pub(super) struct ObjectDirCache {
     known: Mutex<HashMap<PathBuf, (DirStamp, NonObjects)>>,
@@ -58,7 +58,7 @@ impl Default for ObjectDirCache {
     }
 }
 
-/// What becomes another whenever an entry of a folder comes or goes. Nobody can set it.
+/// Changes whenever an entry of a directory is added or removed. Based on the ctime, which programs cannot set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DirStamp {
     device: u64,
@@ -66,7 +66,7 @@ struct DirStamp {
     changed: Duration,
 }
 
-/// What one folder holds besides objects.
+/// The entries of one directory that are not objects, and its subdirectories.
 #[derive(Clone, Debug, Default)]
 struct NonObjects {
     hidden: Vec<OsString>,
@@ -74,11 +74,11 @@ struct NonObjects {
 }
 
 impl ObjectDirCache {
-    /// Returns the folders with the repository's objects: its own, and those it borrows from.
+    /// Returns the object directories of the repository: its own, and those it borrows from.
     ///
-    /// The list of those comes with the repository, so what it names is believed only where it is the
-    /// folder of objects of a git directory, and not even looked at where a person did not grant it. Git
-    /// inside lacks the objects of the others.
+    /// The list of alternates comes with the repository and is not trusted: an entry is used only if it is the
+    /// object directory of a git directory and lies in a granted path. Objects of other directories are missing for
+    /// git inside the sandbox.
     pub(super) fn objects(
         &self,
         repository: &Repository,
@@ -95,10 +95,10 @@ impl ObjectDirCache {
         Ok(objects)
     }
 
-    /// Adds what lies in a folder of objects and is none: sockets, pipes, devices, and files and folders
-    /// of other names than git's.
+    /// Adds the entries of an object directory that must be hidden: sockets, pipes, devices, and files and
+    /// directories that git does not create.
     ///
-    /// A link stays: in the sandbox it leads to what is shown there anyway.
+    /// Links stay: in the sandbox they lead only to what is visible there anyway.
     fn hide_others(
         &self,
         folder: &Dir,
@@ -113,7 +113,7 @@ impl ObjectDirCache {
         }
         hidden.extend(found.hidden.iter().map(|name| path.join(name)));
         for name in &found.folders {
-            // What git is writing comes and goes while this is read.
+            // Temporary files of git may disappear meanwhile.
             let below = folder.open_dir(name);
             match below
                 .and_then(|below| self.hide_others(&below, &path.join(name), depth + 1, hidden))
@@ -125,9 +125,9 @@ impl ObjectDirCache {
         Ok(())
     }
 
-    /// Says what one folder holds besides objects, from memory where it is as it was.
+    /// Returns the non-object entries of one directory, from the cache if it did not change.
     fn inspect(&self, folder: &Dir, path: &Path, depth: usize) -> Result<NonObjects, PathError> {
-        // Taken before the folder is read: what comes meanwhile makes it another.
+        // Read before the listing, so that a change during the listing invalidates it.
         let stamp = DirStamp::of(folder)?;
         let mut seen = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, found)) = seen.get(path)
@@ -184,7 +184,7 @@ fn find_non_objects(folder: &Dir, depth: usize) -> Result<NonObjects, PathError>
     Ok(found)
 }
 
-/// Lists the folders of objects that git reads for a repository, as far as they are believed.
+/// Lists the trusted object directories that git reads for a repository.
 fn object_dirs_of(
     repository: &Repository,
     is_granted: &dyn Fn(&Path) -> bool,
@@ -212,15 +212,15 @@ fn object_dirs_of(
     found
 }
 
-/// Says whether a path without links is the folder of objects of a git directory.
+/// Says whether a resolved path is the object directory of a git directory.
 fn is_objects(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "objects")
         && folder.parent().is_some_and(own_parts)
 }
 
-/// Says whether git has a folder of this name among its objects.
+/// Says whether git creates an entry of this name in an object directory.
 fn is_git_name(name: &[u8]) -> bool {
-    // What git is writing goes away at any time, and a cover with it.
+    // Temporary objects may disappear at any time, and a cover over them with them.
     matches!(name, b"pack" | b"info")
         || name.starts_with(b"tmp_obj")
         || (name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit))
@@ -261,7 +261,7 @@ mod tests {
         };
         let before = stamp();
         let _other = UnixListener::bind(at("ab/t")).unwrap();
-        // Where dates are coarse, nothing younger than a date is remembered; here it is made older.
+        // With coarse timestamps the change would be invisible; this makes the stamp differ.
         while stamp() == before {
             fs::write(at("ab/more"), "").unwrap();
             fs::remove_file(at("ab/more")).unwrap();

@@ -1,7 +1,7 @@
-//! An overlay workspace: what it stands on, what was written, and the mount that shows both.
+//! An overlay workspace: its lower layers, its own layers of changes, and the mount that shows them.
 //!
-//! Invariant: a layer of changes is either the top of one mount, or frozen and below others, never
-//! both. The kernel's lock on its folder says which.
+//! Invariant: a layer of changes is either the upper layer of one mount, or frozen and a lower layer of others,
+//! never both. The file lock on its directory says which.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,27 +16,27 @@ use crate::overlay::{MountedOverlay, Overlay, OverlayError, OverlayLayers};
 use crate::trees::{grant_owner_access, grant_top_access_by_handle};
 use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
 
-/// Layers of one's own beyond which nothing is frozen any more; the kernel takes 500 in all.
+/// The most layers of its own that a workspace freezes; the kernel accepts 500 layers in all.
 const MAX_OWN_LAYERS: usize = 200;
 
-/// An overlay workspace that this process holds.
+/// An overlay workspace that this process has locked.
 #[derive(Debug)]
 pub(super) struct OverlayWorkspace {
     shared: Arc<WorkspacesContext>,
     reference: ResultRef,
     dir: WorkspaceDir,
-    /// What was there before it.
+    /// The layers below its own.
     lower: Arc<LowerLayers>,
     base: ObjectId,
     remarks: Vec<String>,
-    /// The number of the layer that takes changes; those before it are frozen.
+    /// The number of the upper layer; its own layers with lower numbers are frozen.
     top: usize,
     mounted: Option<Arc<MountedOverlay>>,
-    /// The commit of the state up to the layer of this number, itself not included.
+    /// The commit of the state in the layers below this number.
     frozen: Option<(usize, ObjectId)>,
 }
 
-/// What a workspace begins with.
+/// The state a workspace starts from.
 #[derive(Debug)]
 pub(super) struct WorkspaceStart {
     pub(super) lower: Arc<LowerLayers>,
@@ -45,7 +45,7 @@ pub(super) struct WorkspaceStart {
 }
 
 impl OverlayWorkspace {
-    /// Makes the workspace in a directory that holds nothing, or takes up the layers it has.
+    /// Makes the workspace in an empty directory, or mounts the layers that are already in it.
     pub(super) fn begin(
         shared: Arc<WorkspacesContext>,
         reference: ResultRef,
@@ -77,7 +77,7 @@ impl OverlayWorkspace {
         LayerName::Upper(self.reference.clone(), number)
     }
 
-    /// Returns the mount, mounting first where there is none.
+    /// Returns the mount, mounting the overlay if necessary.
     pub(super) fn mounted(&mut self) -> Result<Arc<MountedOverlay>, WorkspaceError> {
         if let Some(mounted) = &self.mounted {
             return Ok(Arc::clone(mounted));
@@ -106,22 +106,21 @@ impl OverlayWorkspace {
         let path = self.dir.tree();
         let handle =
             mounted.root().try_clone_to_owned().map_err(WorkspaceError::io("sharing a root"))?;
-        // A program may have closed it, and with it the layer that takes changes.
+        // A program may have removed the permissions of the root, and thereby of the upper layer.
         grant_top_access_by_handle(&handle).map_err(WorkspaceError::path(&path))?;
         let root = Root::from_handle(handle, &path).map_err(WorkspaceError::path(path))?;
-        // While a handle is in use the layer it writes to is not frozen.
+        // Keeps the mount alive: while a handle is in use, its upper layer is not frozen.
         Ok(root.keeping_alive(mounted))
     }
 
-    /// Makes a commit of everything that was written, upon the base, or says what it would be; no reference
-    /// is moved.
+    /// Commits everything that was written on top of the base, or only computes the commit; no reference is moved.
     pub(super) fn import(
         &mut self,
         message: &str,
         at: SystemTime,
         storing: Storing,
     ) -> Result<(Imported, Vec<Skipped>), WorkspaceError> {
-        // The merged tree says what is there now, whichever layer it lies in.
+        // Content is read from the merged tree, whichever layer it lies in.
         let root = self.root()?;
         let (changes, mut skipped) = self.changes(&root)?;
         let (changes, ignored) =
@@ -138,14 +137,14 @@ impl OverlayWorkspace {
         Ok((imported, skipped))
     }
 
-    /// Lists what its own layers change, each path once.
+    /// Lists the changes of its own layers, each path once.
     fn changes(&self, merged: &Root) -> Result<(Vec<Change>, Vec<Skipped>), WorkspaceError> {
         let mut changes: Vec<Change> = Vec::new();
         let mut skipped = Vec::new();
         for number in 0..=self.top {
             let upper = self.dir.upper(number);
             let read = |layer: &Root| {
-                // Below the top nothing is closed any more: it was read before it was frozen.
+                // Frozen layers are readable: they were committed before they were frozen.
                 if number == self.top {
                     grant_owner_access(layer, merged)?;
                 }
@@ -161,7 +160,7 @@ impl OverlayWorkspace {
         Ok((changes, skipped))
     }
 
-    /// Says whether anything at all was written.
+    /// Says whether nothing was written.
     pub(super) fn is_untouched(&self) -> Result<bool, WorkspaceError> {
         for number in 0..=self.top {
             if !is_empty(&self.dir.upper(number))? {
@@ -171,10 +170,10 @@ impl OverlayWorkspace {
         Ok(true)
     }
 
-    /// Returns the commit of the state as it is, and the layers that show it to another workspace.
+    /// Commits the current state, and returns it with the layers that show it to another workspace.
     ///
-    /// Where nobody uses the mount at this moment, the layer that takes changes is frozen and a new one
-    /// put on top. Otherwise what git keeps of the state is written as a layer of its own.
+    /// If the mount is not in use at this moment, the upper layer is frozen and a new one is mounted on top.
+    /// Otherwise the committed state is written as a separate layer.
     pub(super) fn snapshot(&mut self, at: SystemTime) -> Result<WorkspaceStart, WorkspaceError> {
         let unchanged = is_empty(&self.dir.upper(self.top))?;
         let state = match &self.frozen {
@@ -195,7 +194,7 @@ impl OverlayWorkspace {
         Ok(start)
     }
 
-    /// The layers of this workspace but the top one, for another to stand on.
+    /// Returns the frozen layers of this workspace as the start of another.
     fn start_for_child(&self, state: ObjectId) -> Result<WorkspaceStart, WorkspaceError> {
         let mut lower = LowerLayers::clone(&self.lower);
         for number in 0..self.top {
@@ -209,12 +208,12 @@ impl OverlayWorkspace {
         Ok(WorkspaceStart { lower: Arc::new(lower), base: state, remarks: Vec::new() })
     }
 
-    /// Puts a new layer on top of the one that takes changes; says whether that was possible.
+    /// Freezes the upper layer and mounts a new one on top. Returns false if that is not possible now.
     fn freeze(&mut self) -> Result<bool, WorkspaceError> {
         if self.top >= MAX_OWN_LAYERS {
             return Ok(false);
         }
-        // Nobody gets another handle while this is borrowed.
+        // No other thread can get a handle now: `self` is borrowed mutably.
         let Some(mounted) = self.mounted.take() else { return Ok(false) };
         match Arc::try_unwrap(mounted) {
             Ok(mounted) => mounted.unmount(),
@@ -225,7 +224,7 @@ impl OverlayWorkspace {
         }
         self.dir.make_upper(self.top + 1)?;
         self.top += 1;
-        // Recorded first: after a crash the frozen layer is not written to again.
+        // Recorded before mounting: after a crash the frozen layer must not be written again.
         if let Err(error) = self.dir.write_record(&self.record()) {
             self.top -= 1;
             return Err(error);
@@ -234,12 +233,12 @@ impl OverlayWorkspace {
         Ok(true)
     }
 
-    /// Unmounts and removes the folder.
+    /// Unmounts the overlay and removes the directory.
     pub(super) fn remove(mut self) -> Result<(), WorkspaceError> {
         if let Some(mounted) = self.mounted.take() {
             match Arc::try_unwrap(mounted) {
                 Ok(mounted) => mounted.unmount(),
-                // Whoever has it sees an empty tree from here on.
+                // Remaining users of the mount see an empty tree from now on.
                 Err(still_used) => drop(still_used),
             }
         }
@@ -247,7 +246,7 @@ impl OverlayWorkspace {
     }
 }
 
-/// Turns what went wrong into what the file tools understand.
+/// Converts an error to what the file tools expect.
 pub(super) fn path_error(error: WorkspaceError) -> PathError {
     match error {
         WorkspaceError::Path { source, .. } => source,

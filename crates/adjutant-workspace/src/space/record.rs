@@ -1,7 +1,7 @@
-//! What is written down of a workspace, so that it can be taken up again.
+//! The record of a workspace, from which it can be reopened.
 //!
-//! Layers are named by what they hold, not by where they lie: a base may have moved since, and what
-//! can be made again from commits is made again.
+//! Layers are named by their content, not by their path: a base may have moved since, and layers that can be made
+//! from commits are made again.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::WorkspaceError;
 use crate::{ObjectId, ResultRef};
 
-/// How a workspace is made.
+/// What the files of a workspace are stored in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceBacking {
-    /// Layers that are only read, and one that takes every change.
+    /// An overlay of read-only layers and one that receives every change.
     Overlay,
-    /// A work tree of git.
+    /// A git work tree.
     Worktree,
 }
 
@@ -29,18 +29,18 @@ impl fmt::Display for WorkspaceBacking {
     }
 }
 
-/// Everything needed to take up a workspace again.
+/// Everything that is needed to reopen a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceRecord {
-    /// How it is made.
+    /// What its files are stored in.
     pub kind: WorkspaceBacking,
-    /// The path by which programs and models know it.
+    /// The path under which programs and models see it.
     pub path: String,
-    /// The commit with the state it began from.
+    /// The commit of the state it started from.
     pub base: String,
-    /// The names of its layers, lowest first, the one that takes every change last; none for a work tree.
+    /// The names of its layers, lowest first, the upper layer last; empty for a work tree.
     pub layers: Vec<String>,
-    /// What a person should know about it, one sentence each.
+    /// Remarks for the user, one sentence each.
     pub remarks: Vec<String>,
 }
 
@@ -54,18 +54,18 @@ impl WorkspaceRecord {
     }
 }
 
-/// What a layer holds.
+/// The name of a layer: what it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LayerName {
-    /// The files of a tree.
+    /// The files of a git tree.
     Base(ObjectId),
-    /// What a commit has differently from a tree, and git's own folder.
+    /// The differences between a tree and a commit, and a private git directory for the commit.
     Delta(ObjectId, ObjectId),
-    /// Ignored folders that came along, by what they looked like.
+    /// Copied ignored files, by the key of their state.
     Ignored(String),
-    /// Git's own folder for a state above other layers.
+    /// HEAD and index of a private git directory, for a commit above other layers.
     Meta(ObjectId, ObjectId),
-    /// What was written in a workspace: its own, or that of one above.
+    /// A layer of changes of a workspace: this one or an ancestor.
     Upper(ResultRef, usize),
 }
 

@@ -1,6 +1,6 @@
-//! Looking after what crashes left.
+//! Cleaning up workspaces that crashed processes left behind.
 //!
-//! Invariant: of a run that somebody claims, and of a workspace that a process holds, nothing is touched.
+//! Invariant: workspaces of live runs and workspaces locked by a process are not touched.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,26 +15,26 @@ use super::workspaces::{BASES_REF_DIR, Workspaces, WorkspacesContext};
 use super::worktree::WorktreeWorkspace;
 use crate::{ObjectId, ResultRef, Skipped, Worktrees};
 
-/// What the commit of work says whose process is gone.
+/// The commit message for work whose process is gone.
 const MESSAGE: &str = "Work of a child whose process ended early\n";
 
-/// What became of something that a crash left.
+/// What was done with a leftover workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SweptWorkspace {
-    /// Its work is committed to its reference; its files are gone.
+    /// Its work was committed to its reference, and its files were removed.
     Kept(ResultRef, ObjectId),
     /// It held no work and was removed.
     Removed(ResultRef),
-    /// It could not be told; everything is still there.
+    /// It could not be examined or removed; nothing was deleted.
     Unclear(ResultRef, String),
 }
 
 impl Workspaces {
-    /// Finds workspaces that no process holds and no live run claims; keeps their work and removes them.
+    /// Finds workspaces that no process has locked and no live run owns, keeps their work and removes them.
     ///
     /// # Errors
     ///
-    /// When the folders cannot be read. What is wrong with a single workspace is in the answer.
+    /// When the directories cannot be read. Problems with a single workspace are part of the result.
     pub fn sweep(
         &self,
         is_live: &dyn Fn(&str) -> bool,
@@ -54,33 +54,32 @@ impl Workspaces {
                     }
                 }
             }
-            // Only now: some stand on the layers of others.
+            // Removed only after all are saved: some use the layers of others.
             let finish = |(reference, saved): (ResultRef, SavedWorkspace)| saved.finish(reference);
             swept.extend(open.into_iter().map(finish));
-            // Best effort: it may still hold what is unclear.
+            // Best effort: it may still contain workspaces that could not be removed.
             let _ = fs::remove_dir(shared.folder.join(&run));
         }
         self.sweep_worktrees(is_live, at, &mut swept)?;
-        // Nobody worked there.
+        // Verify workspaces hold no work, so their removal is not reported.
         swept.retain(|it| !matches!(it, SweptWorkspace::Removed(of) if is_verify_workspace(of)));
         shared.prune_layers()?;
         Ok(swept)
     }
 
-    /// Lets go of the states that runs began from of which nothing is left: neither a result nor a
-    /// workspace.
+    /// Deletes the references that keep base commits of runs that have neither a result nor a workspace.
     ///
-    /// The references are shared by all work trees of a repository, and by everyone who uses it, so only
-    /// those of runs go that `is_over` knows to be over.
+    /// All work trees and users of a repository share these references, so only those of runs that `is_over`
+    /// confirms as over are deleted.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn drop_base_refs(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), WorkspaceError> {
         self.shared.drop_base_refs(is_over)
     }
 
-    /// Keeps the work of one workspace; none when it is held or gone.
+    /// Keeps the work of one workspace; `None` if it is locked or gone.
     fn save(
         &self,
         reference: &ResultRef,
@@ -131,7 +130,7 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Keeps the work of one work tree and removes it; none when there is nothing to remove.
+    /// Keeps the work of one work tree and removes it; `None` if there was nothing to remove.
     fn sweep_worktree(
         &self,
         all: &Worktrees<'_>,
@@ -154,11 +153,11 @@ impl Workspaces {
     }
 }
 
-/// A workspace whose work is safe.
+/// A workspace whose work is kept, and that can be removed.
 enum SavedWorkspace {
-    /// Nobody worked in it.
+    /// It holds no work.
     Bare(WorkspaceDir),
-    /// What there was is in the commit.
+    /// Its work, if any, is in the commit.
     Whole(Box<AnyWorkspace>, Option<ObjectId>),
 }
 
@@ -177,7 +176,7 @@ impl SavedWorkspace {
 }
 
 impl WorkspacesContext {
-    /// Lets go of the states that runs began from of which nothing is left.
+    /// Implements [`Workspaces::drop_base_refs`].
     fn drop_base_refs(&self, is_over: &dyn Fn(&str) -> bool) -> Result<(), WorkspaceError> {
         let call = self.repository.call("for-each-ref").arg("--format=%(refname) %(objectname)");
         let output = call.arg(ResultRef::PREFIX).run()?;
@@ -195,7 +194,7 @@ impl WorkspacesContext {
                 }
             }
         }
-        // Another work tree of the repository has a folder of its own, and so has one that was moved.
+        // Other work trees of the repository have their own directories, also after a move.
         let all = self.state.join("spaces");
         let folders: Vec<_> = names(&all)?.into_iter().map(|name| all.join(name)).collect();
         let has_work = |run: &str| {
@@ -216,7 +215,7 @@ impl WorkspacesContext {
     }
 }
 
-/// Says whether a folder for the workspaces of a run holds any; an empty one goes.
+/// Says whether the directory of a run contains workspaces; removes it if it is empty.
 fn has_workspaces(folder: &Path) -> bool {
     fs::remove_dir(folder).is_err() && folder.symlink_metadata().is_ok()
 }
@@ -230,7 +229,7 @@ fn names(folder: &Path) -> Result<Vec<String>, WorkspaceError> {
     Ok(names)
 }
 
-/// Says an error with what is behind it.
+/// Formats an error with its causes.
 pub(super) fn with_causes(error: &WorkspaceError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);

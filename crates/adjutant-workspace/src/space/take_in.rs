@@ -1,12 +1,12 @@
-//! Taking the result of a child into the live workspace of its parent.
+//! Merging the result of a child into the live workspace of its parent.
 //!
-//! The parent's state as it is, committed nowhere, is merged in the object store with what the child
-//! did; only a merge without conflicts is written. Which results were taken in is noted beside the
-//! files, so that whoever asks again after a crash gets the same answer and nothing is merged twice:
-//! merging once more could find the child's lines in another place.
+//! The parent's current state is merged with the child's work in the object store; only a merge without conflicts
+//! is written to the files. The merged results are listed in a file beside the workspace: asking again after a
+//! crash gives the same answer, and nothing is merged twice, which could apply the child's lines a second time
+//! elsewhere.
 //!
-//! Start at [`Workspace::take_in`]. Invariant: between two calls a workspace shows all of a result or
-//! nothing of it. What a killed process left half done is put back when the workspace is taken up.
+//! Start at [`Workspace::take_in`]. Invariant: between two calls a workspace contains all of a result or nothing of
+//! it. A merge that a killed process left incomplete is undone when the workspace is reopened.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -23,29 +23,29 @@ use crate::{
     SkipReason, Skipped,
 };
 
-/// The mode of a submodule's entry.
+/// Git's mode of a submodule entry.
 const SUBMODULE: u32 = 0o160_000;
 
-/// The journal of what is being replaced. No child is called so: names do not begin with a dot.
+/// The journal of the files that are being replaced. Names of children never begin with a dot.
 const TAKING: &str = ".taking";
 
-/// The list of what was taken in.
+/// The list of merged results.
 const TAKEN: &str = ".taken";
 
-/// What became of a result that was to be taken in.
+/// The outcome of merging a child's result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakeInOutcome {
-    /// What changed in the workspace; nothing where there are conflicts.
+    /// What changed in the workspace; empty if there are conflicts.
     pub diff: Diff,
-    /// What could not be merged. With any, nothing in the workspace changed.
+    /// The conflicts. If there are any, the workspace is unchanged.
     pub conflicts: Vec<Conflict>,
-    /// What the result has and no workspace takes: submodules, and what git keeps for itself.
+    /// Parts of the result that workspaces never contain: submodules and git's own files.
     pub left_out: Vec<Skipped>,
-    /// Whether it was taken in before: the rest is what changed then, and this call changed nothing.
+    /// Whether it was merged before: then `diff` is what changed then, and this call changed nothing.
     pub already: bool,
 }
 
-/// A result that was taken in, and the states before and after.
+/// A merged result, and the trees before and after.
 struct TakenResult {
     result: ObjectId,
     before: ObjectId,
@@ -53,16 +53,16 @@ struct TakenResult {
 }
 
 impl Workspace {
-    /// Merges the kept result of a child into the files of this workspace as they are now.
+    /// Merges the kept result of a child into the current files of this workspace.
     ///
-    /// Everything that was written here stays; where the child changed the same, it is a conflict. A
-    /// file that git does not know of and that is in the way is one too. Asking again for a result
-    /// that was taken in changes nothing, also when its changes were edited or undone since.
+    /// Nothing that was written here is lost: changes to the same lines are conflicts, and so are files unknown to
+    /// git that are in the way. Asking again for a merged result changes nothing, even if its changes were edited
+    /// or undone since.
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::Closed`]; [`WorkspaceError::Path`] or [`WorkspaceError::Git`] with the path when a file
-    /// could not be replaced. The workspace is then as it was.
+    /// [`WorkspaceError::Closed`]; [`WorkspaceError::Path`] or [`WorkspaceError::Git`] with the path if a file
+    /// could not be replaced. The workspace is then unchanged.
     pub fn take_in(
         &self,
         result: &ObjectId,
@@ -73,7 +73,7 @@ impl Workspace {
             space.recover_take_in()?;
             let repository = &shared.repository;
             if let Some(taken) = read_taken(&folder)?.into_iter().find(|it| it.result == *result) {
-                // Nothing holds the two states for good; that there is no more to do is sure.
+                // The two trees may have been garbage collected; the result is merged nevertheless.
                 let (diff, left_out) = diff_of(repository, &taken).unwrap_or_default();
                 return Ok(TakeInOutcome {
                     diff,
@@ -105,7 +105,7 @@ impl Workspace {
 }
 
 impl AnyWorkspace {
-    /// The folder that the workspace and everything about it lies in.
+    /// Returns the directory that contains the workspace and its records.
     pub(super) fn folder(&self) -> PathBuf {
         Path::new(&self.record().path).parent().unwrap_or(Path::new("/")).to_owned()
     }
@@ -120,15 +120,14 @@ impl AnyWorkspace {
         }
     }
 
-    /// Puts back what a killed process had begun to take in, or notes that it was done.
+    /// Undoes a merge that a killed process left incomplete, or records it if it was complete.
     fn recover_take_in(&mut self) -> Result<(), WorkspaceError> {
         let folder = self.folder();
         recover_take_in_at(&folder, || self.root())
     }
 }
 
-/// Puts back what was being taken in when the process of a workspace ended; `folder` is the one that
-/// everything about the workspace lies in.
+/// Undoes or records an interrupted merge in the workspace in `folder`.
 pub(super) fn recover_take_in_at(
     folder: &Path,
     root: impl FnOnce() -> Result<Root, WorkspaceError>,
@@ -153,14 +152,14 @@ impl TakenResult {
     }
 }
 
-/// Compares the two states for people: with renames, lines counted, and what is left out apart.
+/// Compares the two trees for display: with renames and line counts, and with excluded paths listed separately.
 fn diff_of(repository: &Repository, taken: &TakenResult) -> Result<(Diff, Vec<Skipped>), GitError> {
     let mut diff = repository.diff(&taken.before, &taken.after)?;
     let left_out = leave_out(repository, &mut diff);
     Ok((diff, left_out))
 }
 
-/// Takes out what no workspace takes.
+/// Removes the entries that workspaces never contain.
 fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<Skipped> {
     let (mut left_out, mut own) = (Vec::new(), repository.own_dirs());
     diff.entries.retain(|entry: &DiffEntry| {
@@ -183,7 +182,7 @@ fn read_taken(folder: &Path) -> Result<Vec<TakenResult>, WorkspaceError> {
     }
 }
 
-/// Adds a line to what was taken in, whole or not at all.
+/// Adds a line to the list of merged results atomically.
 fn record_taken(folder: &Path, line: &str) -> Result<(), WorkspaceError> {
     let add = || -> io::Result<()> {
         let (list, next) = (folder.join(TAKEN), folder.join(".taken.next"));

@@ -1,11 +1,11 @@
-//! Fresh workspaces that verify commands run in.
+//! Fresh workspaces for verify commands.
 //!
-//! The agent's work is committed to its reference, and the command runs in a new workspace that has the files of
-//! that commit: the same base, the same included folders, and nothing that git ignores or that the agent built.
-//! So what passes is what a person will merge, and nothing the command writes has to be taken back.
+//! The agent's work is committed to its reference, and the command runs in a new workspace with the files of that
+//! commit: the same base and included files, but nothing that git ignores or that the agent built. So a passing
+//! command has verified exactly what will be merged, and nothing it writes has to be undone.
 //!
-//! Start at [`Workspace::make_verify_workspace`]. Invariant: a verify workspace never has a result; whatever is
-//! left of one is removed, by the next verify of the same agent or by the sweep.
+//! Start at [`Workspace::make_verify_workspace`]. Invariant: a verify workspace never has a result; leftovers are
+//! removed by the next verification of the same agent or by the sweep.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord};
 use crate::trees::remove_with_empty_parents;
 use crate::{Diff, ObjectId, ResultRef, Root};
 
-/// How the names of verify workspaces end; no agent has such a name.
+/// The suffix of names of verify workspaces; no agent's name has it.
 const SUFFIX: &str = ".verify";
 
 /// A workspace with the files of one commit, for one verify command. Dropping it removes it.
@@ -41,20 +41,21 @@ impl Deref for VerifyWorkspace {
 
 impl Drop for VerifyWorkspace {
     fn drop(&mut self) {
-        // Best effort: the sweep removes what is left.
+        // Best effort: the sweep removes leftovers.
         let _ = self.workspace.discard();
     }
 }
 
 impl Workspace {
-    /// Keeps the work as [`Workspace::keep`] does and makes a fresh workspace from that commit for a verify command.
+    /// Keeps the work as [`Workspace::keep`] does, and makes a fresh workspace from that commit for a verify
+    /// command.
     ///
-    /// `name` tells it from those of others; what an interrupted verify left under the same name is removed first.
-    /// The files of this workspace stay as they are.
+    /// `name` identifies the verify workspace; leftovers of an interrupted verification with the same name are
+    /// removed first. The files of this workspace stay as they are.
     ///
     /// # Errors
     ///
-    /// Why the work could not be kept or the fresh workspace not be made.
+    /// Why the work could not be kept or the workspace could not be made.
     pub fn make_verify_workspace(
         &self,
         name: &str,
@@ -76,7 +77,7 @@ pub(super) fn is_verify_workspace(reference: &ResultRef) -> bool {
 }
 
 impl WorkspacesContext {
-    /// Makes a workspace that begins as the recorded one did and has the files of `work`.
+    /// Makes a workspace that starts like the recorded one and has the files of `work`.
     fn make_fresh(
         self: &Arc<Self>,
         reference: &ResultRef,
@@ -99,15 +100,15 @@ impl WorkspacesContext {
         };
         let root = space.root()?;
         remove_emptied_directories(&root, &diff)?;
-        // The base is a layer upon a checkout, which hides files and not their directories.
+        // The base is a layer on top of a checkout; its whiteouts hide files but leave their directories.
         if let Some(LayerName::Base(tree)) = record.layers()?.first() {
             remove_emptied_directories(&root, &self.repository.differences(tree, work)?)?;
         }
         Ok(space)
     }
 
-    /// Makes an overlay workspace in a directory whose content is removed: the base of the recorded one, and upon it what
-    /// `diff` has differently.
+    /// Makes an overlay workspace in a directory after emptying it: the base of the recorded workspace with the
+    /// changes of `diff`.
     pub(super) fn make_overlay(
         self: &Arc<Self>,
         reference: &ResultRef,
@@ -117,20 +118,20 @@ impl WorkspacesContext {
     ) -> Result<OverlayWorkspace, WorkspaceError> {
         let mut start = self.layers_for_commit(&record.layers()?, record.base()?)?;
         start.remarks.clone_from(&record.remarks);
-        // The holder process of a killed one may still be ending.
+        // The holder of a killed process may still be ending.
         let emptied = retry_while_holder_exits(|| match dir.remove_contents() {
             Err(WorkspaceError::InUse { .. }) => Ok(None),
             done => done.map(Some),
         })?;
         emptied.ok_or_else(|| WorkspaceError::InUse { path: self.dir_path(reference) })?;
-        // Before the record: what is cut short here is made again from the start.
+        // Before the record is written: if this is interrupted, it starts again from the beginning.
         dir.make_upper(0)?;
         self.write_files(diff, &dir.upper(0))?;
         OverlayWorkspace::begin(Arc::clone(self), reference.clone(), dir, start, 0)
     }
 }
 
-/// Removes directories that are in no checkout of the commit: git stores files only.
+/// Removes directories that a checkout of the commit would not have: git stores files only.
 fn remove_emptied_directories(root: &Root, diff: &Diff) -> Result<(), WorkspaceError> {
     for entry in diff.entries.iter().filter(|entry| entry.new_mode == 0) {
         let removed = remove_with_empty_parents(root, &entry.path);

@@ -1,4 +1,4 @@
-//! One workspace, as the engine holds it.
+//! One workspace, as the engine uses it.
 //!
 //! Start at [`Workspace::root`], [`Workspace::sandbox`] and [`Workspace::keep`].
 
@@ -17,7 +17,7 @@ use crate::sandbox::{
 use crate::trees::remove_all;
 use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
 
-/// What the commit of a state says that another workspace begins from.
+/// The commit message for a state that another workspace starts from.
 pub(super) const STATE: &str = "State of the workspace before the work\n";
 
 /// The workspace of one child.
@@ -26,9 +26,9 @@ pub struct Workspace {
     shared: Arc<WorkspacesContext>,
     reference: ResultRef,
     path: PathBuf,
-    /// A std mutex: held for one call of git or the kernel, never across the work of a program.
+    /// A std mutex: held during one operation of git or the kernel, never while a program runs.
     space: Mutex<Option<AnyWorkspace>>,
-    /// The record as it was last, for when it is closed.
+    /// The last record, for use after the workspace is closed.
     last: Mutex<WorkspaceRecord>,
 }
 
@@ -38,32 +38,32 @@ pub(super) enum AnyWorkspace {
     Worktree(Box<WorktreeWorkspace>),
 }
 
-/// What a sandbox in a workspace shows besides the workspace, and what it may use.
+/// What a sandbox shows besides the workspace, and its bounds.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxOptions {
-    /// Toolchains and caches, shown read-only.
+    /// Toolchains and caches, mounted read-only.
     pub grants: Vec<PathBuf>,
-    /// Hidden even below a grant, such as the home directory; the state directory and the user's own
-    /// checkout always are.
+    /// Hidden even below a grant, such as the home directory; the state directory and the user's own checkout are
+    /// always hidden.
     pub hidden: Vec<PathBuf>,
-    /// What one call may use.
+    /// The resources one program run may use.
     pub bounds: ResourceBounds,
-    /// Layers that may be missing. Empty unless a person accepted less.
+    /// Sandbox layers that may be missing. Empty unless a person accepted a weaker sandbox.
     pub may_miss: Vec<SandboxLayer>,
 }
 
-/// Work that is kept.
+/// The kept work of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCommit {
-    /// The commit; none when there is no work.
+    /// The commit; `None` if there is no work.
     pub commit: Option<ObjectId>,
-    /// Where it is kept.
+    /// The reference that keeps it.
     pub reference: ResultRef,
-    /// The state it began from.
+    /// The commit the workspace started from.
     pub base: ObjectId,
-    /// The files that differ, with lines counted.
+    /// The changed files, with line counts.
     pub diff: Diff,
-    /// What was left out, and why.
+    /// Paths that are not in the commit, and why.
     pub skipped: Vec<Skipped>,
 }
 
@@ -104,15 +104,15 @@ impl Workspace {
         }
     }
 
-    /// Returns the path by which programs and models know the workspace.
+    /// Returns the path under which programs and models see the workspace.
     ///
-    /// An overlay is not mounted there for anyone but its own programs; use [`Workspace::root`].
+    /// An overlay is mounted there only for its own programs; use [`Workspace::root`] for access.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns where its result is kept.
+    /// Returns the reference for its result.
     #[must_use]
     pub fn reference(&self) -> &ResultRef {
         &self.reference
@@ -120,12 +120,12 @@ impl Workspace {
 
     /// Opens the merged tree, for the file tools.
     ///
-    /// For one call of a tool: once a child was made from this workspace, a handle from before may show
-    /// an older state, and as long as one is held the child's start is slower.
+    /// Use it for one tool call only: after a child was made from this workspace, an older handle may show an older
+    /// state, and making a child is slower while a handle is open.
     ///
     /// # Errors
     ///
-    /// When it is closed or cannot be opened.
+    /// When the workspace is closed or cannot be opened.
     pub fn root(&self) -> Result<Root, PathError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or(PathError::NotFound)?;
@@ -135,7 +135,7 @@ impl Workspace {
         }
     }
 
-    /// Returns what is needed to take it up again; it changes when a child is made from it.
+    /// Returns the record for reopening it, which changes when a child is made from it.
     #[must_use]
     pub fn record(&self) -> WorkspaceRecord {
         let now = self.lock().as_ref().map(AnyWorkspace::record);
@@ -146,15 +146,15 @@ impl Workspace {
         last.clone()
     }
 
-    /// Makes a sandbox whose programs work here; for one call, as [`Workspace::root`].
+    /// Creates a sandbox whose programs run in this workspace; for one call, like [`Workspace::root`].
     ///
     /// # Errors
     ///
-    /// When the workspace is closed, or a layer of the sandbox is missing that may not be.
+    /// When the workspace is closed, or a required layer of the sandbox is missing.
     pub fn sandbox(&self, more: SandboxOptions) -> Result<Sandbox, SandboxUnavailable> {
         let why = |error: WorkspaceError| SandboxUnavailable { why: error.to_string() };
         let SandboxOptions { grants, mut hidden, mut bounds, may_miss } = more;
-        // Which others it borrows from says a file of the repository, and that widens nobody's rights.
+        // The list of alternates comes from the repository, so it must not grant access to anything.
         let is_granted = |folder: &Path| {
             let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
             grants.iter().any(|grant| folder.starts_with(real(grant)))
@@ -191,37 +191,38 @@ impl Workspace {
         })
     }
 
-    /// Returns what no commit of the work as it is now would hold, and why; nothing is stored.
+    /// Returns the paths that a commit of the current work would leave out, and why; nothing is stored.
     ///
     /// # Errors
     ///
-    /// Why it could not be found out.
+    /// When the work could not be examined.
     pub fn left_out(&self) -> Result<Vec<Skipped>, WorkspaceError> {
         self.with(|_, space| Ok(space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?.1))
     }
 
-    /// Commits all work to `refs/adjutant/<run>/<child>`; doing it again changes nothing.
+    /// Commits all work to `refs/adjutant/<run>/<child>`; if nothing changed since the last call, nothing is
+    /// committed.
     ///
-    /// What the repository's patterns ignore is left out and named.
+    /// Ignored files are left out and listed in the result.
     ///
     /// # Errors
     ///
-    /// Why it could not be kept; everything is then as it was.
+    /// Why the work could not be kept; nothing was changed.
     pub fn keep(&self, message: &str, at: SystemTime) -> Result<KeptCommit, WorkspaceError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
         keep(&self.shared, &self.reference, space, message, at)
     }
 
-    /// Commits all work as [`Workspace::keep`] does, then removes the files: at once, so that what was
-    /// kept need not be looked for again. Where some of the work could not be kept, everything stays.
+    /// Commits all work as [`Workspace::keep`] does, then removes the files without checking again that they are
+    /// kept. If some of the work could not be kept, the files stay.
     ///
     /// # Errors
     ///
-    /// Why the work could not be kept; everything is then as it was. Files that could not be removed are
-    /// no error: the next sweep finds them.
+    /// Why the work could not be kept; nothing was changed. Files that could not be removed are not an error: the
+    /// next sweep removes them.
     pub fn conclude(&self, message: &str, at: SystemTime) -> Result<KeptCommit, WorkspaceError> {
-        // Kept for whoever asks later.
+        // Saves the record for calls after closing.
         let _ = self.record();
         let mut lock = self.lock();
         let mut space = lock.take().ok_or_else(|| self.closed())?;
@@ -235,13 +236,13 @@ impl Workspace {
         kept
     }
 
-    /// Unmounts it and removes its files; closing again does nothing.
+    /// Unmounts the workspace and removes its files; closing a closed one does nothing.
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::Unkept`] when there is work that is not kept; otherwise why it could not be removed.
+    /// [`WorkspaceError::Unkept`] if there is work that is not kept; otherwise why it could not be removed.
     pub fn close(&self) -> Result<(), WorkspaceError> {
-        // Kept for whoever asks later.
+        // Saves the record for calls after closing.
         let _ = self.record();
         let mut lock = self.lock();
         let Some(mut space) = lock.take() else { return Ok(()) };
@@ -258,7 +259,7 @@ impl Workspace {
         }
     }
 
-    /// Returns what another workspace that is made from this one begins with.
+    /// Returns the start for another workspace that is made from this one.
     pub(super) fn snapshot(&self, at: SystemTime) -> Result<WorkspaceStart, WorkspaceError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
@@ -277,7 +278,7 @@ impl Workspace {
         }
     }
 
-    /// Does something with the workspace while nobody else does.
+    /// Runs `work` while the workspace is locked.
     pub(super) fn with<T>(
         &self,
         work: impl FnOnce(&WorkspacesContext, &mut AnyWorkspace) -> Result<T, WorkspaceError>,
@@ -286,7 +287,7 @@ impl Workspace {
         work(&self.shared, space.as_mut().ok_or_else(|| self.closed())?)
     }
 
-    /// Removes its files with everything in them; discarding again does nothing.
+    /// Removes the files whatever they contain; discarding a closed workspace does nothing.
     pub(super) fn discard(&self) -> Result<(), WorkspaceError> {
         match self.lock().take() {
             Some(space) => discard(space),
@@ -307,7 +308,7 @@ impl Workspace {
     }
 }
 
-/// Commits what differs from the base, unless the reference already has it.
+/// Commits the differences from the base, unless the reference already has them.
 pub(super) fn keep(
     shared: &WorkspacesContext,
     reference: &ResultRef,
@@ -329,7 +330,7 @@ pub(super) fn keep(
     let commit = match before {
         Some(before) if had.as_ref() == Some(&made.tree) => Some(before),
         None if made.tree == base_tree => None,
-        // The agent took back what was kept, such as after a verify command that failed.
+        // The agent undid the kept work, for example after a failed verify command.
         Some(before) if made.tree == base_tree => {
             shared.repository.discard(reference, &before)?;
             None
@@ -346,7 +347,7 @@ pub(super) fn keep(
     Ok(KeptCommit { commit, reference: reference.clone(), base, diff, skipped })
 }
 
-/// Says whether the reference has everything that differs from the base.
+/// Says whether the reference contains all differences from the base.
 pub(super) fn is_kept(
     shared: &WorkspacesContext,
     reference: &ResultRef,
@@ -377,12 +378,12 @@ pub(super) fn remove(space: AnyWorkspace) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Removes the files of a workspace whatever is in them.
+/// Removes the files of a workspace whatever they contain.
 pub(super) fn discard(space: AnyWorkspace) -> Result<(), WorkspaceError> {
     match space {
         AnyWorkspace::Overlay(space) => space.remove(),
         AnyWorkspace::Worktree(space) => {
-            // Files first: on a full disk there is no room to record the removal.
+            // Files first: on a full disk there would be no space to record the removal.
             let _ = remove_all(space.worktree.path());
             Ok(space.worktree.discard()?)
         }

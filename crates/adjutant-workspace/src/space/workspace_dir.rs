@@ -1,7 +1,7 @@
-//! The folder of one workspace: its lock, its record, its own layers.
+//! The directory of one workspace: its lock, its record, its own layers.
 //!
-//! Invariant: a folder without a record holds no work. The record is written before anyone can work
-//! there and removed after the work is kept.
+//! Invariant: a directory without a record holds no work. The record is written before any program can work there
+//! and removed after the work is kept.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,10 +16,10 @@ use crate::private;
 use crate::trees::FileLock;
 use crate::{GitError, ResultRef};
 
-/// How often a folder that others remove meanwhile is made again.
+/// Attempts to create a directory that other processes remove meanwhile.
 const MAX_ATTEMPTS: usize = 1000;
 
-/// The folder of one workspace, held by this process.
+/// The directory of one workspace, locked by this process.
 #[derive(Debug)]
 pub(super) struct WorkspaceDir {
     path: PathBuf,
@@ -27,13 +27,13 @@ pub(super) struct WorkspaceDir {
 }
 
 impl WorkspaceDir {
-    /// Takes the folder, making it where there is none.
+    /// Locks the directory, creating it if it is missing.
     pub(super) fn lock_or_create(path: PathBuf) -> Result<Self, WorkspaceError> {
         let mut attempts = 0;
         loop {
             attempts += 1;
             match private::ensure_dir(&path) {
-                // Whoever closed the last one of the run removed its folder just now.
+                // The process that closed the last workspace of the run removed the run's directory just now.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound && attempts < MAX_ATTEMPTS =>
                 {
@@ -47,12 +47,12 @@ impl WorkspaceDir {
         }
     }
 
-    /// Takes the folder that is there; none when it went away meanwhile.
+    /// Locks an existing directory; `None` if it disappeared meanwhile.
     pub(super) fn lock_existing(path: PathBuf) -> Result<Option<Self>, WorkspaceError> {
         let file = path.join("lock");
         let held = match FileLock::open_file(&file) {
             Ok(held) => held,
-            // Whoever removes the folder has taken the file away; or somebody makes it anew.
+            // The lock file is gone: another process is removing the directory, or creating it again.
             Err(GitError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return if path.exists() { Err(WorkspaceError::InUse { path }) } else { Ok(None) };
             }
@@ -61,12 +61,12 @@ impl WorkspaceDir {
         if !held.acquire(FlockOperation::NonBlockingLockExclusive)? {
             return Err(WorkspaceError::InUse { path });
         }
-        // Whoever removed the folder meanwhile held the lock of a file that is gone.
+        // If the directory was removed meanwhile, the lock is on a file that no longer has a name.
         let same = fs::metadata(&file).is_ok_and(|there| there.ino() == held.inode());
         Ok(same.then_some(Self { path, _lock: held }))
     }
 
-    /// Where the merged tree appears.
+    /// Returns the mount point of the merged tree.
     pub(super) fn tree(&self) -> PathBuf {
         self.path.join("tree")
     }
@@ -79,7 +79,7 @@ impl WorkspaceDir {
         self.path.join(format!("work-{number}"))
     }
 
-    /// Makes the folders of a layer that takes changes.
+    /// Creates the directories of an upper layer.
     pub(super) fn make_upper(&self, number: usize) -> Result<(), WorkspaceError> {
         for folder in [self.tree(), self.upper(number), self.work(number)] {
             private::ensure_dir(&folder).map_err(WorkspaceError::io("making a layer"))?;
@@ -87,7 +87,7 @@ impl WorkspaceDir {
         Ok(())
     }
 
-    /// Writes the record; after a power cut there is the one before or this one, whole.
+    /// Writes the record atomically: after a power cut, either the old or the new one is complete.
     pub(super) fn write_record(&self, record: &WorkspaceRecord) -> Result<(), WorkspaceError> {
         let next = self.path.join("record.next");
         let write = || -> io::Result<()> {
@@ -105,9 +105,9 @@ impl WorkspaceDir {
         read_record(&self.path)
     }
 
-    /// Returns the record, or `other` where a power cut left one that cannot be read and there is work.
+    /// Returns the record. If a power cut left it unreadable and there are layers, returns `other`, completed.
     ///
-    /// The other one may know fewer of the layers of `reference` than there are.
+    /// `other` may lack layers of `reference` that exist on disk; they are added.
     pub(super) fn record_or(
         &self,
         reference: &ResultRef,
@@ -129,7 +129,7 @@ impl WorkspaceDir {
         }
     }
 
-    /// Removes everything that is left in the folder, which stays.
+    /// Removes everything in the directory; the directory stays.
     pub(super) fn remove_contents(&self) -> Result<(), WorkspaceError> {
         clear_files(&self.path)?;
         if holds_layers(&self.path) {
@@ -138,10 +138,10 @@ impl WorkspaceDir {
         Ok(())
     }
 
-    /// Removes everything in the folder but layers that others still stand on, and then the folder.
+    /// Removes everything but layers that other workspaces still use, then the directory.
     pub(super) fn remove(&self) -> Result<(), WorkspaceError> {
         clear_files(&self.path)?;
-        // Fails while a layer is left; then a later look removes it.
+        // While a layer remains, the directory stays; a later sweep removes it.
         if !holds_layers(&self.path) {
             let _ = fs::remove_file(self.path.join("lock"));
             let _ = fs::remove_dir(&self.path);
@@ -156,11 +156,11 @@ impl WorkspaceDir {
 fn clear_files(dir: &Path) -> Result<(), WorkspaceError> {
     let entries = fs::read_dir(dir).map_err(WorkspaceError::io("removing a workspace"))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    // The record goes first: what is left of a folder without one holds no work.
+    // The record goes first: a directory without one is known to hold no work.
     paths.sort_by_key(|path| !path.ends_with("record"));
     for path in paths.into_iter().filter(|path| !path.ends_with("lock")) {
         let is_upper = name_of(&path).starts_with("upper-");
-        // Others who stand on it hold a lock on it; it is held here until it is gone.
+        // Workspaces that use a layer hold a lock on it. This lock is kept until the layer is removed.
         let held = if is_upper { Some(FileLock::open_dir(&path)?) } else { None };
         if let Some(held) = &held
             && !held.acquire(FlockOperation::NonBlockingLockExclusive)?
@@ -172,7 +172,7 @@ fn clear_files(dir: &Path) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Reads what is recorded in the folder of a workspace.
+/// Reads the record in the directory of a workspace.
 pub(super) fn read_record(dir: &Path) -> Result<Option<WorkspaceRecord>, WorkspaceError> {
     match fs::read(dir.join("record")) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
@@ -184,7 +184,7 @@ pub(super) fn read_record(dir: &Path) -> Result<Option<WorkspaceRecord>, Workspa
     }
 }
 
-/// Returns where a layer of changes lies in the folder of a workspace.
+/// Returns the path of a layer of changes in the directory of a workspace.
 pub(super) fn upper_in(dir: &Path, number: usize) -> PathBuf {
     dir.join(format!("upper-{number}"))
 }
@@ -198,18 +198,18 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Says whether nothing is in a folder, or there is none.
+/// Says whether a directory is empty or missing.
 pub(super) fn is_empty(folder: &Path) -> Result<bool, WorkspaceError> {
     match fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_none()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        // Only a program at work there closes it.
+        // Only a program in the workspace can have removed the permissions.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
         Err(error) => Err(WorkspaceError::io("looking into a layer")(error)),
     }
 }
 
-/// Removes a file or folder, also where a program took its own rights away.
+/// Removes a file or directory, even if a program removed its permissions.
 pub(super) fn remove_all(path: &Path) -> Result<(), WorkspaceError> {
     crate::trees::remove_all(path).map_err(WorkspaceError::io("removing a workspace"))
 }

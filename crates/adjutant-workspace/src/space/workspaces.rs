@@ -1,7 +1,7 @@
-//! The workspaces of one repository.
+//! All workspaces of one repository.
 //!
-//! Owns the choice of the kind, the captures that batches share, and where everything lies:
-//! `<state>/spaces/<repository>/<run>/<child>`, and `.private` next to the runs for what they share.
+//! Chooses between overlays and work trees, shares captures of the user's tree within a batch, and defines the
+//! paths: `<state>/spaces/<repository>/<run>/<child>`, and `.private` next to the runs for what they share.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -28,48 +28,48 @@ use crate::{
     Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot,
 };
 
-/// Captures that are remembered; a batch is over long before as many others began.
+/// Captures that are cached. A batch ends long before this many others have begun.
 const MAX_BATCHES: usize = 64;
 
-/// The part of the name of references that hold states which work began from.
+/// The part of a reference name below which base commits are kept.
 pub(super) const BASES_REF_DIR: &str = "_bases/";
 
-/// Where git is looked for when nobody says where programs are.
+/// The search path for git if `PATH` is not set.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How much of a list of paths a remark names.
+/// The most paths that a remark lists.
 const MAX_NAMED_PATHS: usize = 5;
 
-/// Which kind of workspace is wanted.
+/// Which kind of workspace to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackingChoice {
-    /// An overlay where the machine allows it, a work tree elsewhere.
+    /// An overlay if the machine supports it, otherwise a work tree.
     #[default]
     Best,
-    /// An overlay or nothing.
+    /// An overlay; opening fails if there can be none.
     Overlay,
     /// A work tree.
     Worktree,
 }
 
-/// How the workspaces of a repository are to be.
+/// Options for the workspaces of a repository.
 #[derive(Clone, Debug)]
 pub struct WorkspaceOptions {
-    /// Which kind.
+    /// The kind of workspace.
     pub wish: BackingChoice,
-    /// Whether programs in them reach the network.
+    /// Whether programs in them may use the network.
     pub network: NetworkAccess,
-    /// Ignored folders that come along, relative to the repository.
+    /// Ignored files and directories to copy into workspaces, relative to the repository.
     pub include_ignored: Vec<PathBuf>,
-    /// Files that are no part of anybody's work, by their paths in the repository.
+    /// Files that are never part of an agent's work, by their paths in the repository.
     pub reserved: Vec<PathBuf>,
-    /// Directories and files that are never part of a workspace or a result, such as the person's configuration of
-    /// this program.
+    /// Directories and files that are never part of a workspace or a result, such as the user's Adjutant
+    /// configuration.
     pub closed: Vec<PathBuf>,
-    /// Whether the same state of the tree is the same commit each time, so that later work can stand on
-    /// what began from it.
+    /// Whether capturing the same state twice gives the same commit, so that later work can build on results that
+    /// started from it.
     pub alike: bool,
-    /// The program that mounts and confines.
+    /// The program that is started as the sandbox helper.
     pub helper: SandboxHelper,
 }
 
@@ -79,17 +79,17 @@ pub struct Workspaces {
     pub(super) shared: Arc<WorkspacesContext>,
 }
 
-/// What all workspaces of a repository have in common.
+/// What all workspaces of a repository share.
 #[derive(Debug)]
 pub(super) struct WorkspacesContext {
     pub(super) repository: Repository,
     pub(super) options: WorkspaceOptions,
-    /// The state directory of the product.
+    /// Adjutant's state directory.
     pub(super) state: PathBuf,
-    /// The folder of this repository in it.
+    /// The directory of this repository in the state directory.
     pub(super) folder: PathBuf,
     pub(super) private: PathBuf,
-    /// What sandboxes must not show of the objects.
+    /// Which entries of object directories sandboxes must hide.
     pub(super) objects: ObjectDirCache,
     kind: WorkspaceBacking,
     fallback: Option<String>,
@@ -97,7 +97,7 @@ pub(super) struct WorkspacesContext {
     pub(super) secrets: CredentialScan,
 }
 
-/// One capture, made by whoever needs it first.
+/// The capture of one batch, made by the first workspace that needs it.
 #[derive(Debug, Default)]
 struct CaptureBatch {
     captured: Mutex<Option<CapturedState>>,
@@ -108,19 +108,19 @@ struct CapturedState {
     layers: Vec<LayerName>,
     commit: ObjectId,
     remarks: Vec<String>,
-    /// Whether a reference keeps the commit.
+    /// Whether a reference keeps the commit from being garbage collected.
     held: bool,
-    /// Kept by those who stand on it.
+    /// Owned by the workspaces that use it.
     lower: Weak<LowerLayers>,
 }
 
 impl Workspaces {
-    /// Opens the workspaces of the repository that `tree` lies in; `state` is where everything is kept.
+    /// Opens the workspaces of the repository around `tree`; everything is stored below `state`.
     ///
     /// # Errors
     ///
-    /// [`GitError::NotARepository`], which says how to make one; [`WorkspaceError::Overlay`] when nothing but
-    /// overlays is wanted and there can be none; otherwise what could not be opened.
+    /// [`GitError::NotARepository`], which says how to create one; [`WorkspaceError::Overlay`] if an overlay is
+    /// required and there can be none; otherwise what could not be opened.
     pub fn open(
         tree: &Path,
         state: &Path,
@@ -155,13 +155,13 @@ impl Workspaces {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Says which kind the workspaces are.
+    /// Returns the kind of the workspaces.
     #[must_use]
     pub fn kind(&self) -> WorkspaceBacking {
         self.shared.kind
     }
 
-    /// Says why they are no overlays, where they are none.
+    /// Returns why work trees are used instead of overlays, if they are.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
         self.shared.fallback.as_deref()
@@ -173,7 +173,7 @@ impl Workspaces {
         &self.shared.repository
     }
 
-    /// Says where the workspace of a child is, or would be.
+    /// Returns the path of a child's workspace, whether it exists or not.
     #[must_use]
     pub fn workspace_path(&self, run: &str, child: &str) -> Option<PathBuf> {
         let reference = ResultRef::new(run, child).ok()?;
@@ -183,15 +183,15 @@ impl Workspaces {
         })
     }
 
-    /// Lets the workspaces of a batch begin with results that the user's tree does not have, merged into
-    /// its state one after the other; what is changed in them is then theirs alone. One that comes before
-    /// another of them is taken in with that.
+    /// Makes the workspaces of a batch start with results that the user's tree does not contain, merged into its
+    /// state one after the other. Changes in the workspaces then do not include these results. A result that
+    /// another one builds on is merged with that one.
     ///
-    /// The commit that they begin from comes after each of the results: it is the last one where that
-    /// stands on the state and on the others, and a merge of them elsewhere.
+    /// The base commit is a descendant of each result: the last result if it builds on the captured state and all
+    /// others, otherwise a merge of them.
     ///
-    /// A batch that was captured already stays as it is. Returns the first result that does not go
-    /// together with those before it, and where; nothing is captured then.
+    /// A batch that is already captured stays unchanged. Returns the first result that conflicts with those before
+    /// it, and the conflicts; then nothing is captured.
     ///
     /// # Errors
     ///
@@ -210,12 +210,12 @@ impl Workspaces {
         }
         let repository = &shared.repository;
         let mut start = shared.capture()?;
-        // Most often the work of one stands on that of all the others, and on the state.
+        // Usually one result builds on all the others and on the captured state.
         let Ahead { upon, latest, each } = repository.ahead(results, &start.commit)?;
         let upon = upon.unwrap_or_else(|| start.commit.clone());
         let mut merged = shared.merged(&upon, &latest)?;
         if merged.is_err() && each != latest {
-            // Taken one by one, what a state of the tree had is in nobody's way.
+            // Merging the results one by one avoids conflicts with intermediate states of the tree.
             merged = shared.merged(&upon, &each)?;
         }
         match merged {
@@ -233,15 +233,16 @@ impl Workspaces {
         Ok(None)
     }
 
-    /// Makes the workspace of a child.
+    /// Makes the workspace of a child agent.
     ///
-    /// It begins with the state of the user's tree, captured once for all calls of the same run and
-    /// `batch`; or, with `above`, with the state of that workspace at this moment. One of the same name
-    /// that a crash left is taken up where it holds work and made anew where it holds none.
+    /// It starts with the state of the user's tree, captured once for all calls of the same run and `batch`; or,
+    /// with `above`, with the current state of that workspace. A leftover workspace of the same name is reopened if
+    /// it holds work and recreated if not.
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::InUse`] when there is a living one of that name; otherwise why it could not be made.
+    /// [`WorkspaceError::InUse`] if a running process uses a workspace of that name; otherwise why it could not be
+    /// made.
     pub fn make(
         &self,
         run: &str,
@@ -303,7 +304,7 @@ impl WorkspacesContext {
         self.private.join("worktrees").join(reference.run()).join(reference.child())
     }
 
-    /// Merges works into a commit one after the other; otherwise the first that cannot be, and where.
+    /// Merges results into a commit one after the other. The inner error is the first result with conflicts.
     fn merged(
         &self,
         into: &ObjectId,
@@ -322,7 +323,7 @@ impl WorkspacesContext {
         Ok(Ok(merged))
     }
 
-    /// Returns the state of the user's tree as this batch knows it.
+    /// Returns the state of the user's tree that this batch starts from, capturing it first if necessary.
     fn captured(&self, run: &str, batch: &str) -> Result<WorkspaceStart, WorkspaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,7 +333,7 @@ impl WorkspacesContext {
         };
         let (held, lower) = std::thread::scope(|scope| {
             let hold = || self.keep_commit_for(run, &known.commit);
-            // Git writes the reference while the layers are made.
+            // Git writes the reference in parallel to making the layers.
             let hold = (!known.held).then(|| scope.spawn(hold));
             let lower = match known.lower.upgrade() {
                 Some(lower) => Ok(lower),
@@ -352,7 +353,7 @@ impl WorkspacesContext {
     }
 
     fn capture(&self) -> Result<CapturedState, WorkspaceError> {
-        // Only what later work may stand on has to share its history, and that takes git a moment.
+        // A reproducible commit takes git longer and is needed only if later work may build on it.
         let snapshot = match self.options.alike {
             true => self.repository.capture_alike()?,
             false => self.repository.capture(SystemTime::now())?,
@@ -388,7 +389,7 @@ impl WorkspacesContext {
         batch
     }
 
-    /// Keeps a commit that work stands on from being collected.
+    /// Creates a reference that keeps a base commit from being garbage collected.
     pub(super) fn keep_commit(
         &self,
         of: &ResultRef,
@@ -403,13 +404,13 @@ impl WorkspacesContext {
             return Ok(());
         }
         match self.repository.point(&name, commit, None) {
-            // It leads to nothing but the commit it is named after.
+            // The reference is named after its commit, so it already has the right value.
             Err(GitError::Moved { .. }) => Ok(()),
             done => Ok(done?),
         }
     }
 
-    /// Layers that show a commit, from a base that is likely to be warm.
+    /// Returns layers that show a commit, on top of the same base as `like`, which is probably checked out already.
     pub(super) fn layers_for_commit(
         &self,
         like: &[LayerName],
@@ -431,7 +432,7 @@ impl WorkspacesContext {
         reference: &ResultRef,
         record: &super::WorkspaceRecord,
     ) -> Result<bool, WorkspaceError> {
-        // The interrupted command may have removed all there was.
+        // An interrupted verify command may have deleted all changes.
         if is_interrupted(&self.dir_path(reference)) {
             return Ok(false);
         }
@@ -447,9 +448,9 @@ impl WorkspacesContext {
     }
 }
 
-/// The references that hold the states that the work of a run began from.
+/// Returns the prefix of the references that keep the base commits of a run.
 pub(super) fn base_refs(run: &str) -> String {
-    // A folder below the run's: no result of a child, and not listed as one.
+    // A directory below the run's, so that it is not listed as a result of a child.
     format!("{}{run}/{BASES_REF_DIR}", ResultRef::PREFIX)
 }
 
@@ -467,7 +468,7 @@ fn choose(
     }
 }
 
-/// Names the folder of a repository: by its own name for people, by its path for us.
+/// Names the directory of a repository: its own name for people, and a hash of its path for uniqueness.
 fn name_of(tree: &Path) -> String {
     let mut hash = Fnv1aHash::default();
     hash.add(bytes_of(tree));
@@ -477,7 +478,7 @@ fn name_of(tree: &Path) -> String {
     format!("{name}-{:016x}", hash.0)
 }
 
-/// Says what a person should know about a captured state.
+/// Returns remarks for the user about a captured state.
 fn remarks(snapshot: &Snapshot) -> Vec<String> {
     let mut all = Vec::new();
     if !snapshot.unmerged.is_empty() {

@@ -1,7 +1,7 @@
-//! A workspace that is a work tree of git.
+//! A workspace that is a git work tree.
 //!
-//! Its `.git` is made to lead to a private git directory, as in the other kind: programs see the base
-//! and the objects, and nothing of the user's own git directory.
+//! Its `.git` file points to a private git directory, like that of an overlay workspace: programs see the base
+//! commit and the objects, and nothing of the user's own git directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::private::{self, ensure_dir, make_private};
 use crate::sandbox::count_entries;
 use crate::{Diff, GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
-/// The file beside a work tree that says how many files and directories the base brought.
+/// The file beside a work tree with the number of files and directories of the base.
 const BASE_ENTRIES: &str = "base-entries";
 
-/// A work tree that this process holds.
+/// A work tree that this process has locked.
 #[derive(Debug)]
 pub(super) struct WorktreeWorkspace {
     pub(super) worktree: Worktree,
@@ -28,7 +28,7 @@ pub(super) struct WorktreeWorkspace {
 }
 
 impl WorktreeWorkspace {
-    /// Makes a work tree of `base`, or takes up the one that is there.
+    /// Makes a work tree of `base`, or reopens an existing one.
     pub(super) fn begin(
         shared: &Arc<WorkspacesContext>,
         reference: &ResultRef,
@@ -71,8 +71,8 @@ impl WorktreeWorkspace {
         Ok(space)
     }
 
-    /// Takes up the work tree that is there; none where there is none. One whose verify command an earlier version
-    /// was running is made anew from the commit of the work.
+    /// Reopens an existing work tree; `None` if there is none. If an earlier version was running a verify command
+    /// in it, it is recreated from the commit of the work.
     pub(super) fn reopen(
         shared: &Arc<WorkspacesContext>,
         reference: &ResultRef,
@@ -89,12 +89,12 @@ impl WorktreeWorkspace {
         }
         let space = Self { worktree, remarks };
         space.recover_take_in()?;
-        // Its making may have been cut short just before this.
+        // Creating it may have been interrupted just before this step.
         space.make_private(shared)?;
         Ok(Some(space))
     }
 
-    /// Puts back what a killed process had begun to take in.
+    /// Undoes a merge that a killed process left incomplete.
     fn recover_take_in(&self) -> Result<(), WorkspaceError> {
         let path = self.worktree.path();
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -116,22 +116,22 @@ impl WorktreeWorkspace {
         put().map_err(WorkspaceError::io("making a private git directory"))
     }
 
-    /// Notes how much lies in the new work tree, which does not count as added.
+    /// Records the number of entries in the new work tree, which do not count as added.
     fn note_entries(&self) -> u64 {
         let count = count_entries(self.worktree.path()).unwrap_or(0);
-        // Without the note everything that is there counts as brought by the base.
+        // Best effort: without the file, all current entries count as part of the base.
         let _ = private::write(&folder_of(&self.worktree).join(BASE_ENTRIES), count.to_string());
         count
     }
 
-    /// Returns how many files and directories the base brought.
+    /// Returns the number of files and directories of the base.
     pub(super) fn base_entries(&self) -> u64 {
         let noted = fs::read_to_string(folder_of(&self.worktree).join(BASE_ENTRIES)).ok();
         let noted = noted.and_then(|text| text.trim().parse().ok());
         noted.unwrap_or_else(|| self.note_entries())
     }
 
-    /// Where the private git directory lies: next to the files.
+    /// Returns the private git directory, which lies next to the files.
     pub(super) fn private(&self) -> PathBuf {
         self.worktree.path().parent().unwrap_or(Path::new("/")).join("git")
     }
@@ -146,7 +146,7 @@ impl WorktreeWorkspace {
         }
     }
 
-    /// Removes what is left of a work tree, whatever is in it.
+    /// Removes a leftover work tree, whatever it contains.
     pub(super) fn discard_leftover(
         shared: &WorkspacesContext,
         reference: &ResultRef,
@@ -159,7 +159,7 @@ impl WorktreeWorkspace {
         .map_err(WorkspaceError::from)
     }
 
-    /// Writes what a commit has differently from the base over the files.
+    /// Writes the changes of `diff` over the files.
     pub(super) fn write_changes(
         &self,
         shared: &WorkspacesContext,
@@ -176,12 +176,12 @@ impl WorktreeWorkspace {
     }
 }
 
-/// The folder that a work tree and everything about it lies in.
+/// Returns the directory that contains a work tree and its records.
 fn folder_of(worktree: &Worktree) -> &Path {
     worktree.path().parent().unwrap_or(Path::new("/"))
 }
 
-/// Takes over a work tree that is there and free; one of which that cannot be told may hold work.
+/// Locks an existing, free work tree. An error means that it may hold work.
 fn adopt(all: &Worktrees<'_>, reference: &ResultRef) -> Result<Option<Worktree>, GitError> {
     match all.adopt(reference) {
         Ok(worktree) => Ok(Some(worktree)),

@@ -1,11 +1,11 @@
-//! Warm checkouts that overlays stand on.
+//! Cached checkouts that serve as the lowest layer of overlays.
 //!
-//! A base is a folder with exactly the files of one tree. Whoever uses it holds a lease, and while
-//! anyone does it is not changed. An unused base is moved to another tree by what differs.
+//! A base is a directory with exactly the files of one git tree. Each user holds a lease, and a leased base is not
+//! changed. An unused base is updated to another tree by writing the differences.
 //!
-//! Start at [`BaseCheckouts::lease`]. Invariant: `state` says `ready` only while the folder is complete; a
-//! lease is a lock of the kernel's, so a crash gives it back, and git holds the lock as long as it
-//! writes, even when the process that started it is gone.
+//! Start at [`BaseCheckouts::lease`]. Invariant: the `state` file says `ready` only while the directory is
+//! complete. A lease is a file lock, so a crash releases it; git inherits the exclusive lock while it writes, even
+//! if its parent is killed.
 
 use std::fs;
 use std::io;
@@ -19,20 +19,21 @@ use crate::Root;
 use crate::git::{DiffEntry, GitError, ObjectId, Repository};
 use crate::private;
 
-/// Bases kept besides those in use; each costs the space of a checkout.
+/// The number of bases beyond which an unused one is updated instead of adding another; each needs the space of a
+/// checkout.
 const MAX_BASES: usize = 3;
 
-/// An unused base that differs in more files than this is left for others while there is room.
+/// An unused base that differs in more files than this is not updated while a new one can be added.
 const MAX_MOVED_FILES: usize = 5_000;
 
-/// The folder of bases of one repository.
+/// The bases of one repository.
 #[derive(Debug)]
 pub struct BaseCheckouts<'a> {
     repository: &'a Repository,
     folder: PathBuf,
 }
 
-/// A base that stays as it is for as long as this lives.
+/// A base that is not changed while this exists.
 #[derive(Debug)]
 pub struct BaseLease {
     path: PathBuf,
@@ -41,38 +42,38 @@ pub struct BaseLease {
     _lock: FileLock,
 }
 
-/// What it took to have a base.
+/// What was done to provide a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseLeaseCost {
-    /// It was there.
+    /// It existed.
     Warm,
-    /// An unused one was moved by this many files.
+    /// An unused base was updated; this many files differed.
     Moved(usize),
-    /// It was checked out.
+    /// A new one was checked out.
     Created,
 }
 
 impl BaseLease {
-    /// Returns the folder with the files.
+    /// Returns the directory with the files.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the tree whose files they are.
+    /// Returns the git tree whose files the base has.
     #[must_use]
     pub const fn tree(&self) -> &ObjectId {
         &self.tree
     }
 
-    /// Says what it took to have it.
+    /// Returns what was done to provide it.
     #[must_use]
     pub const fn cost(&self) -> BaseLeaseCost {
         self.cost
     }
 }
 
-/// What a base's own file says of it.
+/// The content of a base's `state` file.
 #[derive(Debug, PartialEq, Eq)]
 enum BaseState {
     Ready(ObjectId),
@@ -85,24 +86,24 @@ impl<'a> BaseCheckouts<'a> {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be made.
+    /// When the directory cannot be created.
     pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
         let folder = repository.state().join("bases");
         private::ensure_dir(&folder).map_err(GitError::io("making the folder of bases"))?;
         Ok(Self { repository, folder })
     }
 
-    /// Leases a base with the files of `tree`: a warm one, a moved one, or a new one.
+    /// Leases a base with the files of `tree`: an existing, an updated or a new one.
     ///
     /// # Errors
     ///
-    /// Why there can be none.
+    /// Why no base could be provided.
     pub fn lease(&self, tree: &ObjectId) -> Result<BaseLease, GitError> {
         loop {
             if let Some(lease) = self.lease_warm(tree)? {
                 return Ok(lease);
             }
-            // One at a time: of eight who need the same base, one makes it and seven find it.
+            // One at a time: if eight workspaces need the same base, one makes it and seven find it.
             let making = FileLock::open_file(&self.folder.join("lock"))?;
             making.acquire(FlockOperation::LockExclusive)?;
             if let Some(lease) = self.lease_warm(tree)? {
@@ -127,7 +128,7 @@ impl<'a> BaseCheckouts<'a> {
             if read_state(&base) != BaseState::Ready(tree.clone()) {
                 continue;
             }
-            // It may be going away just now.
+            // It may be being removed.
             let Ok(held) = FileLock::open_file(&base.join("lock")) else { continue };
             if held.acquire(FlockOperation::NonBlockingLockShared)?
                 && read_state(&base) == BaseState::Ready(tree.clone())
@@ -138,7 +139,7 @@ impl<'a> BaseCheckouts<'a> {
         Ok(None)
     }
 
-    /// Makes a base; none when somebody took it before it could be leased.
+    /// Makes a base; `None` if another process changed it before it could be leased.
     fn make(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
         let mut unused = Vec::new();
         let all = self.list()?;
@@ -168,7 +169,8 @@ impl<'a> BaseCheckouts<'a> {
         self.create(tree)
     }
 
-    /// Says what an unused base holds and in how many files it differs; none for a broken one.
+    /// Returns the tree of an unused base and the number of files that differ from `tree`; `None` if the base is
+    /// broken.
     fn distance(
         &self,
         base: &Path,
@@ -178,7 +180,7 @@ impl<'a> BaseCheckouts<'a> {
         let from = match read_state(base) {
             BaseState::Ready(from) => from,
             BaseState::Moving { from, to } => {
-                // Whoever moved it was killed; doing all of it again gives the same files.
+                // The process that updated it was killed; repeating the whole update gives the right files.
                 if self.move_base(base, held, &from, &to).is_err() {
                     return Ok(None);
                 }
@@ -186,7 +188,7 @@ impl<'a> BaseCheckouts<'a> {
             }
             BaseState::Unknown => return Ok(None),
         };
-        // The tree it was made from may be gone from the repository by now.
+        // Its tree may have been garbage collected.
         let differences = self.repository.differences(&from, tree);
         Ok(differences.ok().map(|diff| (from, diff.entries.len())))
     }
@@ -233,7 +235,7 @@ impl<'a> BaseCheckouts<'a> {
             set_state(&base, &format!("ready {tree}"))
         })();
         if let Err(error) = made {
-            // Best effort: without a state it is taken for broken by the next one.
+            // Best effort: without a state file the next process treats it as broken.
             let _ = fs::remove_dir_all(&base);
             return Err(error);
         }
@@ -241,14 +243,14 @@ impl<'a> BaseCheckouts<'a> {
     }
 }
 
-/// Turns the lock of the one who made a base into a lease, unless somebody was faster.
+/// Converts the maker's exclusive lock into a lease; `None` if another process was faster.
 fn downgrade_to_lease(
     base: &Path,
     tree: &ObjectId,
     cost: BaseLeaseCost,
     held: FileLock,
 ) -> Result<Option<BaseLease>, GitError> {
-    // The kernel lets go of the lock before it takes the other one.
+    // Converting a lock is not atomic: the kernel releases the old one first.
     let kept = held.acquire(FlockOperation::NonBlockingLockShared)?
         && read_state(base) == BaseState::Ready(tree.clone());
     Ok(kept.then(|| leased(base, tree, cost, held)))
@@ -261,7 +263,7 @@ fn leased(base: &Path, tree: &ObjectId, cost: BaseLeaseCost, held: FileLock) -> 
 fn read_state(base: &Path) -> BaseState {
     let Ok(text) = fs::read_to_string(base.join("state")) else { return BaseState::Unknown };
     let mut words = text.split_whitespace();
-    // After a restart of the machine nobody knows what reached the disk.
+    // After a restart it is unknown which files reached the disk.
     if words.next() != Some(boot_id().as_str()) {
         return BaseState::Unknown;
     }
@@ -283,7 +285,7 @@ fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
     set().map_err(GitError::io("noting the state of a base"))
 }
 
-/// Returns what is another after every start of the machine.
+/// Returns the boot id, which changes with every start of the machine.
 pub(crate) fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())

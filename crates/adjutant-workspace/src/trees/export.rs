@@ -1,7 +1,7 @@
-//! Writing what a tree holds into a folder: all of it, or what differs.
+//! Writing the files of a git tree into a directory: all of them, or the differences.
 //!
-//! Contents are written as they are stored; no filter, attribute or line ending has a say.
-//! Submodules become empty folders.
+//! Content is written as it is stored; filters, attributes and line-ending settings do not apply. Submodules become
+//! empty directories.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,22 +17,22 @@ use crate::kernel::{self, SymlinkPolicy};
 use crate::private::make_private;
 use crate::{PathError, Root};
 
-/// How many processes of git write files at the same time. More than there are processors: two on two of them
-/// take as long as one.
+/// Git processes that write files at the same time. More than CPUs: with two on two CPUs the writing takes as long
+/// as with one.
 const WORKERS: usize = 4;
 
-/// From how many files on they do.
+/// The number of files from which git writes in parallel.
 const PARALLEL_FILES: usize = 1_000;
 
-/// The mode of a plain file.
+/// Git's mode of a plain file.
 pub(super) const PLAIN: u32 = 0o100_644;
 
 impl Repository {
-    /// Writes the files that `to` has and `from` has not, or has differently, into an empty folder;
-    /// returns the paths that are gone.
+    /// Writes the files that were added or changed between `from` and `to` into an empty directory, and returns the
+    /// deleted paths.
     ///
-    /// This is the layer that lies over a checkout of `from` so that `to` is seen. Paths whose place
-    /// is taken by a file or a folder of the layer are not among those gone.
+    /// Laid over a checkout of `from`, the directory shows `to`. Deleted paths that a file or directory of the
+    /// layer replaces are not returned.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Repository {
         self.write_layer_of(&self.differences(from, to)?, into)
     }
 
-    /// Does the same where the difference is known.
+    /// Like [`Repository::write_layer`], for a known difference.
     pub(crate) fn write_layer_of(
         &self,
         diff: &Diff,
@@ -65,7 +65,7 @@ impl Repository {
     }
 }
 
-/// Writes the whole tree into an empty folder; the scratch has the index of it then.
+/// Checks a tree out into an empty directory; afterwards `scratch` has its index.
 pub(crate) fn check_out(
     scratch: &Scratch<'_>,
     tree: &ObjectId,
@@ -75,7 +75,7 @@ pub(crate) fn check_out(
     begin_check_out(scratch, tree, into, lock)?.answer().map(drop)
 }
 
-/// Begins to do so.
+/// Starts git for [`check_out`] without waiting for it.
 pub(crate) fn begin_check_out<'s>(
     scratch: &'s Scratch<'_>,
     tree: &ObjectId,
@@ -89,7 +89,7 @@ pub(crate) fn begin_check_out<'s>(
     call.holding(lock).begin()
 }
 
-/// Writes these files of a tree over what is in the folder.
+/// Writes these files of a tree over those in the directory.
 pub(crate) fn write(
     repository: &Repository,
     entries: &[&DiffEntry],
@@ -114,7 +114,7 @@ pub(crate) fn write(
     call.args(["--all", "--force", "--quiet"]).run().map(drop)
 }
 
-/// Writes contents into a folder, each as a plain file named by its number; that of a link too.
+/// Writes blobs into a directory, each as a plain file named by its number, link targets included.
 pub(crate) fn write_images<'c>(
     repository: &Repository,
     contents: impl Iterator<Item = (usize, &'c ObjectId)>,
@@ -131,12 +131,12 @@ pub(crate) fn write_images<'c>(
     };
     let images: Vec<DiffEntry> = contents.map(image).collect();
     write(repository, &images.iter().collect::<Vec<_>>(), into, None)?;
-    // Git made them with the modes of a checkout.
+    // Git created them with the modes of a checkout.
     let mut paths = images.iter().map(|image| into.join(&image.path));
     paths.try_for_each(|path| make_private(&path)).map_err(GitError::io("making a file private"))
 }
 
-/// Removes files, links and emptied folders; what is not there is fine.
+/// Removes a file or link and then its parents as far as they are empty; a missing file is fine.
 pub(crate) fn remove_with_empty_parents(root: &Root, path: &Path) -> Result<(), PathError> {
     let mut at = path;
     let mut flags = AtFlags::empty();
@@ -151,16 +151,16 @@ pub(crate) fn remove_with_empty_parents(root: &Root, path: &Path) -> Result<(), 
                 root.check_write(&folder, at, 0)?;
                 Some(folder)
             }
-            // Of the folders on the way perhaps only the first ones were made.
+            // Perhaps only some of the parent directories exist.
             Err(PathError::NotFound) => None,
             Err(PathError::NotDirectory | PathError::Loop) => return Ok(()),
             Err(error) => return Err(error),
         };
         match folder.map_or(Ok(()), |folder| unlink(&folder, name.as_ref(), flags)) {
             Ok(()) | Err(Errno::NOENT) => {}
-            // Something else lives in the folder, which therefore stays.
+            // The directory is not empty, so it stays.
             Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(()),
-            // So does one that may not be removed: the file is gone, and git knows no folders.
+            // A directory that may not be removed stays, too: the file is gone, and git does not store directories.
             Err(Errno::ACCESS | Errno::PERM | Errno::BUSY | Errno::ROFS) if at != path => {
                 return Ok(());
             }
@@ -175,7 +175,7 @@ pub(crate) fn remove_with_empty_parents(root: &Root, path: &Path) -> Result<(), 
 
 fn unlink(folder: impl AsFd, name: &Path, flags: AtFlags) -> Result<(), Errno> {
     match unlinkat(&folder, name, flags) {
-        // A submodule is an empty folder.
+        // A submodule is an empty directory.
         Err(Errno::ISDIR) => unlinkat(&folder, name, AtFlags::REMOVEDIR),
         done => done,
     }

@@ -1,15 +1,14 @@
-//! Replacing many files, all or none.
+//! A journal for replacing many files, all or none.
 //!
-//! Everything new and everything that was there is first written to a folder of its own, then the
-//! plan; only then is a file touched. A plan without its mark of completion is put back. Knows
-//! nothing of git.
+//! First the new and the old content of every file is written to the journal's directory, then the plan; only then
+//! is a file touched. A plan without its `done` mark is undone. This module knows nothing of git.
 //!
-//! The disk is told to catch up a fixed number of times, however many files there are: before the
-//! plan, before the first file takes its place, before the mark. So a power cut leaves each file as
-//! it was, as it is to be, or removed, and never with half of its bytes.
+//! The number of syncs does not depend on the number of files: before the plan, before the first file is moved into
+//! place, before the mark. So after a power cut each file has its old content, its new content, or is missing, and
+//! is never half written.
 //!
-//! Start at [`ReplacePlan::carry_out`]. Invariant: a file is replaced or put back only while it is exactly
-//! what the plan says it was.
+//! Start at [`ReplacePlan::carry_out`]. Invariant: a file is replaced or restored only while it is exactly what the
+//! plan expects.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,17 +26,17 @@ use crate::kernel::{self, SymlinkPolicy};
 use crate::private;
 use crate::{MissingParents, PathError, RelPath, Root};
 
-/// What lies, or is to lie, at a path.
+/// What is, or is to be, at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
     Nothing,
-    /// A file with these permissions; its bytes are in an image.
+    /// A file with these permissions; its content is stored in the journal.
     File(u32),
-    /// A link; where it leads is in an image.
+    /// A symbolic link; its target is stored in the journal.
     Link,
 }
 
-/// One path of a plan.
+/// The replacement of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReplaceStep {
     pub(super) path: PathBuf,
@@ -45,24 +44,24 @@ pub(super) struct ReplaceStep {
     pub(super) after: FileState,
 }
 
-/// What is to be replaced, with a folder that holds the images.
+/// The replacements, and the journal's directory with the stored content.
 #[derive(Debug)]
 pub(super) struct ReplacePlan {
     pub(super) folder: PathBuf,
     pub(super) steps: Vec<ReplaceStep>,
 }
 
-/// Waits until everything written to the file system of a handle is on the disk.
+/// Syncs the file system that a handle belongs to; tests substitute it.
 pub(super) type SyncFn<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
-/// The way the disk really catches up.
+/// Syncs the file system with `syncfs`.
 pub(crate) fn sync_disk(handle: BorrowedFd<'_>) -> io::Result<()> {
     Ok(syncfs(handle)?)
 }
 
-/// Says whether a file lies where a replacement that was cut short left what it had prepared.
+/// Says whether a path is a temporary file of an interrupted replacement.
 ///
-/// The name is `.adjutant-`, the name of a journal, and a number: nobody's work is called so.
+/// The name is `.adjutant-`, the name of a journal, and a number; no one names work like that.
 pub(crate) fn is_temp_of_replacement(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
     let Some(name) = name.strip_prefix(b".adjutant-").and_then(|it| it.strip_suffix(b".new"))
@@ -76,10 +75,10 @@ pub(crate) fn is_temp_of_replacement(path: &Path) -> bool {
             && is_number(times) && is_number(step))
 }
 
-/// Removes a journal that nobody needs any more.
+/// Removes a journal that is no longer needed.
 ///
-/// The plan goes first and durably: images are of no use without each other, and a folder without a
-/// plan is known to hold nothing to put back, so a kill in the middle of the rest does no harm.
+/// The plan is removed and fsynced first: a journal without a plan has nothing to undo, so a kill during the rest
+/// does no harm.
 pub(super) fn discard(folder: &Path) -> io::Result<()> {
     match fs::remove_file(folder.join("plan")) {
         Ok(()) => File::open(folder)?.sync_all()?,
@@ -89,7 +88,7 @@ pub(super) fn discard(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(folder)
 }
 
-/// Says whether a journal has a plan, and whether everything in it was replaced.
+/// Returns whether a journal has a plan, and whether that is complete.
 pub(super) fn stage(folder: &Path) -> io::Result<JournalStage> {
     Ok(match (folder.join("plan").try_exists()?, folder.join("done").try_exists()?) {
         (false, _) => JournalStage::Empty,
@@ -98,39 +97,39 @@ pub(super) fn stage(folder: &Path) -> io::Result<JournalStage> {
     })
 }
 
-/// How far a journal is.
+/// The progress of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JournalStage {
-    /// No file was touched yet, or everything was put back.
+    /// No file was touched yet, or everything was restored.
     Empty,
-    /// Part of the files may be replaced.
+    /// Some of the files may be replaced.
     Unfinished,
     /// All files are replaced.
     Done,
 }
 
-/// A step that could not be made, and why.
+/// Why a path could not be replaced or restored.
 #[derive(Debug)]
 pub(super) struct StepError {
     pub(super) path: PathBuf,
     pub(super) source: PathError,
 }
 
-/// The two states a step leads between.
+/// The state before or after the replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepSide {
     Before,
     After,
 }
 
-/// Who put in place what lies at a path that is to be put back.
+/// What to do with a path that is to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestoreDecision {
-    /// It is what it was before.
+    /// Nothing: it has its old content.
     AlreadyRestored,
-    /// The plan, so it may be put back.
+    /// Restore it: the plan wrote what is there.
     WrittenByPlan,
-    /// Somebody else, so it stays.
+    /// Leave it: it was changed since.
     ChangedSince,
 }
 
@@ -153,7 +152,7 @@ impl ReplaceStep {
 }
 
 impl ReplacePlan {
-    /// Writes the plan itself; from here on it is carried out or put back.
+    /// Writes the plan. From here on it must be carried out or undone.
     pub(super) fn save(&self, sync: SyncFn<'_>) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
         sync(folder.as_fd())?;
@@ -179,7 +178,7 @@ impl ReplacePlan {
         folder.sync_all()
     }
 
-    /// Reads a plan; none where it was never complete.
+    /// Reads a plan; `None` if it was never completely written.
     pub(super) fn load(folder: &Path) -> io::Result<Option<Self>> {
         let bytes = match fs::read(folder.join("plan")) {
             Ok(bytes) => bytes,
@@ -190,7 +189,7 @@ impl ReplacePlan {
         Ok(Some(Self { folder: folder.to_owned(), steps }))
     }
 
-    /// Replaces everything; after any failure the caller puts it back.
+    /// Replaces all files; after a failure the caller must undo the plan.
     pub(super) fn carry_out(&self, root: &Root, sync: SyncFn<'_>) -> Result<(), StepError> {
         self.replace_all(root, sync)?;
         let mark = || {
@@ -200,7 +199,7 @@ impl ReplacePlan {
         mark().map_err(|error| self.failed(error))
     }
 
-    /// Takes the mark of completion away, so that from here on a recovery goes on with putting back.
+    /// Removes the `done` mark, so that a recovery continues to undo the plan.
     pub(super) fn reopen(&self) -> Result<(), StepError> {
         match fs::remove_file(self.folder.join("done")) {
             Ok(()) => File::open(&self.folder).and_then(|folder| folder.sync_all()),
@@ -210,13 +209,13 @@ impl ReplacePlan {
         .map_err(|error| self.failed(error))
     }
 
-    /// Puts everything back that is as it was made; returns what somebody changed meanwhile.
+    /// Restores every path that still is as the plan left it; returns the paths that were changed since.
     pub(super) fn put_back(
         &self,
         root: &Root,
         sync: SyncFn<'_>,
     ) -> Result<Vec<PathBuf>, StepError> {
-        // A step that was cut short may have left what it was about to put in its place.
+        // An interrupted step may have left its temporary file.
         for (number, step) in self.steps.iter().enumerate() {
             export::remove_with_empty_parents(root, &step.path.with_file_name(self.temp(number)))
                 .map_err(|source| StepError { path: step.path.clone(), source })?;
@@ -227,7 +226,7 @@ impl ReplacePlan {
             match self.restore_decision(root, number, step)? {
                 RestoreDecision::AlreadyRestored => {}
                 RestoreDecision::ChangedSince => left.push(step.path.clone()),
-                // Those that are to be gone come first and make room for what is prepared.
+                // Removals come first and make room for the files that are prepared.
                 RestoreDecision::WrittenByPlan => {
                     self.prepare(root, number, step, StepSide::Before)?;
                     back.push((number, step));
@@ -251,7 +250,7 @@ impl ReplacePlan {
         Ok(left)
     }
 
-    /// Says who put in place what lies there now.
+    /// Decides whether a path is to be restored.
     fn restore_decision(
         &self,
         root: &Root,
@@ -261,16 +260,16 @@ impl ReplacePlan {
         if self.matches(root, number, step, StepSide::Before)? {
             return Ok(RestoreDecision::AlreadyRestored);
         }
-        // A step that was cut short leaves nothing in the place of what it removed. What the plan made
-        // in place of a folder, or of a file on the way, is gone by now: those steps come first.
+        // An interrupted step leaves nothing in place of what it removed. Files that the plan put in place of a
+        // directory were already removed here, because those steps come first.
         let ours = is_absent(root, &step.path)?
             || (step.after != FileState::Nothing
                 && self.matches(root, number, step, StepSide::After)?);
         Ok(if ours { RestoreDecision::WrittenByPlan } else { RestoreDecision::ChangedSince })
     }
 
-    /// Copies what was before at `paths` to the same paths below a new folder in `lefts`, durably;
-    /// returns where each now lies.
+    /// Copies the old content of `paths` to the same paths below a new directory in `lefts` and syncs it; returns
+    /// where each copy is.
     pub(super) fn keep_before(
         &self,
         paths: &[PathBuf],
@@ -301,7 +300,7 @@ impl ReplacePlan {
         Ok(kept)
     }
 
-    /// Makes a folder named after the journal; another journal of the same name may have left one.
+    /// Creates a directory named after the journal; another journal of the same name may have left one.
     fn new_folder(&self, within: &Path) -> io::Result<PathBuf> {
         private::ensure_dir(within)?;
         let mut name = self.folder.file_name().unwrap_or_default().to_owned();
@@ -315,7 +314,7 @@ impl ReplacePlan {
         }
     }
 
-    /// Returns the paths that are not as they were left.
+    /// Returns the paths that were changed since the plan was carried out.
     pub(super) fn changed_since(&self, root: &Root) -> Result<Vec<PathBuf>, StepError> {
         let mut changed = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {
@@ -326,7 +325,7 @@ impl ReplacePlan {
         Ok(changed)
     }
 
-    /// Returns those of `paths` that this plan replaced and nobody changed since.
+    /// Returns those of `paths` that this plan replaced and that were not changed since.
     pub(super) fn still_as_left(
         &self,
         root: &Root,
@@ -345,7 +344,7 @@ impl ReplacePlan {
         self.folder.join(when.folder()).join(number.to_string())
     }
 
-    /// Names the file beside a place that is written first.
+    /// Returns the name of the temporary file of a step.
     fn temp(&self, number: usize) -> OsString {
         let mut name = OsString::from(".adjutant-");
         name.push(self.folder.file_name().unwrap_or_default());
@@ -383,7 +382,7 @@ impl ReplacePlan {
     }
 
     fn sync_root(&self, root: &Root, sync: SyncFn<'_>) -> Result<(), StepError> {
-        // The handle of a root only names it; the disk is reached by one that is open.
+        // The handle of a root is an `O_PATH` descriptor, which cannot be synced.
         let top = root.open_dir(&RelPath::default());
         let top = top.map_err(|source| StepError { path: PathBuf::new(), source })?;
         sync(top.handle().as_fd()).map_err(|error| self.failed(error))
@@ -393,7 +392,8 @@ impl ReplacePlan {
         StepError { path: self.folder.clone(), source: PathError::Io(error) }
     }
 
-    /// Removals first, so that a file can come where a folder was and the other way round.
+    /// Returns the order of the steps: removals first, so that a file can replace a directory and the other way
+    /// round.
     fn order(&self, to: StepSide) -> Vec<usize> {
         let gone = |number: &usize| {
             self.steps.get(*number).is_some_and(|step| *step.state(to) == FileState::Nothing)
@@ -412,7 +412,7 @@ impl ReplacePlan {
     ) -> Result<bool, StepError> {
         let at_path = |error| StepError { path: step.path.clone(), source: PathError::Io(error) };
         let image = || fs::read(self.image(number, when)).map_err(at_path);
-        // What cannot be read is certainly not what the plan knows.
+        // An unreadable file is not what the plan expects.
         let Some(found) = open_content(root, &step.path)? else { return Ok(false) };
         match (found, step.state(when)) {
             (Content::Nothing, FileState::Nothing) => Ok(true),
@@ -426,7 +426,7 @@ impl ReplacePlan {
         }
     }
 
-    /// Removes what is to be gone; writes everything else beside its place.
+    /// Removes the path if it is to be absent; otherwise writes the content to its temporary file.
     fn prepare(
         &self,
         root: &Root,
@@ -446,7 +446,7 @@ impl ReplacePlan {
             .map_err(at_path)
     }
 
-    /// Lets what was prepared take its place.
+    /// Renames the temporary file to its path.
     fn move_into_place(
         &self,
         root: &Root,
@@ -472,14 +472,14 @@ fn folder_of(root: &Root, step: &ReplaceStep) -> Result<OwnedFd, StepError> {
     folder.ok_or(PathError::NotFound).map_err(at_path)
 }
 
-/// Opens what lies at a path; none where it cannot be read.
+/// Opens what is at a path; `None` if it cannot be read.
 fn open_content(root: &Root, path: &Path) -> Result<Option<Content>, StepError> {
     let at_path = |source| StepError { path: path.to_owned(), source };
     let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(at_path)?;
     Ok(found.ok())
 }
 
-/// Says whether there is nothing at all at a path, and nothing on the way but folders.
+/// Says whether a path is absent and all its existing parents are directories.
 fn is_absent(root: &Root, path: &Path) -> Result<bool, StepError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW;
     match kernel::open(root.handle(), path, flags, SymlinkPolicy::Refuse) {
@@ -491,14 +491,14 @@ fn is_absent(root: &Root, path: &Path) -> Result<bool, StepError> {
     }
 }
 
-/// Reads the steps of a plan; none where it means nothing.
+/// Parses the steps of a plan; `None` if they are invalid.
 fn parse_steps(bytes: &[u8]) -> Option<Vec<ReplaceStep>> {
     let mut words = bytes.split(|byte| *byte == 0);
     let mut steps = Vec::new();
     loop {
         let path = words.next()?;
         if path.is_empty() {
-            // A plan without steps is never written.
+            // A plan always has at least one step.
             return (words.next().is_none() && !steps.is_empty()).then_some(steps);
         }
         let mut thing = || match words.next()? {
@@ -540,7 +540,7 @@ mod tests {
 
     use super::*;
 
-    /// Many files that are to be replaced, one that goes and one that comes.
+    /// A plan that replaces many files, removes one and adds one.
     fn plan(outer: &Path, count: usize) -> ReplacePlan {
         let (tree, folder) = (outer.join("tree"), outer.join("journal"));
         fs::create_dir_all(tree.join("sub")).unwrap();
@@ -576,7 +576,7 @@ mod tests {
         entries.map(pair).collect()
     }
 
-    /// What a power cut may show of the tree, at each time the disk caught up.
+    /// Carries a plan out and returns the files at each sync, as a power cut would leave them.
     fn carried_out(outer: &Path, count: usize) -> Vec<BTreeMap<String, String>> {
         let plan = plan(outer, count);
         let seen = RefCell::new(Vec::new());
@@ -600,7 +600,7 @@ mod tests {
                 panic!("{count} files: {} times", seen.len());
             };
             assert!(before.len() == count - 1 && before.values().all(|text| text == "old"));
-            // Whole and beside their places before the first one is replaced.
+            // All temporary files are complete before the first one is moved.
             let beside = |(name, _): &(&String, &String)| name.ends_with(".new");
             let (new, old): (Vec<_>, Vec<_>) = prepared.iter().partition(beside);
             assert!(new.len() == count - 1 && new.iter().all(|(_, text)| *text == "new"));

@@ -1,4 +1,4 @@
-//! Locks of the kernel's on files and folders, given back when dropped or when the process ends.
+//! File locks (`flock`), released when dropped or when the process ends.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,22 +10,22 @@ use rustix::io::Errno;
 use crate::git::GitError;
 use crate::private;
 
-/// An open file that may hold a lock.
+/// An open file or directory that can be locked.
 #[derive(Debug)]
 pub(crate) struct FileLock(File);
 
 impl FileLock {
-    /// Opens a file to lock, making it where there is none; nothing is locked yet.
+    /// Opens a file for locking, creating it if it is missing; does not lock it yet.
     pub(crate) fn open_file(path: &Path) -> Result<Self, GitError> {
         private::open_lock(path).map(Self).map_err(GitError::io("opening a lock"))
     }
 
-    /// Opens a folder to lock.
+    /// Opens a directory for locking; does not lock it yet.
     pub(crate) fn open_dir(path: &Path) -> Result<Self, GitError> {
         private::open_dir(path).map(Self).map_err(GitError::io("opening a folder to lock"))
     }
 
-    /// Takes a lock; says whether it was free.
+    /// Acquires a lock. Returns false if a non-blocking lock is not free.
     pub(crate) fn acquire(&self, how: FlockOperation) -> Result<bool, GitError> {
         loop {
             match flock(&self.0, how) {
@@ -37,12 +37,12 @@ impl FileLock {
         }
     }
 
-    /// Returns the number of the open file, by which it is told from another of the same name.
+    /// Returns the inode of the open file, which tells it from a newer file of the same name.
     pub(crate) fn inode(&self) -> u64 {
         rustix::fs::fstat(&self.0).map_or(0, |stat| stat.st_ino)
     }
 
-    /// Returns a second handle that holds the same lock.
+    /// Returns a duplicate descriptor that shares the lock.
     pub(crate) fn duplicate(&self) -> Result<OwnedFd, GitError> {
         self.0.try_clone().map(OwnedFd::from).map_err(GitError::io("sharing a lock"))
     }
@@ -50,8 +50,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing is not enough: a process that another thread is just starting has a copy of the
-        // handle until it runs its program, and the lock would stay with that copy.
+        // Closing is not enough: a child process that another thread is forking holds a copy of the descriptor
+        // until it execs, and the lock would stay with that copy.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

@@ -1,9 +1,8 @@
-//! Directories made from trees of git, and changes brought back into the user's own.
+//! Directories made from git trees, and applying changes to the user's own.
 //!
-//! Owns warm checkouts that overlays stand on (`bases`), the work trees of children where there is
-//! no overlay (`worktree`), and applying a merged result (`apply`, with its `journal`; `rehearse` only tries,
-//! `undone` says where nothing is left of it),
-//! or one that a workspace takes in (`bring`).
+//! `bases` caches checkouts for overlays, `worktree` makes work trees where there is no overlay, and `apply` merges
+//! results into the user's work tree with the `journal`; `rehearse` only predicts that, and `undone_results` finds
+//! applied results that the user has undone. `replace` writes merges into workspaces.
 
 mod apply;
 mod bases;

@@ -1,6 +1,6 @@
-//! Opening up what a program closed to its own account, so that it can be kept.
+//! Restoring the owner's permissions on files that a program made inaccessible, so that they can be committed.
 //!
-//! Git stores neither the modes of folders nor who may read a file, so nothing is lost by it.
+//! Git stores neither the modes of directories nor who may read a file, so nothing is lost.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,29 +15,29 @@ use crate::git::too_deep;
 use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
-/// The most entries of one folder.
+/// The most entries of one directory.
 const MAX_ENTRIES: usize = 10_000_000;
 
-/// What the owner needs to look into a folder and to remove what is in it.
+/// The permissions the owner needs to list a directory and remove its entries.
 const FOLDER: u32 = 0o700;
 
-/// What the owner needs to read a file.
+/// The permission the owner needs to read a file.
 const FILE: u32 = 0o400;
 
-/// Gives the owner back the right to read everything a layer holds, through the merged tree; where there
-/// are no layers, both are the same.
+/// Makes everything in a layer readable for the owner, by changing modes through the merged tree. Without layers
+/// both are the same.
 pub(crate) fn grant_owner_access(layer: &Root, merged: &Root) -> Result<(), PathError> {
     folder(&layer.open_dir(&RelPath::default())?, Path::new(""), merged)
 }
 
-/// Gives the owner back the right to look into a folder of ours that programs know as their top.
+/// Makes the root directory of a work tree accessible for the owner.
 pub(super) fn grant_top_access(path: &Path) -> Result<(), PathError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let top = openat(CWD, path, flags, Mode::empty()).map_err(PathError::from_errno)?;
     grant_top_access_by_handle(top)
 }
 
-/// Gives the owner back the right to look into the top of a merged tree, by the handle it is known by.
+/// Makes the root directory of a merged tree accessible for the owner.
 pub(crate) fn grant_top_access_by_handle(merged: impl AsFd) -> Result<(), PathError> {
     let mode = fstat(&merged).map_err(PathError::from_errno)?.st_mode & 0o777;
     if mode & FOLDER == FOLDER { Ok(()) } else { allow(merged, mode | FOLDER) }
@@ -47,7 +47,7 @@ fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
     for entry in layer.list(MAX_ENTRIES)?.entries {
         let path = at.join(&entry.name);
         if too_deep(&path) {
-            // Not kept, so nobody needs to read it.
+            // Paths this deep are not committed.
             continue;
         }
         match entry.kind {
@@ -55,7 +55,7 @@ fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
                 widen(layer, &entry.name, &path, merged, FOLDER)?;
                 match layer.open_dir(&entry.name) {
                     Ok(below) => folder(&below, &path, merged)?,
-                    // A program at work has removed it.
+                    // A running program removed it.
                     Err(PathError::NotFound) => {}
                     Err(error) => return Err(error),
                 }
@@ -87,17 +87,17 @@ fn widen(
     if mode & wanted == wanted {
         return Ok(());
     }
-    // By a handle that no link leads to: a program may be at work in the tree.
+    // Opened without following links: a program may be changing the tree.
     let there = match kernel::open(merged.handle(), path, OFlags::PATH, SymlinkPolicy::Refuse) {
         Ok(there) => there,
-        // A layer above hides it.
+        // An upper layer hides it.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         Err(errno) => return Err(PathError::from_errno(errno)),
     };
     allow(&there, mode | wanted)
 }
 
-/// Sets the mode of what a handle names, also of one that only names it.
+/// Sets the mode of an open file, even of an `O_PATH` descriptor.
 pub(super) fn allow(handle: impl AsFd, mode: u32) -> Result<(), PathError> {
     let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(PathError::Io)

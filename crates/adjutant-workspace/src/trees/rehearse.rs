@@ -1,7 +1,7 @@
-//! Trying out what applying results one after the other would do, without touching a file.
+//! Predicting what applying several results in order would do, without touching a file.
 //!
-//! Each is merged, in the object store, with what those before it would have left. Start at
-//! [`Repository::rehearse`]. Invariant: what this says would be applied is judged by the code that applies.
+//! Each result is merged in the object store with what the results before it would have left. Start at
+//! [`Repository::rehearse`]. Invariant: results are judged by the same code that applies them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ pub struct ApplyRehearsal {
 }
 
 impl Repository {
-    /// Says what would become of each result if they were applied in this order.
+    /// Returns for each result what applying it in this order would do.
     ///
-    /// One that could not be is passed over, and the next is judged without it.
+    /// A result that could not be applied is skipped, and the next one is judged without it.
     ///
     /// # Errors
     ///
-    /// Why the work tree could not be looked at. What is wrong with one result is in its place.
+    /// When the work tree cannot be examined. Problems with one result are returned in its place.
     pub fn rehearse(
         &self,
         results: &[ObjectId],
@@ -41,7 +41,7 @@ impl Repository {
             let onto = MergeTarget { commit: &commit, tree: &tree, known: &known };
             let merged = self.merge_onto(result, &ours, onto).and_then(|merge| {
                 self.refuse_in_the_way(&merge.diff, &known)?;
-                // What those before it leave is not on disk yet.
+                // The files of earlier results are not on disk yet.
                 let there =
                     |entry: &&DiffEntry| entry.old_mode != 0 && !known.contains(&entry.path);
                 let entries = merge.diff.entries.iter().filter(there).cloned().collect();
@@ -63,7 +63,7 @@ impl Repository {
         Ok(all)
     }
 
-    /// Refuses files that git does not know of where the result has new ones.
+    /// Refuses the result if it adds files where files unknown to git exist.
     fn refuse_in_the_way(&self, diff: &Diff, known: &BTreeSet<PathBuf>) -> Result<(), ApplyError> {
         let new = diff.entries.iter().filter(|entry| entry.old_mode == 0).map(|entry| &entry.path);
         let there = |path: &&PathBuf| {
@@ -74,7 +74,7 @@ impl Repository {
         if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
     }
 
-    /// Makes a commit of a tree so that it can be merged with; no reference leads to it.
+    /// Creates a commit for a tree so that it can be merged with; no reference points to it.
     fn stand_in(&self, tree: &ObjectId, parent: &ObjectId) -> Result<ObjectId, GitError> {
         let scratch = self.scratch(None)?;
         let mut call = scratch.call("commit-tree").args(["-m", "rehearsal", "-p"]);
@@ -85,7 +85,7 @@ impl Repository {
             call = call.env(email, "adjutant@localhost");
         }
         for date in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
-            // Always the same, so that rehearsing again makes no new object.
+            // A fixed date, so that repeating the rehearsal creates no new objects.
             call = call.env(date, "@0 +0000");
         }
         let output = call.args([parent.as_str(), tree.as_str()]).run()?;

@@ -1,7 +1,7 @@
-//! Removing folders that somebody else filled: any number of levels, rights taken away, no link followed.
+//! Removing directories with unknown content: any depth, missing permissions, no link followed.
 //!
-//! Goes from handle to handle and back by `..`, so that neither handles nor the stack run out and no
-//! path grows too long for the kernel.
+//! Walks down by handles and back up by `..`, so that it runs out of neither descriptors nor stack, and no path
+//! gets too long for the kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,18 +14,18 @@ use super::owner_access::{allow, grant_top_access};
 use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
-/// The most entries of one folder.
+/// The most entries of one directory.
 const MAX_ENTRIES: usize = 10_000_000;
 
-/// What the owner needs to empty a folder.
+/// The permissions the owner needs to empty a directory.
 const MODE: Mode = Mode::RWXU;
 
-/// Removes a file or folder with everything in it; what is not there is fine.
+/// Removes a file or a directory with everything in it; a missing path is fine.
 pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
     let Ok(found) = path.symlink_metadata() else { return Ok(()) };
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let removed = if found.is_dir() {
-        // Most hold nothing by now.
+        // Most directories are empty at this point.
         std::fs::remove_dir(path).or_else(|_| empty(path).and_then(|()| std::fs::remove_dir(path)))
     } else {
         std::fs::remove_file(path)
@@ -33,7 +33,7 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
     removed.or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
-/// A folder that is being emptied, and its folders that are still to be.
+/// A directory that is being emptied, and its remaining subdirectories.
 struct DirLevel {
     name: OsString,
     id: (u64, u64),
@@ -71,7 +71,7 @@ fn empty_from(mut at: Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the files of a folder and says which folders are in it.
+/// Removes the files of a directory and returns its subdirectories.
 fn enter(folder: &Dir, name: OsString) -> io::Result<DirLevel> {
     let stat = fstat(folder.handle())?;
     if Mode::from_raw_mode(stat.st_mode) & MODE != MODE {
@@ -91,11 +91,11 @@ fn enter(folder: &Dir, name: OsString) -> io::Result<DirLevel> {
     Ok(DirLevel { name, id: (stat.st_dev, stat.st_ino), folders })
 }
 
-/// Opens a folder, also one that its owner may not look into.
+/// Opens a directory, even one that its owner may not list.
 fn open(folder: &Dir, name: &OsStr) -> io::Result<Dir> {
     match kernel::open_directory(folder.handle(), Path::new(name), SymlinkPolicy::Refuse) {
         Err(PathError::PermissionDenied) => {
-            // By a handle: a link may have come in its place since the folder was listed.
+            // Via a handle, because a link may have replaced the directory since it was listed.
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let there =
                 kernel::open(folder.handle(), Path::new(name), flags, SymlinkPolicy::Refuse)?;
@@ -132,7 +132,7 @@ mod tests {
         std::os::unix::fs::symlink(&kept, top.join("link")).unwrap();
         let root = Root::open(&top).unwrap();
         let mut at = root.open_dir(&RelPath::default()).unwrap();
-        // More levels than a process has handles, and a path longer than the kernel takes.
+        // More levels than a process may have descriptors, and a path longer than the kernel accepts.
         for _ in 0..5_000 {
             rustix::fs::mkdirat(at.handle(), "n", MODE).unwrap();
             let below = at.open_dir(OsStr::new("n")).unwrap();

@@ -1,11 +1,11 @@
-//! Replacing files of a child's workspace by what a merge made of them, all of them or none.
+//! Replacing files of a workspace with the outcome of a merge, all of them or none.
 //!
-//! A workspace holds more than git knows of: what its patterns ignore, what was too large to keep.
-//! Whatever lies in the way of the merge and is not exactly what was merged is named, and nothing is
-//! replaced. The journal is the one of `apply`; here it only serves to put back.
+//! A workspace contains files that git does not know: ignored ones, and ones too large to keep. Anything that is in
+//! the way and differs from what was merged is reported as a conflict, and nothing is replaced. Uses the journal of
+//! `apply`, here only for undoing.
 //!
-//! Start at [`Repository::replace_files`]. Invariant: everything is reached by handle beneath the root, and no
-//! link is followed.
+//! Start at [`Repository::replace_files`]. Invariant: every file is opened beneath the root, and no link is
+//! followed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -24,18 +24,18 @@ use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::private;
 use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
 
-/// The file of a journal that says what it is for.
+/// The file of a journal with the caller's note.
 const NOTE: &str = "note";
 
-/// The most entries of one folder that is to give way to a file.
+/// The most entries of a directory that is replaced by a file.
 const MAX_ENTRIES: usize = 100_000;
 
 impl Repository {
-    /// Replaces what lies beneath `root` by what `diff` says, or names what is in the way.
+    /// Applies `diff` to the files beneath `root`, or returns the conflicts.
     ///
-    /// Nothing is replaced when something is named or an error is returned. The journal is `folder`,
-    /// which stays with its `note` until it is removed; see [`recover_replacement`]. A rename is a file that goes
-    /// and one that comes.
+    /// If conflicts or an error are returned, nothing was replaced. The journal is written to `folder` and stays
+    /// there with `note` until it is removed; see [`recover_replacement`]. A rename counts as one removed and one
+    /// added file.
     pub(crate) fn replace_files(
         &self,
         root: &Root,
@@ -55,7 +55,7 @@ impl Repository {
         let mut plan = ReplacePlan { folder: folder.to_owned(), steps: Vec::new() };
         let done = self.replace_by_plan(&mut plan, root, &split_renames(diff));
         let failed = !matches!(&done, Ok(conflicts) if conflicts.is_empty());
-        // A plan that was never saved has replaced nothing; one that cannot be put back stays.
+        // Without a saved plan nothing was replaced. A journal that could not be undone stays.
         let saved = !matches!(ReplacePlan::load(folder), Ok(None));
         if failed
             && (!saved || matches!(plan.put_back(root, &sync_disk), Ok(left) if left.is_empty()))
@@ -103,9 +103,9 @@ impl Repository {
         Ok(Vec::new())
     }
 
-    /// Names the files that are not what was merged.
+    /// Returns the files that differ from what was merged.
     ///
-    /// What is there already exactly as it is to be is fine, whoever made it.
+    /// A file that already has the new content is no conflict.
     fn changed_files(&self, plan: &ReplacePlan, diff: &Diff) -> Result<Vec<Conflict>, GitError> {
         let steps = || plan.steps.iter().zip(&diff.entries).enumerate();
         let there: Vec<(usize, &DiffEntry)> = steps()
@@ -116,7 +116,7 @@ impl Repository {
         let mut changed_paths = Vec::new();
         for (number, (step, entry)) in steps() {
             let same = match (&step.before, entry.old_mode) {
-                // Gone already is as good as removed.
+                // Already removed.
                 (FileState::Nothing, mode) => mode == 0 || entry.new_mode == 0,
                 (FileState::Link, LINK) => !changed.contains(&step.path),
                 (FileState::Link | FileState::File(_), 0) => is_after(plan, number, step)?,
@@ -133,10 +133,10 @@ impl Repository {
     }
 }
 
-/// Puts back what was replaced in a workspace whose process ended meanwhile, and forgets the journal.
+/// Undoes an interrupted replacement and removes its journal.
 ///
-/// Returns the note of one that was carried out to its end; the journal of that one stays, for the
-/// caller to remove with [`remove_journal`] when the note is no longer needed.
+/// If the replacement was complete, returns its note and leaves the journal; the caller removes it with
+/// [`remove_journal`] once the note is recorded.
 pub(crate) fn recover_replacement(
     folder: &Path,
     root: impl FnOnce() -> Result<Root, PathError>,
@@ -154,19 +154,19 @@ pub(crate) fn recover_replacement(
             let plan = ReplacePlan::load(folder).map_err(reading())?;
             let root =
                 root().map_err(|source| GitError::Path { path: folder.to_owned(), source })?;
-            // What somebody changed meanwhile stays as it is: it is work like any other.
+            // Files that were changed meanwhile stay as they are: they are work like any other.
             if let Some(plan) = plan {
                 plan.put_back(&root, &sync_disk).map_err(step_error)?;
             }
         }
-        // It ended before its first step.
+        // It was interrupted before its first step.
         JournalStage::Empty => {}
     }
     remove_journal(folder).map_err(GitError::io("removing a journal"))?;
     Ok(None)
 }
 
-/// Removes a journal, where there is one.
+/// Removes a journal, if it exists.
 pub(crate) fn remove_journal(folder: &Path) -> io::Result<()> {
     match discard(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -174,29 +174,29 @@ pub(crate) fn remove_journal(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// What was found where files are to be.
+/// What is in the way of the files to write.
 #[derive(Default)]
 struct Obstacles {
     conflicts: Vec<Conflict>,
-    /// Folders that are to give way to a file and hold nothing but what is removed, lowest first.
+    /// Directories that a file replaces and that contain only removed files, deepest first.
     folders: Vec<PathBuf>,
 }
 
 impl Obstacles {
-    /// Removes folders without anything in them; those with files go when their files do.
+    /// Removes empty directories; the others are removed with their files.
     fn remove_empty_folders(&self, root: &Root) {
         for path in &self.folders {
             let Ok(Some((_, FileKind::Directory, parent))) = first_non_directory(root, path) else {
                 continue;
             };
             let name = Path::new(path.file_name().unwrap_or_default());
-            // One that is not empty stays here and is removed later.
+            // A directory that is not empty is removed later.
             let _ = unlinkat(parent.handle(), name, AtFlags::REMOVEDIR);
         }
     }
 }
 
-/// Looks for what is in the way of a file that is to be written.
+/// Checks what is in the way of a file to write.
 fn find_obstacle(
     root: &Root,
     entry: &DiffEntry,
@@ -223,7 +223,7 @@ fn find_obstacle(
     Ok(())
 }
 
-/// Returns what lies at a path, or the first on the way to it that is no folder, and its folder.
+/// Returns what is at a path, or the first component on the way that is not a directory, with its parent.
 fn first_non_directory(
     root: &Root,
     path: &Path,
@@ -244,7 +244,7 @@ fn first_non_directory(
     Ok(None)
 }
 
-/// Returns the first file in a folder that is not among those removed.
+/// Returns the first file in a directory that is not going to be removed.
 fn first_kept_file(
     folder: &Dir,
     path: &Path,
@@ -270,7 +270,7 @@ fn first_kept_file(
     Ok(None)
 }
 
-/// Says whether what lies there is already what is to be there.
+/// Says whether the file already is what it is to become.
 fn is_after(plan: &ReplacePlan, number: usize, step: &ReplaceStep) -> Result<bool, GitError> {
     if step.before != step.after {
         return Ok(false);
@@ -280,7 +280,7 @@ fn is_after(plan: &ReplacePlan, number: usize, step: &ReplaceStep) -> Result<boo
     same().map_err(GitError::io("reading a journal"))
 }
 
-/// Turns each rename into a file that is gone and one that is new, in the order of their paths.
+/// Splits each rename into a removed and an added file, sorted by path.
 fn split_renames(diff: &Diff) -> Diff {
     let mut single = Diff::default();
     for entry in &diff.entries {
@@ -296,7 +296,7 @@ fn split_renames(diff: &Diff) -> Diff {
     single
 }
 
-/// A conflict with something that git does not know of.
+/// Returns a conflict with a file that git does not know.
 fn conflict(path: &Path, entry: &DiffEntry) -> Conflict {
     let side = |mode: u32, id: &crate::ObjectId| (mode != 0).then(|| Side { mode, id: id.clone() });
     let kind = match (entry.old_mode, entry.new_mode) {

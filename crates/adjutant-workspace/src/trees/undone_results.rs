@@ -1,7 +1,7 @@
-//! Whether anything of a result that was applied is in the user's files still.
+//! Finding applied results of which the user's files contain nothing any more.
 //!
-//! Only the paths that the result changed are looked at, as they are on disk; nothing is stored. In doubt a result
-//! is there: what a person made of it is theirs and must not come back.
+//! Only the paths that the result changed are examined, as they are on disk; nothing is stored. In doubt a result
+//! counts as present: the user's own edits to it must not be overwritten by applying it again.
 //!
 //! Start at [`Repository::undone`].
 
@@ -14,72 +14,72 @@ use super::export::PLAIN;
 use crate::git::{Content, FILE_BYTES, blob_id, content};
 use crate::{Diff, DiffEntry, GitError, ObjectId, RelPath, Repository, Root};
 
-/// The mode of a file that is a program.
+/// Git's mode of an executable file.
 const PROGRAM: u32 = 0o100_755;
 
-/// The mode of a submodule's entry.
+/// Git's mode of a submodule entry.
 const SUBMODULE: u32 = 0o160_000;
 
-/// What is at a path.
+/// What is, or was, at a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathContent {
     /// No file.
     Nothing,
     /// A file or a link, with its mode.
     File(u32, ObjectId),
-    /// Something that is in no tree, or that cannot be read.
+    /// A special file, or a file that cannot be read.
     Unclear,
 }
 
-/// What results did to files.
+/// For each path the changes that results made: content before and after.
 type PathChanges<'d> = BTreeMap<&'d Path, Vec<(PathContent, PathContent)>>;
 
-/// A file on disk.
+/// A file on disk, and the contents that results connect it with.
 #[derive(Debug)]
 struct FileOnDisk {
     thing: PathContent,
-    /// What results make of it, itself too.
+    /// The contents that results can turn it into, its own included.
     later: BTreeSet<PathContent>,
-    /// What results made it of, itself too.
+    /// The contents that results can have turned into it, its own included.
     earlier: BTreeSet<PathContent>,
 }
 
-/// The files on disk that were looked at.
+/// The files on disk that were examined, and the changes of the results.
 struct DiskComparison<'d> {
     root: Root,
     steps: PathChanges<'d>,
     found: BTreeMap<&'d Path, FileOnDisk>,
 }
 
-/// What the file at a path says about a result that changed it.
+/// What the file at a path shows about a result that changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathEvidence {
-    /// It is as the result, or one upon it, left it.
+    /// It is as the result, or a later one based on it, left it.
     There,
-    /// It is as it was before the result, or before one that this stands on.
+    /// It is as it was before the result, or before an earlier one that the result is based on.
     Gone,
-    /// It is both: what the result did to it was undone by one upon it, or has been since.
+    /// Both: a later result, or the user, reverted the change.
     Nothing,
-    /// It is another.
+    /// It has some other content.
     Other,
 }
 
 impl Repository {
-    /// Returns those of the results that were applied of which the work tree has nothing. `applied` are the names
-    /// of all applications: one result may have gone on with the files of another.
+    /// Returns those of the applied results of which the work tree contains nothing. `applied` lists the names of
+    /// all applications: a later result may have changed the files of an earlier one.
     ///
-    /// It costs a few calls of git however many there are, and looks at the files that the results changed.
+    /// Costs a few git calls, however many results there are, and reads the files that the results changed.
     ///
     /// # Errors
     ///
-    /// Why git or the files could not be asked.
+    /// When git fails or files cannot be read.
     pub fn undone(
         &self,
         results: &[ObjectId],
         applied: &[String],
     ) -> Result<BTreeSet<ObjectId>, GitError> {
         let gone = self.gone_among(results, results)?;
-        // Most often nothing is, and nobody need look at all of them.
+        // Usually none is undone, and the other applications need not be examined.
         if gone.is_empty() {
             return Ok(gone);
         }
@@ -90,13 +90,13 @@ impl Repository {
         self.gone_among(&gone, &all.into_iter().collect::<Vec<_>>())
     }
 
-    /// Returns those of the results of which the work tree has nothing, as far as that is known with these others.
+    /// Returns those of `results` of which the work tree contains nothing, considering the changes of `others`.
     fn gone_among(
         &self,
         results: &[ObjectId],
         others: &[ObjectId],
     ) -> Result<BTreeSet<ObjectId>, GitError> {
-        // A commit without a base is no result of ours; it is taken at its word.
+        // A commit without a base is not one of our results, and counts as present.
         let bases = self.bases_of(others)?;
         let diffs = self.differences_of(&bases)?;
         let mut look = DiskComparison::new(self.root()?, &diffs);
@@ -120,9 +120,9 @@ impl Repository {
         Ok(gone)
     }
 
-    /// Returns those of the results that HEAD has nothing of, where the given files are as HEAD has them: it may
-    /// have changed them otherwise since the result began. Taking a result out of HEAD, alone or with all that lies
-    /// between, changes nothing then.
+    /// Returns those of the results of which HEAD contains nothing, if the given files are as in HEAD; HEAD may
+    /// have changed them in other ways. Then reverting the result in HEAD, alone or with everything since its fork
+    /// point, changes nothing.
     fn reverted(
         &self,
         results: &[(&ObjectId, Vec<&DiffEntry>)],
@@ -140,7 +140,7 @@ impl Repository {
         };
         let clean = results.iter().filter(|(_, entries)| entries.iter().all(|it| is_clean(it)));
         let clean: Vec<&ObjectId> = clean.map(|(result, _)| *result).collect();
-        // What it stands on may be gone with it.
+        // The results it is based on may have been reverted with it.
         let forks = self.forks(&clean, &head)?;
         let under = |result: &ObjectId| [bases.get(result), forks.get(result)];
         let pairs: Vec<_> = clean
@@ -167,7 +167,7 @@ impl<'d> DiskComparison<'d> {
         Self { root, steps, found: BTreeMap::new() }
     }
 
-    /// Compares the file at a path with what a result made of it.
+    /// Compares the file at a path with the change of a result.
     fn at(&mut self, entry: &'d DiffEntry) -> Result<PathEvidence, GitError> {
         let path = entry.path.as_path();
         let found = match self.found.entry(path) {
@@ -218,7 +218,7 @@ impl PathContent {
             Content::Link(target) => {
                 (LINK, blob_id(&mut target.as_slice(), target.len() as u64, like)?)
             }
-            // No result has a file like that.
+            // Results never contain files of that size.
             Content::File { len, .. } if len > FILE_BYTES => return Ok(Self::Unclear),
             Content::File { mut file, len, executable } => {
                 (if executable { PROGRAM } else { PLAIN }, blob_id(&mut file, len, like)?)
@@ -228,7 +228,7 @@ impl PathContent {
     }
 }
 
-/// Returns all that steps lead to from a thing, itself too.
+/// Returns everything that is reachable from `start` by these changes, itself included.
 fn reach<'t>(
     start: &'t PathContent,
     steps: impl Iterator<Item = (&'t PathContent, &'t PathContent)>,
@@ -245,7 +245,7 @@ fn reach<'t>(
     all.into_iter().cloned().collect()
 }
 
-/// Submodules are left as they are when a result is applied.
+/// Says whether an entry is a submodule; applying a result leaves submodules unchanged.
 fn is_submodule(entry: &DiffEntry) -> bool {
     [entry.old_mode, entry.new_mode].contains(&SUBMODULE)
 }

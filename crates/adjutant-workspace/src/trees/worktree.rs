@@ -1,10 +1,10 @@
-//! Work trees of git for children, where there is no overlay.
+//! Git work trees for children, where there is no overlay.
 //!
-//! Each has a folder in the state directory with a record that is written before anything is made,
-//! and a lock that its owner holds. What a crash leaves is told by the lock being free.
+//! Each has a directory in the state directory with a record, which is written before anything is created, and a
+//! lock, which its owner holds. A work tree whose lock is free was left by a crash.
 //!
-//! Start at [`Worktrees::create`]. Invariant: the files of a work tree go only after its work is
-//! committed to its reference, or when it holds none.
+//! Start at [`Worktrees::create`]. Invariant: the files of a work tree are removed only if its work is committed to
+//! its reference or there is none.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -26,38 +26,38 @@ use crate::git::{
 use crate::private;
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
-/// The most entries of one folder.
+/// The most entries of one directory.
 const MAX_ENTRIES: usize = 10_000_000;
 
-/// How long git may take to end after the one it worked for was killed.
+/// How long git may take to end after its parent was killed.
 const ORPHANED_GIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long one waits before looking again whether it has.
+/// The interval between attempts to acquire the lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What is being done when a record cannot be read.
+/// The operation named in errors of reading a record.
 const READING: &str = "reading the record of a work tree";
 
-/// What is being done while there is no work tree yet.
+/// The operation named in errors of creating a work tree.
 const MAKING: &str = "making a work tree";
 
-/// Where the files lie until git has an entry for them; no child has such a name.
+/// The directory of the files until git has an entry for them; no child has this name.
 const FILES_BEFORE_RENAME: &str = "files.next";
 
-/// The work trees made for children of one repository.
+/// The work trees of children of one repository.
 #[derive(Debug)]
 pub struct Worktrees<'a> {
     repository: &'a Repository,
     folder: PathBuf,
 }
 
-/// A child's work tree, held by this process.
+/// A child's work tree, locked by this process.
 #[derive(Debug)]
 pub struct Worktree {
     repository: Repository,
     reference: ResultRef,
     base: ObjectId,
-    /// The repository as seen from here.
+    /// The repository, opened from this work tree.
     here: Repository,
     slot: PathBuf,
     _lock: FileLock,
@@ -66,11 +66,11 @@ pub struct Worktree {
 /// A work tree found on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorktreeEntry {
-    /// Where its result is kept.
+    /// The reference for its result.
     pub reference: ResultRef,
-    /// Its files.
+    /// The directory of its files.
     pub path: PathBuf,
-    /// Whether a process holds it.
+    /// Whether a process has it locked.
     pub live: bool,
 }
 
@@ -79,18 +79,18 @@ impl<'a> Worktrees<'a> {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be made.
+    /// When the directory cannot be created.
     pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
         let folder = repository.state().join("worktrees");
         private::ensure_dir(&folder).map_err(GitError::io("making the folder of work trees"))?;
         Ok(Self { repository, folder })
     }
 
-    /// Makes a work tree with the files of the commit `base`.
+    /// Creates a work tree with the files of the commit `base`.
     ///
     /// # Errors
     ///
-    /// Why it could not be made; what was begun is taken back.
+    /// Why it could not be created; a partly created one is removed.
     pub fn create(&self, reference: &ResultRef, base: &ObjectId) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         private::ensure_dir(&slot).map_err(GitError::io(MAKING))?;
@@ -101,17 +101,18 @@ impl<'a> Worktrees<'a> {
         WorktreeRecord { base: base.clone(), stage: WorktreeStage::Making }.write(&slot)?;
         let made = self.add(reference, base, &slot, &held);
         if made.is_err() {
-            // Best effort: without a finished record the next look for orphans removes it.
+            // Best effort: without a finished record the next sweep removes it.
             let _ = self.remove_leftovers(reference, &slot);
         }
         Ok(self.open_locked(reference, base, slot, &made?, held))
     }
 
-    /// Takes over a work tree whose process is gone, to go on in it.
+    /// Locks a work tree whose process is gone, to continue in it.
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] when there is none or somebody holds it; otherwise why it cannot be told.
+    /// [`GitError::Missing`] if there is none or another process has it locked; otherwise why it could not be
+    /// examined.
     pub fn adopt(&self, reference: &ResultRef) -> Result<Worktree, GitError> {
         let slot = self.slot(reference);
         let missing = || GitError::Missing(format!("free work tree for {reference}"));
@@ -121,7 +122,7 @@ impl<'a> Worktrees<'a> {
         let held = self.lock_slot(&slot)?.ok_or_else(missing)?;
         match WorktreeRecord::read(&slot)? {
             Some(WorktreeRecord { base, stage: WorktreeStage::Ready(name) }) => {
-                // Best effort: whoever goes on there says what is in the way.
+                // Best effort: later operations report what is wrong.
                 let _ = grant_top_access(&slot.join(reference.child()));
                 Ok(self.open_locked(reference, &base, slot, &name, held))
             }
@@ -132,11 +133,11 @@ impl<'a> Worktrees<'a> {
         }
     }
 
-    /// Lists what is on disk.
+    /// Lists the work trees on disk.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be read.
+    /// When the directory cannot be read.
     pub fn list(&self) -> Result<Vec<WorktreeEntry>, GitError> {
         let mut found = Vec::new();
         for run in names(&self.folder)? {
@@ -151,8 +152,8 @@ impl<'a> Worktrees<'a> {
         Ok(found)
     }
 
-    /// Removes what is left of one whose making or removal was cut short: nobody has worked in it, or
-    /// its work is kept. Says whether there was anything. One whose record cannot be read may hold work.
+    /// Removes a work tree whose creation or removal was interrupted: no program has worked in it, or its work is
+    /// kept. Returns whether there was one. A work tree with an unreadable record may hold work and stays.
     pub(crate) fn remove_unfinished(&self, reference: &ResultRef) -> Result<bool, GitError> {
         let slot = self.slot(reference);
         if !slot.is_dir() {
@@ -166,7 +167,7 @@ impl<'a> Worktrees<'a> {
         Ok(true)
     }
 
-    /// Has git make the entry, alone, and the files meanwhile; returns the name git gave the entry.
+    /// Lets git create the entry under a lock and check out the files meanwhile; returns the name of the entry.
     fn add(
         &self,
         reference: &ResultRef,
@@ -175,14 +176,14 @@ impl<'a> Worktrees<'a> {
         held: &FileLock,
     ) -> Result<String, GitError> {
         let path = slot.join(reference.child());
-        // Git makes an entry for an empty folder only; the files take its place afterwards.
+        // Git creates an entry only for an empty directory; the files are moved there afterwards.
         let files = slot.join(FILES_BEFORE_RENAME);
         fs::create_dir(&files).map_err(GitError::io(MAKING))?;
         let scratch = self.repository.scratch(None)?;
         let checkout = export::begin_check_out(&scratch, base, &files, held.duplicate()?)?;
         {
-            // Additions at the same time lose each other's entries. The shared folder itself is
-            // locked, so that every process on this repository meets here.
+            // Concurrent additions lose each other's entries. The lock is on git's common directory, so that every
+            // process on this repository uses the same one.
             let alone = lock_worktree_list(self.repository)?;
             self.repository
                 .call("worktree")
@@ -233,14 +234,14 @@ impl<'a> Worktrees<'a> {
     fn is_locked(&self, slot: &Path) -> Result<bool, GitError> {
         let gate = FileLock::open_file(&self.folder.join("lock"))?;
         gate.acquire(FlockOperation::LockExclusive)?;
-        // Gone already: nobody holds it, and nobody finds work in it.
+        // Already removed, so it is not locked and holds no work.
         let Ok(held) = FileLock::open_file(&slot.join("lock")) else { return Ok(false) };
         Ok(!held.acquire(FlockOperation::NonBlockingLockExclusive)?)
     }
 
-    /// Takes a slot's lock; none while a process holds it.
+    /// Locks the directory of a work tree; `None` while a process has it locked.
     ///
-    /// Where its owner was just killed, git may still be at its end with the lock in its hands.
+    /// If its owner was just killed, a git process that inherited the lock may still be ending.
     fn lock_slot(&self, slot: &Path) -> Result<Option<FileLock>, GitError> {
         let deadline = Instant::now() + ORPHANED_GIT_TIMEOUT;
         loop {
@@ -253,7 +254,7 @@ impl<'a> Worktrees<'a> {
     }
 
     fn try_lock_once(&self, slot: &Path) -> Result<Option<FileLock>, GitError> {
-        // Those who only look take the lock for a moment too; nobody may stumble over that.
+        // The outer lock keeps `is_locked`, which acquires the lock for a moment, from disturbing this.
         let gate = FileLock::open_file(&self.folder.join("lock"))?;
         gate.acquire(FlockOperation::LockExclusive)?;
         let held = FileLock::open_file(&slot.join("lock"))?;
@@ -266,13 +267,13 @@ impl<'a> Worktrees<'a> {
 }
 
 impl Worktree {
-    /// Returns the folder with the files.
+    /// Returns the directory with the files.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.here.work_tree()
     }
 
-    /// Returns the commit it began from.
+    /// Returns the commit it started from.
     #[must_use]
     pub const fn base(&self) -> &ObjectId {
         &self.base
@@ -282,12 +283,12 @@ impl Worktree {
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn is_clean(&self) -> Result<bool, GitError> {
         Ok(self.status()?.changes.is_empty())
     }
 
-    /// Makes a commit of what differs from the base, also where nothing does; the reference stays.
+    /// Commits the differences from the base, even if there are none; no reference is moved.
     pub(crate) fn import(
         &self,
         message: &str,
@@ -302,7 +303,7 @@ impl Worktree {
         let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
         let scratch = self.repository.scratch(None)?;
         let imported = scratch.import(commit, storing)?;
-        // Git does not look into the folder of a submodule, which is empty at first.
+        // Git does not look into the directory of a submodule, which is empty at first.
         let submodules = self.repository.submodules(&scratch, &imported.base_tree)?;
         let used = submodules.into_iter().filter(|path| {
             fs::read_dir(self.path().join(path)).is_ok_and(|mut entries| entries.next().is_some())
@@ -315,17 +316,16 @@ impl Worktree {
         Ok((imported, skipped))
     }
 
-    /// Returns the git directory that belongs to these files.
+    /// Returns git's entry for this work tree.
     pub(crate) fn git_dir(&self) -> &Path {
         self.here.git_dir()
     }
 
-    /// Removes the files and git's entry; what was committed stays in its reference.
+    /// Removes the files and git's entry; committed work stays in its reference.
     ///
     /// # Errors
     ///
-    /// [`GitError::Changed`] when there is work that is not committed; otherwise why it could not
-    /// be removed.
+    /// [`GitError::Changed`] if there is uncommitted work; otherwise why it could not be removed.
     pub fn remove(self) -> Result<(), GitError> {
         if self.path().exists() && !self.is_saved()? {
             return Err(GitError::Changed { path: self.path().to_owned() });
@@ -333,16 +333,16 @@ impl Worktree {
         self.discard()
     }
 
-    /// Removes the files and git's entry, whatever is in them: what counts is known to be kept.
+    /// Removes the files and git's entry without checking: the caller knows that the work is kept.
     pub(crate) fn discard(self) -> Result<(), GitError> {
-        // From here on what is missing was removed by us and is not taken for a child's deletion.
+        // Recorded first, so that missing files are not taken for deletions by the child.
         WorktreeRecord { base: self.base.clone(), stage: WorktreeStage::Removing }
             .write(&self.slot)?;
         remove_files(&self.repository, self.path())?;
         clear_slot(&self.slot)
     }
 
-    /// Says whether the reference holds everything that differs from the base.
+    /// Says whether the reference contains all differences from the base.
     fn is_saved(&self) -> Result<bool, GitError> {
         if self.is_clean()? {
             return Ok(true);
@@ -356,7 +356,7 @@ impl Worktree {
     fn status(&self) -> Result<Status, GitError> {
         let mut skipped = Vec::new();
         let at = |source| GitError::Path { path: self.path().to_owned(), source };
-        // Git would pass over what a program closed to its own account.
+        // Git would skip files that a program made inaccessible.
         grant_top_access(self.path()).map_err(at)?;
         let root = Root::open(self.path()).map_err(at)?;
         grant_owner_access(&root, &root).map_err(at)?;
@@ -368,8 +368,7 @@ impl Worktree {
     }
 }
 
-/// Names what git would not see because it lies too deep, and removes pipes that git would take for
-/// files with patterns: it would wait for somebody to write, and they hold nothing to keep.
+/// Lists paths that are too deep for git, and removes pipes called `.gitignore`: git would block on reading them.
 fn scan_before_status(
     folder: &Dir,
     at: &Path,
@@ -387,7 +386,7 @@ fn scan_before_status(
             }
             match folder.open_dir(&entry.name) {
                 Ok(below) => scan_before_status(&below, &path, skipped)?,
-                // A program at work has removed it, or closed it again: git sees as little of it.
+                // A running program removed it or made it inaccessible again; git cannot see it either.
                 Err(PathError::NotFound) => {}
                 Err(PathError::PermissionDenied) => {
                     skipped.push(Skipped { path, reason: SkipReason::Unreadable });
@@ -399,7 +398,7 @@ fn scan_before_status(
     Ok(())
 }
 
-/// Puts an index where it belongs, with its time: git trusts the dates of files that are older.
+/// Moves an index and keeps its timestamp: git trusts the timestamps of files that are older than the index.
 fn move_index(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
@@ -411,14 +410,14 @@ fn move_index(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Locks the repository's list of work trees for everyone else.
+/// Locks the repository's list of work trees.
 fn lock_worktree_list(repository: &Repository) -> Result<FileLock, GitError> {
     let folder = FileLock::open_dir(repository.common_dir())?;
     folder.acquire(FlockOperation::LockExclusive)?;
     Ok(folder)
 }
 
-/// Returns the name git gave to the entry of a new work tree.
+/// Returns the name of git's entry for a new work tree.
 fn entry_name(repository: &Repository, path: &Path) -> Result<String, GitError> {
     let text = fs::read_to_string(path.join(".git")).unwrap_or_default();
     let target = Path::new(text.trim_start_matches("gitdir: ").trim_end_matches('\n'));
@@ -432,16 +431,16 @@ fn entry_name(repository: &Repository, path: &Path) -> Result<String, GitError> 
 fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
     remove_all(path).map_err(GitError::io("removing a work tree"))?;
     let alone = lock_worktree_list(repository)?;
-    // Git answers 128 when it has no entry for the path.
+    // Git exits with 128 if it has no entry for the path.
     let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
     call.holding(alone.duplicate()?).accept(&[0, 128]).run()?;
     remove_leftover_git_entry(repository, path);
     Ok(())
 }
 
-/// Removes what is left of git's entry when git itself was killed over it.
+/// Removes an incomplete entry that a killed git left.
 ///
-/// Git lists no such entry and would prune it at its next cleaning; until then the name is taken.
+/// Git does not list such an entry and would prune it later; until then the name is taken.
 fn remove_leftover_git_entry(repository: &Repository, path: &Path) {
     let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
     let folder = repository.common_dir().join("worktrees");
@@ -455,15 +454,16 @@ fn remove_leftover_git_entry(repository: &Repository, path: &Path) {
             Err(_) => true,
         };
         if named && torn {
-            // Best effort: it is in nobody's way.
+            // Best effort: a leftover entry does no harm.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Removes a slot; the record goes first, so that a crash here leaves nothing that looks usable.
+/// Removes the directory of a work tree; the record goes first, so that a crash here leaves nothing that looks
+/// usable.
 fn clear_slot(slot: &Path) -> Result<(), GitError> {
-    // Best effort: an empty run folder is reused or harmless.
+    // Best effort: an empty run directory is harmless.
     let _ = fs::remove_file(slot.join("record"));
     remove_all(slot).map_err(GitError::io("removing a work tree"))?;
     if let Some(run) = slot.parent() {
@@ -472,19 +472,19 @@ fn clear_slot(slot: &Path) -> Result<(), GitError> {
     Ok(())
 }
 
-/// What is written down of a work tree.
+/// The record of a work tree.
 struct WorktreeRecord {
     base: ObjectId,
     stage: WorktreeStage,
 }
 
-/// How far a work tree is.
+/// The stage of a work tree's life.
 enum WorktreeStage {
-    /// Not all of it is there yet.
+    /// It is being created.
     Making,
-    /// It can be worked in; git calls it this.
+    /// It is ready; git's entry has this name.
     Ready(String),
-    /// Not all of it is there any more; its work is kept.
+    /// It is being removed; its work is kept.
     Removing,
 }
 
@@ -496,7 +496,7 @@ impl WorktreeRecord {
             WorktreeStage::Removing => "removing".to_owned(),
         };
         let next = slot.join("record.next");
-        // On the disk before it takes its place: an empty record would say nothing about the work.
+        // Fsynced before the rename: an empty record would say nothing about the work.
         let write = || -> io::Result<()> {
             let mut file = private::create_file(&next)?;
             file.write_all(format!("{}\n{stage}\n", self.base).as_bytes())?;
@@ -507,7 +507,7 @@ impl WorktreeRecord {
         write().map_err(GitError::io("recording a work tree"))
     }
 
-    /// Reads what is written down; none where nothing is.
+    /// Reads the record; `None` if there is none.
     fn read(slot: &Path) -> Result<Option<Self>, GitError> {
         let path = slot.join("record");
         let text = match fs::read_to_string(&path) {
@@ -557,7 +557,7 @@ mod tests {
 
     #[test]
     fn an_index_keeps_its_time_wherever_it_goes() {
-        // Two file systems on most machines.
+        // `/dev/shm` is another file system on most machines.
         let [from, near] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let far = tempfile::tempdir_in("/dev/shm").unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -1,4 +1,4 @@
-//! Why a result was not applied, or not taken back.
+//! Errors of applying and undoing results.
 
 use std::path::{Path, PathBuf};
 
@@ -7,68 +7,68 @@ use crate::PathError;
 use crate::git::{GitError, Preview};
 use crate::trees::journal::StepError;
 
-/// Says why a result was not applied, or not taken back.
+/// Says why a result was not applied or not undone.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// It does not merge with the tree as it is.
+    /// It conflicts with the current state of the tree.
     #[error("{} files are in conflict", preview.conflicts.len())]
     Conflicts {
-        /// The merge that was tried.
+        /// The attempted merge.
         preview: Preview,
     },
-    /// Files it would change hold work that is committed nowhere and that the child never saw.
+    /// Files it would change have uncommitted changes that the child did not start from.
     #[error("{} files have uncommitted changes, first {}", paths.len(), first(paths))]
     Dirty {
         /// The files.
         paths: Vec<PathBuf>,
     },
-    /// Files it would change are not there, because the checkout is a sparse one.
+    /// Files it would change are excluded by a sparse checkout.
     #[error("{} files are not checked out here, first {}", paths.len(), first(paths))]
     Sparse {
         /// The files.
         paths: Vec<PathBuf>,
     },
-    /// A step failed; everything is as it was.
+    /// A file could not be replaced; all files were restored.
     #[error("{} could not be replaced; nothing was changed", path.display())]
     Stuck {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: PathError,
     },
-    /// A step failed, and meanwhile somebody changed these files; the others are as they were.
+    /// A file could not be replaced, and these files were changed meanwhile; the others were restored.
     #[error("{path} could not be replaced, and {left} changed meanwhile", path = path.display(), left = list_unrestored(left))]
     ChangedMeanwhile {
         /// The file that could not be replaced.
         path: PathBuf,
-        /// The files that were changed and are left as they are.
+        /// The changed files, which stay as they are.
         left: Vec<UnrestoredFile>,
-        /// Why.
+        /// The cause.
         #[source]
         source: PathError,
     },
-    /// A step failed, and what was replaced before it could not be put back either.
+    /// A file could not be replaced, and the files replaced before it could not be restored.
     #[error(
         "{}: part of the files are replaced; `adjutant merge` puts them back once the cause is gone, by what is \
          kept in {}", path.display(), journal.display()
     )]
     Unfinished {
-        /// The file that could not be put back.
+        /// The file that could not be restored.
         path: PathBuf,
-        /// The folder with everything that is needed to put the files back.
+        /// The journal's directory, which has everything needed to restore the files.
         journal: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: PathError,
     },
-    /// Files were changed after the result was applied, so it is not taken back.
+    /// Files were changed after the result was applied, so it was not undone.
     #[error("{} files changed since, first {}", paths.len(), first(paths))]
     ChangedSince {
         /// The files.
         paths: Vec<PathBuf>,
     },
-    /// There is no application of this name to take back.
+    /// There is no application of this name to undo.
     #[error("nothing was applied under the name {0}")]
     Unknown(String),
     /// Git failed.
@@ -76,7 +76,7 @@ pub enum ApplyError {
     Git(#[from] GitError),
 }
 
-/// Says that a journal could not be followed to its end.
+/// Returns the error for a journal that could not be undone.
 pub(super) fn unfinished(journal: &Path, source: PathError) -> ApplyError {
     ApplyError::Unfinished { path: journal.to_owned(), journal: journal.to_owned(), source }
 }
@@ -85,7 +85,7 @@ pub(super) fn step_error(stuck: StepError) -> ApplyError {
     ApplyError::Stuck { path: stuck.path, source: stuck.source }
 }
 
-/// Says which files were left, and where the earlier content of the first one lies.
+/// Lists the files that were not restored, with the saved earlier content of the first.
 fn list_unrestored(left: &[UnrestoredFile]) -> String {
     let Some(first) = left.first() else { return "nothing".to_owned() };
     let before = first.before.as_ref().map_or_else(String::new, |before| {

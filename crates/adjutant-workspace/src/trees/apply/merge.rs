@@ -1,8 +1,8 @@
-//! Merging a result with a state of the work tree in the object store, and judging whether what then
-//! differs may be replaced.
+//! Merging a result with a state of the work tree in the object store, and checking whether the changed files may
+//! be replaced.
 //!
-//! Start at [`Repository::merge_onto`]. No file is touched here; what lies on the disk and git does not
-//! know of is looked at when the change is prepared (see `prepare`).
+//! Start at [`Repository::merge_onto`]. No file is touched here; files on disk that git does not know are checked
+//! when the change is prepared (see `prepare`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ use super::{ApplyError, journals};
 use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Snapshot};
 use crate::trees::journal::{self, JournalStage, ReplacePlan};
 
-/// The mode of a submodule's entry.
+/// Git's mode of a submodule entry.
 const SUBMODULE: u32 = 0o160_000;
 
 /// The state a result is merged with.
@@ -21,11 +21,11 @@ const SUBMODULE: u32 = 0o160_000;
 pub(in crate::trees) struct MergeTarget<'a> {
     pub(in crate::trees) commit: &'a ObjectId,
     pub(in crate::trees) tree: &'a ObjectId,
-    /// Files whose uncommitted content is known to have a way back.
+    /// Files whose uncommitted content may be replaced, because it can be restored.
     pub(in crate::trees) known: &'a BTreeSet<PathBuf>,
 }
 
-/// A merge that was made in the object store and may be carried out.
+/// A merge without conflicts that may be applied.
 pub(in crate::trees) struct CleanMerge {
     pub(in crate::trees) tree: ObjectId,
     pub(in crate::trees) diff: Diff,
@@ -33,8 +33,8 @@ pub(in crate::trees) struct CleanMerge {
 }
 
 impl Repository {
-    /// Merges a result with a state of the work tree in the object store, and judges whether what
-    /// then differs may be replaced.
+    /// Merges a result with a state of the work tree in the object store, and checks whether the changed files may
+    /// be replaced.
     pub(in crate::trees) fn merge_onto(
         &self,
         result: &ObjectId,
@@ -43,7 +43,7 @@ impl Repository {
     ) -> Result<CleanMerge, ApplyError> {
         let preview = self.preview(result, onto.commit)?;
         if !preview.is_clean() {
-            // What nobody committed is theirs to settle first; a conflict with it is no news.
+            // Uncommitted changes have to be dealt with first, so they are reported instead of the conflict.
             let touched = preview.conflicts.iter().map(|it| it.path.as_path()).collect();
             self.refuse_unseen(ours, result, &touched, onto.known)?;
             return Err(ApplyError::Conflicts { preview });
@@ -52,7 +52,7 @@ impl Repository {
         let submodule = |entry: &DiffEntry| [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
         let submodules: Vec<PathBuf> =
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
-        // Nor is a file put into the folder of one.
+        // Files below a submodule's directory are not applied either.
         diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
         let mut own = self.own_dirs();
         let guarded = |entry: &DiffEntry| Some((entry.path.clone(), own.guards(&entry.path)?));
@@ -65,10 +65,11 @@ impl Repository {
         Ok(CleanMerge { tree: preview.tree, diff, submodules })
     }
 
-    /// Refuses to change or remove files that a sparse checkout leaves out: a removal would not be seen at all,
-    /// and the index, which says what is left out, is not ours to change.
+    /// Refuses to change or remove files that a sparse checkout excludes: a removal would be invisible, and the
+    /// index, which marks the excluded files, must not be changed.
     fn refuse_sparse(&self, diff: &Diff, known: &BTreeSet<PathBuf>) -> Result<(), ApplyError> {
-        // What somebody deleted is not in the captured tree, so git counts as there what is not.
+        // Deleted files are not in the captured tree, so a file of the tree that is missing on disk is excluded by
+        // the sparse checkout.
         let is_left_out = |path: &&PathBuf| {
             let found = self.work_tree().join(path).symlink_metadata();
             let is_gone = |error: io::Error| {
@@ -81,9 +82,9 @@ impl Repository {
         if paths.is_empty() { Ok(()) } else { Err(ApplyError::Sparse { paths }) }
     }
 
-    /// Refuses files whose uncommitted content is not what the child began from.
+    /// Refuses files whose uncommitted content is not what the child started from.
     ///
-    /// What another application left exactly so is no such content: its journal has the way back.
+    /// Content that another application left is accepted: its journal can restore it.
     fn refuse_unseen(
         &self,
         ours: &Snapshot,
@@ -108,7 +109,7 @@ impl Repository {
         if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
     }
 
-    /// Takes out the paths that are exactly as an earlier application left them.
+    /// Removes the paths that are exactly as an earlier application left them.
     fn subtract_applied(&self, paths: &mut BTreeSet<PathBuf>) -> Result<(), ApplyError> {
         let root = self.root()?;
         let reading = || GitError::io("reading a journal");

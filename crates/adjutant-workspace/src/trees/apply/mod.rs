@@ -1,12 +1,12 @@
-//! Bringing a result into the user's own work tree, all of it or nothing.
+//! Applying a result to the user's own work tree, all of it or nothing.
 //!
-//! The result is merged in the object store with the tree as it is now; what then differs is
-//! replaced under a journal that survives a crash and stays for an undo. The user's index and
-//! references are not touched: the work appears as uncommitted changes.
+//! The result is merged with the current tree in the object store; the differences are written to the files under a
+//! journal that survives a crash and serves for undoing. The user's index and references stay unchanged: the work
+//! appears as uncommitted changes.
 //!
-//! Start at [`Repository::apply`]: `merge` judges what may be replaced, `prepare` fills the journal, `back`
-//! puts files back. Invariant: no uncommitted content that the child never saw is overwritten, and no file
-//! that git does not know of.
+//! Start at [`Repository::apply`]: `merge` checks what may be replaced, `prepare` fills the journal, `undo`
+//! restores files. Invariant: neither uncommitted content that the child did not start from nor a file unknown to
+//! git is overwritten.
 
 mod error;
 mod merge;
@@ -31,13 +31,13 @@ pub use error::ApplyError;
 pub(super) use merge::{CleanMerge, MergeTarget};
 pub(super) use prepare::{LINK, save_before, state_after};
 
-/// The folder of a state directory with the journals.
+/// The directory of the journals in a state directory.
 const APPLIES: &str = "applies";
 
-/// A result that is now in the work tree.
+/// A result that was applied to the work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedResult {
-    /// The name by which it can be taken back; empty where everything was there already.
+    /// The name for undoing it; empty if the work tree already contained everything.
     pub name: String,
     /// What changed.
     pub diff: Diff,
@@ -45,30 +45,30 @@ pub struct AppliedResult {
     pub submodules: Vec<PathBuf>,
 }
 
-/// What was found of an application that was cut short.
+/// An interrupted application that was undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredApply {
-    /// The name it had.
+    /// Its name.
     pub name: String,
-    /// Files that were changed meanwhile and therefore left as they are.
+    /// Files that were changed meanwhile and therefore stay as they are.
     pub left: Vec<UnrestoredFile>,
 }
 
-/// What became of all applications that were cut short.
+/// The outcome of undoing all interrupted applications.
 #[derive(Debug, Default)]
 pub struct ApplyRecovery {
-    /// Those whose files were put back.
+    /// Applications whose files were restored.
     pub put_back: Vec<RecoveredApply>,
-    /// Why one is still unfinished; its journal stays.
+    /// Why one could not be undone; its journal stays.
     pub stuck: Option<ApplyError>,
 }
 
-/// A file that was not put back, because somebody changed it meanwhile.
+/// A file that was not restored, because it was changed meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnrestoredFile {
     /// The file.
     pub path: PathBuf,
-    /// A copy of what it was before; none where there was no file.
+    /// A copy of its earlier content; `None` if there was no file.
     pub before: Option<PathBuf>,
 }
 
@@ -77,8 +77,8 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// See [`ApplyError`]; but for [`ApplyError::ChangedMeanwhile`] and [`ApplyError::Unfinished`] the work tree is as
-    /// it was.
+    /// See [`ApplyError`]; except for [`ApplyError::ChangedMeanwhile`] and [`ApplyError::Unfinished`], the work
+    /// tree is unchanged.
     pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<AppliedResult, ApplyError> {
         let _alone = self.apply_lock()?;
         if let Some(stuck) = self.put_back_unfinished()?.stuck {
@@ -104,7 +104,7 @@ impl Repository {
         Ok(AppliedResult { name, diff: shown, submodules })
     }
 
-    /// Lists what was applied and can be taken back.
+    /// Lists the names of applied results that can be undone.
     ///
     /// # Errors
     ///
@@ -144,12 +144,12 @@ impl Repository {
     }
 }
 
-/// Drops the way back of applications in a state directory that were carried out before `before`;
-/// returns how many.
+/// Removes the journals of applications completed before `before`, which can then no longer be undone; returns how
+/// many.
 ///
 /// # Errors
 ///
-/// Why one could not be looked at or removed.
+/// When a journal cannot be read or removed.
 pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitError> {
     let folder = state.join(APPLIES);
     if !folder.is_dir() {
@@ -159,7 +159,7 @@ pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitErro
     let mut count = 0;
     for (_, folder) in journals(&folder)? {
         let forgotten = || -> io::Result<bool> {
-            // One that is not done is still to be put back, however old.
+            // An incomplete journal still has to be undone, however old it is.
             let old = journal::stage(&folder)? == JournalStage::Done
                 && folder.join("done").metadata()?.modified()? < before;
             if old {
@@ -172,14 +172,14 @@ pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitErro
     Ok(count)
 }
 
-/// Keeps everyone else from the journals of a work tree.
+/// Locks the journals of a work tree.
 fn lock(applies: &Path) -> Result<FileLock, GitError> {
     let held = FileLock::open_file(&applies.join("lock"))?;
     held.acquire(FlockOperation::LockExclusive)?;
     Ok(held)
 }
 
-/// Lists the journals with their folders.
+/// Lists the journals with their directories.
 fn journals(applies: &Path) -> Result<Vec<(String, PathBuf)>, GitError> {
     let mut all = Vec::new();
     let listing = || GitError::io("listing the journals");

@@ -1,7 +1,6 @@
-//! Preparing a change: what lies at every path is saved, what is to lie there is written beside it, and
-//! the journal has both before anything is replaced.
+//! Preparing a journal: it stores the old and the new content of every path before anything is replaced.
 //!
-//! Start at [`Repository::plan`]. Invariant: a file that is not what git has of it is refused.
+//! Start at [`Repository::plan`]. Invariant: a file whose content on disk differs from what git has is refused.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -14,11 +13,11 @@ use crate::trees::export::write_images;
 use crate::trees::journal::{self, FileState, ReplacePlan, ReplaceStep, StepSide, sync_disk};
 use crate::{PathError, RelPath, Root};
 
-/// The mode of a link.
+/// Git's mode of a symbolic link.
 pub(in crate::trees) const LINK: u32 = 0o120_000;
 
 impl Repository {
-    /// Writes down everything that is needed to carry the change out and to take it back.
+    /// Writes a journal with everything needed to carry the change out and to undo it.
     pub(super) fn plan(
         &self,
         result: &ObjectId,
@@ -29,14 +28,14 @@ impl Repository {
         let mut plan = ReplacePlan { folder, steps: Vec::new() };
         let prepared = self.fill(&mut plan, root, diff);
         if prepared.is_err() {
-            // Best effort: a journal without a plan is removed by the next one.
+            // Best effort: a journal without a plan is removed later.
             let _ = journal::discard(&plan.folder);
         }
         prepared.map(|()| (name, plan))
     }
 
-    /// Says whether files on disk are not what git has of them, without touching one: git takes files for
-    /// unchanged that a person told it to.
+    /// Refuses files whose content on disk differs from what git has, without touching one: git reports files as
+    /// unchanged that the user marked so (`assume-unchanged`).
     pub(in crate::trees) fn refuse_hidden(
         &self,
         result: &ObjectId,
@@ -46,13 +45,13 @@ impl Repository {
         let mut plan = ReplacePlan { folder, steps: Vec::new() };
         let found = self.root().map_err(Into::into);
         let found = found.and_then(|root| self.look(&mut plan, &root, diff));
-        // Best effort: a journal without a plan is removed by the next one.
+        // Best effort: a journal without a plan is removed later.
         let _ = journal::discard(&plan.folder);
         let paths = found?;
         if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
     }
 
-    /// Saves what lies at every path, and returns those where it is not what git has of them.
+    /// Stores the current content of every path, and returns the paths where it differs from what git has.
     fn look(
         &self,
         plan: &mut ReplacePlan,
@@ -87,7 +86,7 @@ impl Repository {
         Ok(plan.save(&sync_disk).map_err(GitError::io("writing a journal"))?)
     }
 
-    /// Returns the files whose content on disk is not what git has of them.
+    /// Returns the files whose stored content differs from what git has.
     pub(in crate::trees) fn different(
         &self,
         plan: &ReplacePlan,
@@ -129,7 +128,7 @@ impl Repository {
     }
 }
 
-/// Copies what lies at a path into an image.
+/// Copies the content of a path into the journal.
 pub(in crate::trees) fn save_before(
     root: &Root,
     path: &Path,
@@ -155,14 +154,14 @@ pub(in crate::trees) fn save_before(
     }
 }
 
-/// Says what is to lie there: permissions stay, but for the executable bit.
+/// Returns the state after the change: permissions stay, except for the executable bits.
 pub(in crate::trees) fn state_after(before: &FileState, mode: u32) -> FileState {
     match mode {
         0 => FileState::Nothing,
         LINK => FileState::Link,
         mode => {
             let kept = if let FileState::File(kept) = before { *kept } else { 0o644 };
-            // Whoever may read it may run it.
+            // Every account that may read it may execute it.
             let executable = (kept & 0o444) >> 2;
             let plain = kept & !0o111;
             FileState::File(if mode & 0o100 == 0 { plain } else { kept | executable })

@@ -1,7 +1,7 @@
-//! Putting files back: of a result that is taken back, and of applications that were cut short.
+//! Restoring files: undoing an applied result, and recovering from interrupted applications.
 //!
-//! Start at [`Repository::undo`] and [`Repository::recover`]. Invariant: what somebody changed meanwhile
-//! is left as it is, and what it was before is kept for them.
+//! Start at [`Repository::undo`] and [`Repository::recover`]. Invariant: files that were changed meanwhile stay as
+//! they are, and their earlier content is saved for the user.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use crate::git::{GitError, Repository};
 use crate::trees::journal::{self, JournalStage, ReplacePlan, StepError, sync_disk};
 
 impl Repository {
-    /// Takes an applied result back.
+    /// Undoes an applied result.
     ///
     /// # Errors
     ///
-    /// [`ApplyError::ChangedSince`] when one of its files is not as it was left; nothing changes then.
-    /// [`ApplyError::ChangedMeanwhile`] when one was changed in this very moment; the others are taken back.
-    /// [`ApplyError::Unfinished`] when one could not be put back.
+    /// [`ApplyError::ChangedSince`] if one of its files was changed since; then nothing changes.
+    /// [`ApplyError::ChangedMeanwhile`] if one is changed during the undo; the others are restored.
+    /// [`ApplyError::Unfinished`] if one could not be restored.
     pub fn undo(&self, name: &str) -> Result<(), ApplyError> {
         let _alone = self.apply_lock()?;
         let unknown = || ApplyError::Unknown(name.to_owned());
@@ -43,11 +43,11 @@ impl Repository {
         })
     }
 
-    /// Puts back what applications that were cut short had replaced.
+    /// Undoes applications that were interrupted.
     ///
     /// # Errors
     ///
-    /// When the journals cannot be read. Why one of them could not be put back is in the answer.
+    /// When the journals cannot be read. Why one of them could not be undone is part of the result.
     pub fn recover(&self) -> Result<ApplyRecovery, ApplyError> {
         let _alone = self.apply_lock()?;
         self.put_back_unfinished()
@@ -60,21 +60,21 @@ impl Repository {
                 Ok(left) => {
                     all.put_back.extend(left.map(|left| RecoveredApply { name, left }));
                 }
-                // The others are put back all the same.
+                // The others are undone nevertheless.
                 Err(error) => all.stuck = all.stuck.or(Some(error)),
             }
         }
         Ok(all)
     }
 
-    /// Puts back what a journal says, unless it is done; none where there is nothing to put back.
+    /// Undoes a journal unless it is complete; `None` if there was nothing to undo.
     fn finish(&self, folder: &Path) -> Result<Option<Vec<UnrestoredFile>>, ApplyError> {
         let unread = |error| unfinished(folder, PathError::Io(error));
         match journal::stage(folder).map_err(unread)? {
             JournalStage::Done => Ok(None),
-            // It ended before its first step or after its last one.
+            // It was interrupted before its first step or after its last one.
             JournalStage::Empty => {
-                // Best effort: it is in nobody's way.
+                // Best effort: a leftover journal without a plan does no harm.
                 let _ = journal::discard(folder);
                 Ok(None)
             }
@@ -85,11 +85,10 @@ impl Repository {
         }
     }
 
-    /// Puts back everything nobody changed meanwhile, and removes the journal.
+    /// Restores every file that was not changed meanwhile, and removes the journal.
     ///
-    /// Of what somebody did change, the earlier content may be nowhere else, so it moves to where a
-    /// person finds it. The journal goes all the same: with it a later recovery would bring back what
-    /// they have deleted by then.
+    /// The earlier content of changed files may exist nowhere else, so it is saved where the user finds it. The
+    /// journal is removed nevertheless: a later recovery would restore files that the user has deleted by then.
     pub(super) fn put_back(&self, plan: &ReplacePlan) -> Result<Vec<UnrestoredFile>, ApplyError> {
         let journal = plan.folder.as_path();
         let stopped = |StepError { path, source }| ApplyError::Unfinished {
@@ -101,7 +100,7 @@ impl Repository {
         let left = plan
             .keep_before(&paths, &self.state().join("left"), &sync_disk)
             .map_err(|error| unfinished(journal, PathError::Io(error)))?;
-        // What is left of a journal without its plan is removed by the next one.
+        // Leftovers of a journal without a plan are removed later.
         if let Err(error) = journal::discard(journal)
             && journal.join("plan").try_exists().unwrap_or(true)
         {
