@@ -26,8 +26,8 @@ pub(crate) fn list(setup: &ServerSetup) -> Result<Vec<Prompt>, String> {
 }
 
 fn to_prompt(command: &SlashCommand) -> Prompt {
-    let hint = command.hint.as_deref().unwrap_or("what is wanted");
-    let about = format!("{}; in quotes where it has several words", sanitize::line(hint));
+    let hint = command.hint.as_deref().unwrap_or("what to do");
+    let about = format!("{}; quote it if it has several words", sanitize::line(hint));
     let argument = PromptArgument::new(ARGUMENTS_KEY).with_description(about).with_required(false);
     let about = sanitize::collapsed(&command.definition.description);
     Prompt::new(command.name(), Some(about), Some(vec![argument]))
@@ -43,11 +43,13 @@ pub(crate) fn get(
     let command = book.find(&request.name).map_err(|error| error.to_string())?;
     if let Some(problem) = book.broken(command.name()) {
         let file = sanitize::line(&problem.file);
-        return Err(format!("/{}: {file} stands for it and cannot be used", command.name()));
+        return Err(format!("/{}: {file} defines it and has an error", command.name()));
     }
     let given = request.arguments.clone().unwrap_or_default();
     if let Some(unknown) = given.keys().find(|key| *key != ARGUMENTS_KEY) {
-        return Err(format!("there is no argument `{unknown}`; the only one is `{ARGUMENTS_KEY}`"));
+        return Err(format!(
+            "unknown argument `{unknown}`; the only argument is `{ARGUMENTS_KEY}`"
+        ));
     }
     let typed = match given.get(ARGUMENTS_KEY) {
         None | Some(Value::Null) => "",
@@ -58,16 +60,19 @@ pub(crate) fn get(
     };
     let typed = format!("/{} {typed}", command.name()).trim_end().to_owned();
     if typed.len() > COMMAND_BYTES {
-        return Err(format!("{} bytes are more than {COMMAND_BYTES}", typed.len()));
+        return Err(format!("{} bytes, limit {COMMAND_BYTES}", typed.len()));
     }
     let text = if command.is_ours {
         let quoted = sanitize::shell_word(&typed);
-        format!("Run this command in a shell, or tell me to: {} run {quoted}", setup.program_name)
+        format!(
+            "Run this command in a shell, or tell me to run it: {} run {quoted}",
+            setup.program_name
+        )
     } else {
         let call = json!({ "command": typed });
         format!(
-            "Call the tool delegate_command with exactly these arguments, and tell me what came of it. While \
-             its answer has `done: false`, wait with delegate_wait.\n\n{call}"
+            "Call the tool delegate_command with exactly these arguments and report its result. While \
+                `done` is false, call delegate_wait.\n\n{call}"
         )
     };
     let about = sanitize::collapsed(&command.definition.description);

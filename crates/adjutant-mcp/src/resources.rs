@@ -72,18 +72,18 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
             .with_mime_type(mime)
     };
     vec![
-        form("", "run", "Where a run stands: each subagent, tokens, cost and time.", JSON),
-        form("/result{?offset}", "result", "All that came of a run, uncut, in pages.", MARKDOWN),
+        form("", "run", "The status of a run: each subagent, tokens, cost and time.", JSON),
+        form("/result{?offset}", "result", "The complete results of a run, in pages.", MARKDOWN),
         form(
             "/transcript{?offset}",
             "transcript",
-            "What everybody in a run was told and said, in pages.",
+            "The transcripts of all agents of a run, in pages.",
             PLAIN,
         ),
         form(
             "/{session}/transcript{?offset}",
             "session-transcript",
-            "What one subagent was told and said, in pages.",
+            "The transcript of one subagent, in pages.",
             PLAIN,
         ),
     ]
@@ -113,7 +113,7 @@ pub(crate) fn list(
                 .with_description(about.clone())
                 .with_mime_type(JSON),
             Resource::new(uri(run, ResourceKind::Result), format!("{run}/result"))
-                .with_description(format!("What came of it: {about}"))
+                .with_description(format!("Result: {about}"))
                 .with_mime_type(MARKDOWN),
         ]
     };

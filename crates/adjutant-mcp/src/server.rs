@@ -47,8 +47,8 @@ pub enum ServeError {
     Start(#[from] io::Error),
     /// The address is reachable from other machines.
     #[error(
-        "{0} is not an address of this machine alone; clients elsewhere are served on 127.0.0.1 \
-         through a tunnel of yours"
+        "{0} is not a loopback address; listen on 127.0.0.1 and let remote clients connect through a \
+            tunnel"
     )]
     NotLoopback(SocketAddr),
     /// The address cannot be bound.
@@ -61,7 +61,7 @@ pub enum ServeError {
     },
     /// The text is not a valid web origin.
     #[error(
-        "`{0}` is no origin: that is http:// or https://, a host and, if it is not the usual one, a port"
+        "`{0}` is not an origin; expected scheme://host[:port], for example http://localhost:3000"
     )]
     Origin(String),
 }
@@ -188,7 +188,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = McpTool::parse(&request.name) else {
-            let text = format!("there is no tool `{}`", sizes::quoted(&request.name));
+            let text = format!("unknown tool `{}`", sizes::quoted(&request.name));
             return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
@@ -243,7 +243,7 @@ impl ServerHandler for McpServer {
         let read = read.map_err(internal_error)?;
         read.map(Into::into).ok_or_else(|| {
             let about = Some(json!({ "uri": sizes::quoted(&request.uri) }));
-            ErrorData::resource_not_found("there is no such resource of this tree", about)
+            ErrorData::resource_not_found("no such resource in this tree", about)
         })
     }
 
@@ -313,11 +313,11 @@ impl ServerHandler for McpServer {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
         Err(if METHODS.contains(&method) {
-            let text = format!("{method}: the parameters are not of the form it has");
+            let text = format!("{method}: invalid parameters");
             ErrorData::invalid_params(text, None)
         } else {
             let (named, all) = (sizes::quoted(method), METHODS.join(", "));
-            let text = format!("there is no method `{named}`; there are {all}");
+            let text = format!("unknown method `{named}`; expected one of {all}");
             ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None)
         })
     }
@@ -358,7 +358,7 @@ fn capabilities() -> ServerCapabilities {
 
 /// The error for a cursor that the server never handed out.
 fn no_such_page() -> ErrorData {
-    ErrorData::invalid_params("cursor: no page begins there; ask again without it", None)
+    ErrorData::invalid_params("cursor: unknown; list again without a cursor", None)
 }
 
 fn internal_error(problem: String) -> ErrorData {
@@ -366,8 +366,8 @@ fn internal_error(problem: String) -> ErrorData {
 }
 
 const INSTRUCTIONS: &str = "Adjutant runs subagents under hard limits on depth, number, tokens, money \
-    and time, and records every step. Use Delegate for two to four independent questions about this \
-    tree that can be worked on side by side; reports are advice, so weigh them. A call that is answered \
-    with `done: false` goes on by itself: wait with delegate_wait. delegate_command hands over a slash \
-    command of this project, delegate_story a story of a PRD. What waits for approval only a \
-    person can start, in a terminal of theirs; tell them what the answer says.";
+    and time, and records every step. Use Delegate for two to four independent questions about this tree \
+        that can be worked on in parallel; reports are advice, so weigh them. If an answer has `done: \
+        false`, the run continues by itself: call delegate_wait. delegate_command delegates a slash \
+        command of this project, delegate_story a story of a PRD. Only a person can start what waits for \
+        approval, in their own terminal; tell them what the answer says.";

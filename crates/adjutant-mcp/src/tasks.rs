@@ -89,7 +89,7 @@ impl McpTasks {
             let open = snapshot.open_questions.iter().find(|question| &question.hash == hash);
             let Some(open) = open.filter(|_| self.approvals.can_ask(context)) else {
                 return Err(invalid_params(
-                    "inputResponses: nothing of that name is asked".to_owned(),
+                    "inputResponses: no open question has this key".to_owned(),
                 ));
             };
             let said: ElicitResult = serde_json::from_value(said.clone()).map_err(|error| {
@@ -110,7 +110,7 @@ impl McpTasks {
 
 /// Parses a task id, which is always a run id.
 fn parse_task_id(id: &str) -> Result<RunId, ErrorData> {
-    id.parse().map_err(|_| invalid_params(format!("there is no task `{}`", sizes::quoted(id))))
+    id.parse().map_err(|_| invalid_params(format!("unknown task `{}`", sizes::quoted(id))))
 }
 
 fn task_result(
@@ -129,7 +129,7 @@ fn task_result(
     } else if let Ok(Value::Object(result)) = serde_json::to_value(result) {
         TaskPayload::Completed { result }
     } else {
-        return Err(ErrorData::internal_error("the result cannot be written", None));
+        return Err(ErrorData::internal_error("the result cannot be serialized", None));
     };
     let mut task = task(snapshot, payload.status());
     if let (TaskPayload::Working, Some(next)) =

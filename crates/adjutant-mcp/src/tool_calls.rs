@@ -117,7 +117,7 @@ impl ToolDispatcher {
         call: &mut ClientCall<'_>,
     ) -> Result<CallToolResponse, String> {
         if let Some(asked) = args.timeout_s.filter(|asked| *asked > MAX_WAIT_S) {
-            return Err(format!("timeout_s: {asked} is more than {MAX_WAIT_S}"));
+            return Err(format!("timeout_s: {asked} exceeds the limit of {MAX_WAIT_S}"));
         }
         if let Some(asked) = args.timeout_s {
             // A longer wait would outlast the client's own timeout, and the answer would be lost.

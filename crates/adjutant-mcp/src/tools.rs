@@ -80,52 +80,51 @@ impl McpTool {
     const fn description(self) -> &'static str {
         match self {
             Self::Delegate => {
-                "Hands independent tasks to read-only subagents that work side by side, waits, and \
-                 returns their reports; each sees only its prompt and context files, so say what it \
-                 must know and what its report must contain. When the work takes longer than a call \
-                 may, the answer holds what is done and a `run`: call delegate_wait with it, and do \
-                 not delegate the same again."
+                "Delegates independent tasks to read-only subagents that work in parallel, waits, and \
+                    returns their reports; each subagent sees only its prompt and context files, so say \
+                    what it must know and what its report must contain. If the work takes longer than a \
+                    call may, the answer contains the finished reports and a `run`: call delegate_wait \
+                    with it, and do not delegate the same tasks again."
             }
             Self::Start => {
-                "Begins what Delegate begins, with the same arguments, and returns its `run` at once, \
-                 so that you can go on with other work meanwhile. Collect the reports with \
-                 delegate_wait; an equal call within ten minutes returns the same run."
+                "Starts subagents like Delegate, with the same arguments, but returns their `run` at \
+                    once, so that you can do other work meanwhile. Collect the reports with delegate_wait; \
+                    an equal call within ten minutes returns the same run."
             }
             Self::Command => {
-                "Hands a slash command of this project, such as `/plan 12 keep it small`, to the agent it \
-                 names, waits, and returns what came of it; the prompts of this server are the commands \
-                 there are. When it takes longer than a call may, the answer holds a `run`: call \
-                 delegate_wait with it, and do not begin the same again."
+                "Delegates a slash command of this project, such as `/plan 12 keep it small`, to the \
+                    command's agent, waits, and returns the result; the prompts of this server list the \
+                    commands. If it takes longer than a call may, the answer contains a `run`: call \
+                    delegate_wait with it, and do not start the same command again."
             }
             Self::Story => {
-                "Works on one story of a PRD file in a workspace of its own, the next that is ready where \
-                 none is named, and returns what came of it; the work is left on a branch for a person to \
-                 look at. When it takes longer than a call may, the answer holds a `run`: call \
-                 delegate_wait with it."
+                "Works on one story of a PRD file in its own workspace, by default the next one that is \
+                    ready, and returns the result; the work stays on a branch for a person to review. If \
+                    it takes longer than a call may, the answer contains a `run`: call delegate_wait with \
+                    it."
             }
             Self::Wait => {
-                "Waits until a run has ended, or `timeout_s` is up, and returns its reports or what is \
-                 done so far. Call it again while `done` is false; it waits for you, so there is no \
-                 need to ask in between."
+                "Waits until a run has ended or `timeout_s` has passed, and returns its reports so far. \
+                    Call it again while `done` is false; there is no need to poll the status in between."
             }
             Self::Status => {
-                "Shows what each subagent of a run is doing now, with tokens, cost and time, or lists \
-                 the runs of this tree when no `run` is given, those that go on first. It does not wait: use \
-                 delegate_wait for results."
+                "Shows what each subagent of a run is doing, with tokens, cost and time, or lists the \
+                    runs of this tree if no `run` is given, live ones first. It does not wait: use \
+                    delegate_wait for results."
             }
             Self::Result => {
-                "Returns the reports of a run as they stand, and of one that goes on what is done. \
-                 Give the id of a session instead of a run for the report of one subagent."
+                "Returns the reports of a run, or those finished so far if it is still running. Give a \
+                    session id instead of a run for the report of one subagent."
             }
             Self::Cancel => {
-                "Ends a run and all its subagents within two seconds, or with the id of a session \
-                 that subagent and those below it. What was found until then is kept and returned by \
-                 delegate_result."
+                "Cancels a run and all its subagents within two seconds, or, given a session id, that \
+                    subagent and those below it. What they found until then is kept; delegate_result \
+                    returns it."
             }
             Self::Validate => {
-                "Judges a subagent's return against the standard format and says exactly what is \
-                 wrong with it. Give the return itself, as an object or as the text that holds it; \
-                 artifacts are looked for in this tree."
+                "Checks a subagent's return against the standard format and lists every error. Give the \
+                    return as an object, or the text that contains it; artifacts are looked up in this \
+                    tree."
             }
         }
     }
@@ -149,7 +148,7 @@ impl McpTool {
     fn input(self, limits: &CallLimits) -> Value {
         let run = json!({
             "type": "string",
-            "description": "The id of the run, as it was returned; or the id of a session in it.",
+            "description": "The id of a run, or of a session in it.",
         });
         let form = json!({
             "type": "string",
@@ -162,7 +161,7 @@ impl McpTool {
                 json!({
                     "command": {
                         "type": "string",
-                        "description": "The command as a person would type it, from its slash on.",
+                        "description": "The command as a person would type it, starting with the slash.",
                     },
                 }),
                 json!(["command"]),
@@ -171,11 +170,11 @@ impl McpTool {
                 json!({
                     "prd": {
                         "type": "string",
-                        "description": "The PRD, a JSON file of stories, by its path from the root.",
+                        "description": "The path of the PRD, a JSON file of stories, relative to the root.",
                     },
                     "story": {
                         "type": "string",
-                        "description": "The id of the story; the next that is ready where it is left out.",
+                        "description": "The id of the story. Default: the next one that is ready.",
                     },
                 }),
                 json!(["prd"]),
@@ -185,7 +184,7 @@ impl McpTool {
                     "run": run,
                     "timeout_s": {
                         "type": "integer", "minimum": 0, "maximum": MAX_WAIT_S,
-                        "description": "The longest to wait, in seconds. It is never longer than this client is known to wait for an answer.",
+                        "description": "The maximum time to wait, in seconds. The server never waits longer than this client's own timeout allows.",
                     },
                     "return": form,
                 }),
@@ -198,15 +197,15 @@ impl McpTool {
                 json!({
                     "return": {
                         "type": ["object", "string"],
-                        "description": "The return, or the text that holds it.",
+                        "description": "The return, or the text that contains it.",
                     },
                     "session_id": {
                         "type": "string",
-                        "description": "The session the return must name.",
+                        "description": "The session id that the return must contain.",
                     },
                     "artifacts_required": {
                         "type": "boolean", "default": false,
-                        "description": "Whether `completed` without artifacts is refused.",
+                        "description": "Whether `completed` without artifacts is an error.",
                     },
                 }),
                 json!(["return"]),
@@ -231,27 +230,27 @@ impl McpTool {
                     "v": { "type": "integer" },
                     "run": { "type": "string", "description": "The handle for the other tools." },
                     "state": text(),
-                    "done": { "type": "boolean", "description": "Whether nothing more will come." },
+                    "done": { "type": "boolean", "description": "Whether the run has ended." },
                     "repeated": {
-                        "type": "boolean", "description": "Whether an equal call began the run.",
+                        "type": "boolean", "description": "Whether an earlier, equal call started the run.",
                     },
-                    "note": { "type": "string", "description": "How to take what results say." },
+                    "note": { "type": "string", "description": "How to treat the quoted text." },
                     "results": {
                         "type": "object",
-                        "description": "Counts, and a report or what is known for each task.",
+                        "description": "Counts, and for each task its report or its state.",
                         "properties": { "results": { "type": "array" } },
                     },
                     "synthesis": {
-                        "type": "string", "description": "What the agent of a command said at last.",
+                        "type": "string", "description": "The final message of a slash command's agent.",
                     },
                     "story": {
                         "type": "object",
-                        "description": "Of a run on a story: whether it passes, its branch, files and cost.",
+                        "description": "For a run on a story: whether it passes, its branch, files and cost.",
                     },
                     "next": { "type": ["string", "null"], "description": "What to do next." },
                     "approval": {
                         "type": ["object", "null"],
-                        "description": "What waits for a person; no tool can answer it.",
+                        "description": "The question that waits for a person; no tool can answer it.",
                     },
                 }),
                 json!(["v", "run", "state", "done"]),
@@ -263,7 +262,7 @@ impl McpTool {
                     "more": { "type": "integer", "description": "Runs that are not listed." },
                     "unseen": {
                         "type": "integer",
-                        "description": "Older runs that were not looked at; they may be of other trees.",
+                        "description": "Older runs that were not examined; they may belong to other trees.",
                     },
                 }),
                 json!(["v", "runs"]),

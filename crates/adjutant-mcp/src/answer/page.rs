@@ -51,9 +51,9 @@ impl ResourcePage {
         let (begin, end) = (self.seen - text.len(), self.seen);
         match (begin, self.is_full) {
             (0, false) => text,
-            (_, false) => format!("{text}\n[bytes {begin} to {end}; this is the end]\n"),
+            (_, false) => format!("{text}\n[bytes {begin} to {end}; end of text]\n"),
             (_, true) => {
-                let next = format!("the rest begins at {address}?offset={end}");
+                let next = format!("continued at {address}?offset={end}");
                 format!("{text}\n[bytes {begin} to {end}; {next}]\n")
             }
         }
@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(page.finish("x"), "abc");
         let mut page = ResourcePage::new(usize::MAX, NOTE_BYTES + 3);
         assert!(page.add("abc"));
-        assert_eq!(page.finish("x"), "\n[bytes 3 to 3; this is the end]\n");
+        assert_eq!(page.finish("x"), "\n[bytes 3 to 3; end of text]\n");
     }
 }

@@ -52,13 +52,13 @@ impl RootSummary {
         if snapshot.is_over() {
             text = format!("{}\n", render(std::slice::from_ref(&report)));
             if let Some(branch) = &branch {
-                text += &format!("Its work is on the branch {}.\n", sanitize::line(branch));
+                text += &format!("Its work is on branch {}.\n", sanitize::line(branch));
             }
         }
         let wishes = missing_consents(snapshot, setup);
         if !wishes.is_empty() {
-            text += "Its PRD asks for what only a person can allow, and nobody has; they look at it and agree \
-                     with `adjutant story` in a terminal:\n";
+            text += "Its PRD requests what only a person can allow, and no one has yet. A person can \
+                review and allow it with `adjutant story` in a terminal:\n";
             text.extend(wishes.iter().map(|wish| format!("  {}\n", sanitize::line(wish))));
         }
         data["unallowed_wishes"] = json!(wishes);

@@ -123,7 +123,7 @@ pub(crate) fn resource_links(
     let transcripts = cut.iter().map(|session| {
         let uri = resources::uri(run, ResourceKind::Session(*session));
         Resource::new(uri, format!("{session}/transcript"))
-            .with_title(format!("All that {session} was told and said"))
+            .with_title(format!("Transcript of {session}"))
             .with_mime_type(resources::PLAIN)
     });
     std::iter::once(whole).chain(transcripts).map(ContentBlock::resource_link).collect()

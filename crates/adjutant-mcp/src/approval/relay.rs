@@ -197,7 +197,7 @@ impl QuestionRelay {
                 Err(_) => Ok(AskOutcome::Open),
             },
             waited = waiting => {
-                withdrawal.send("the question was answered elsewhere, or waits for an answer there").await;
+                withdrawal.send("the question was answered elsewhere or is no longer needed").await;
                 waited.map(AskOutcome::from)
             }
         }

@@ -110,8 +110,8 @@ impl QuestionSeals {
             return Ok(CallRound { call, answered: None });
         };
         let sealed: SealedQuestion = self.codec.open_json_with(state, call.as_bytes()).map_err(|_| {
-            "requestState: it is not ours, belongs to another call, or has expired; make the call again \
-             without it"
+            "requestState: not issued by this server, for another call, or expired; repeat the call \
+                without it"
                 .to_owned()
         })?;
         let said = request.input_responses.as_ref().and_then(|all| all.get(QUESTION));

@@ -148,9 +148,8 @@ impl VisibleRuns {
 
     /// Finds a visible run by its id or by the id of a session in it.
     pub(crate) fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), String> {
-        let unknown = || {
-            format!("no run of this tree is called `{}`; delegate_status lists them", quoted(text))
-        };
+        let unknown =
+            || format!("no run `{}` in this tree; delegate_status lists the runs", quoted(text));
         // One message for all failures: a client must not learn whether a hidden run exists.
         let found = if let Ok(run) = text.parse::<RunId>() {
             self.archive.find(&run.to_string()).ok().filter(|(files, _)| self.is_visible(files))

@@ -27,7 +27,7 @@ pub fn start_detached_if_asked() {
         Ok(()) => 0,
         Err(error) => {
             // If the server is gone, the pipe is closed and the message is lost.
-            let _ = writeln!(io::stderr(), "cannot start a process for the run: {error}");
+            let _ = writeln!(io::stderr(), "cannot start the run's process: {error}");
             1
         }
     };

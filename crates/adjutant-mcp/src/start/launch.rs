@@ -98,17 +98,17 @@ fn too_slow_message(is_killed: bool) -> String {
     let seconds = START_TIMEOUT.as_secs();
     if is_killed {
         return format!(
-            "the process for the run did not begin it within {seconds} s and was killed; make the call again"
+            "the run's process did not start the run within {seconds} s and was killed; call again"
         );
     }
     format!(
-        "the process for the run has not begun it within {seconds} s and may still do so; make the same call \
-         again, and it is answered with that run; delegate_status lists what runs"
+        "the run's process did not start the run within {seconds} s and may still do so; repeat the same \
+            call to get that run, or list runs with delegate_status"
     )
 }
 
 fn cannot_start_message(error: io::Error) -> String {
-    format!("cannot start a process for the run: {error}")
+    format!("cannot start the run's process: {error}")
 }
 
 /// Starts the process. Returns it with our end of its standard input and the bytes to write there.
@@ -190,7 +190,7 @@ fn stderr_message(stderr_bytes: &[u8]) -> String {
     let stderr_bytes =
         stderr_bytes.trim().strip_prefix("adjutant: ").unwrap_or(stderr_bytes.trim());
     if stderr_bytes.is_empty() {
-        "the process for the run ended without a word".into()
+        "the run's process exited without an error message".into()
     } else {
         stderr_bytes.into()
     }
@@ -247,7 +247,7 @@ mod tests {
         let job =
             RequestedRun::parse(McpTool::Delegate, &arguments, &CallLimits::default()).unwrap();
         for (ends_with_server, stderr_bytes) in
-            [(true, "was killed; make the call"), (false, "may still do so")]
+            [(true, "was killed; call again"), (false, "may still do so")]
         {
             let (run, call) = (new_run_id().unwrap(), CallKey::new(stderr_bytes));
             let handover = LaunchHandover { run, call, owner: None, bytes: 0 };

@@ -138,11 +138,11 @@ impl RequestedRun {
 
 fn parse_command(text: String) -> Result<RequestedRun, String> {
     if text.len() > COMMAND_BYTES {
-        return Err(format!("command: {} bytes are more than {COMMAND_BYTES}", text.len()));
+        return Err(format!("command: {} bytes, limit {COMMAND_BYTES}", text.len()));
     }
     if !text.starts_with('/') {
         return Err(
-            "command: must begin with a slash and the name of a command, such as /plan 12".into()
+            "command: must start with a slash and a command name, for example /plan 12".into()
         );
     }
     refuse_nul("command", &text)?;
@@ -154,7 +154,7 @@ fn parse_story(args: StoryToolArgs) -> Result<RequestedRun, String> {
     for (name, text) in [("prd", Some(&prd)), ("story", story.as_ref())] {
         let Some(text) = text else { continue };
         if text.is_empty() || text.len() > NAME_BYTES {
-            return Err(format!("{name}: must have 1 to {NAME_BYTES} bytes"));
+            return Err(format!("{name}: expected 1 to {NAME_BYTES} bytes"));
         }
         refuse_nul(name, text)?;
     }
@@ -162,7 +162,7 @@ fn parse_story(args: StoryToolArgs) -> Result<RequestedRun, String> {
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !is_inside {
-        return Err("prd: must be a path in the tree of this server, from its root".into());
+        return Err("prd: expected a path inside this server's tree, relative to its root".into());
     }
     Ok(RequestedRun::Story { prd, story })
 }
@@ -170,7 +170,7 @@ fn parse_story(args: StoryToolArgs) -> Result<RequestedRun, String> {
 /// Rejects NUL, which no command line can contain.
 fn refuse_nul(name: &str, text: &str) -> Result<(), String> {
     if text.contains('\0') {
-        return Err(format!("{name}: holds a NUL character"));
+        return Err(format!("{name}: contains a NUL character"));
     }
     Ok(())
 }

@@ -60,15 +60,15 @@ pub(crate) struct StartedRun {
 }
 
 /// The progress message while the run is starting.
-const STARTING: &str = "The run is being begun.";
+const STARTING: &str = "Starting the run.";
 
 /// The answer if starting takes longer than the call may block.
-const STILL_STARTING: &str = "The run is still being begun, and nothing is lost: make the same call again, and it is \
-                       answered with that run; delegate_status lists what runs.";
+const STILL_STARTING: &str = "The run is still starting, and nothing is lost: repeat the same call to get \
+    that run, or list runs with delegate_status.";
 
 /// The answer if another process is starting a run for an equal call and does not finish.
-const EQUAL_CALL_STUCK: &str = "An equal call is being begun elsewhere and does not get on. Make the same call again in a \
-                    moment, and it is answered with that run; delegate_status lists what runs.";
+const EQUAL_CALL_STUCK: &str = "Another process is starting a run for an equal call and has not finished. \
+    Repeat the same call in a moment to get that run, or list runs with delegate_status.";
 
 /// Starts runs for calls.
 #[derive(Clone)]

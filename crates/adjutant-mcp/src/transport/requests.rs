@@ -178,7 +178,7 @@ pub(crate) fn admit(
         JsonRpcMessage::Request(request) => {
             let refused = |text| ErrorData::invalid_request(text, None);
             if matches!(&request.id, RequestId::String(id) if id.len() > MAX_ID_BYTES) {
-                return Err(Box::new((refused("an id may have at most 1024 bytes"), None)));
+                return Err(Box::new((refused("the request id is longer than 1024 bytes"), None)));
             }
             let waits = if let ClientRequest::CallToolRequest(call) = &request.request {
                 McpTool::parse(&call.params.name).is_some_and(McpTool::may_wait)
@@ -187,10 +187,8 @@ pub(crate) fn admit(
             };
             enter(&request.id, waits).map_err(|why| {
                 let text = match why {
-                    RequestRefusal::InUse => "id is in use: a request with it is not answered yet",
-                    RequestRefusal::Full => {
-                        "too many requests wait for their answer; ask again later"
-                    }
+                    RequestRefusal::InUse => "id is in use: another request with it is unanswered",
+                    RequestRefusal::Full => "too many unanswered requests; retry later",
                 };
                 Box::new((refused(text), Some(request.id.clone())))
             })

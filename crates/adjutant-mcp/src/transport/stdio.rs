@@ -222,7 +222,7 @@ fn read_all(
     }
 }
 
-const LINE_TOO_LONG: &str = "a message may have at most 4 MiB";
+const LINE_TOO_LONG: &str = "the message is longer than 4 MiB";
 
 /// Admits a message. A request waits for room.
 fn admit(
@@ -302,7 +302,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<ClientJsonRpcMessage, MessageError> {
     let value = read_json(line)?;
     let id = request_id(&value);
     serde_json::from_value(value).map_err(|_| {
-        MessageError::new(ErrorData::invalid_request("not a message of JSON-RPC 2.0", None), id)
+        MessageError::new(ErrorData::invalid_request("not a JSON-RPC 2.0 message", None), id)
     })
 }
 
@@ -349,7 +349,7 @@ impl HandshakeGate {
             return Ok(Some(message));
         }
         let error = ErrorData::invalid_request(
-            "`initialize` must come first, or the protocol version in `_meta` of each request",
+            "send `initialize` first, or name the protocol version in `_meta` of each request",
             None,
         );
         Err(MessageError::new(error, Some(request.id.clone())))

@@ -240,11 +240,11 @@ fn whoever_waits_for_a_beginning_is_told_so_and_answered_in_time() {
     let held = hold_registry(&rig);
     let began = Instant::now();
     let call = client.begin("Delegate", task("quick"));
-    assert_eq!(text(&client.progress(call), "message"), "The run is being begun.");
+    assert_eq!(text(&client.progress(call), "message"), "Starting the run.");
     let result = client.answer(call)["result"].clone();
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(result["isError"], true, "{result}");
-    assert!(text(&result["content"][0], "text").contains("make the same call again"), "{result}");
+    assert!(text(&result["content"][0], "text").contains("repeat the same call"), "{result}");
     drop(held);
     let again = client.data("Delegate", task("quick"));
     assert_eq!((text(&again, "run"), &again["repeated"]), (run, &json!(true)));

@@ -87,7 +87,7 @@ fn a_call_is_answered_with_its_reports_and_an_equal_one_begins_nothing() {
 
     let turned = json!({ "tasks": [{ "prompt": "Look around", "label": "a" }] });
     let said = client.call("Delegate", turned.clone());
-    assert!(text(&said["content"][0], "text").contains("Change the prompt to ask again"), "{said}");
+    assert!(text(&said["content"][0], "text").contains("change the prompt"), "{said}");
     let again = client.data("Delegate", turned);
     assert_eq!((text(&again, "run"), &again["repeated"]), (run.clone(), &json!(true)));
     let started = client.data("delegate_start", task("a"));
@@ -403,8 +403,7 @@ fn the_runs_of_other_trees_are_not_seen() {
         for tool in ["delegate_status", "delegate_result", "delegate_wait", "delegate_cancel"] {
             let said = other.failure(tool, json!({ "run": id }));
             let id = id.as_str().unwrap();
-            let unknown =
-                format!("no run of this tree is called `{id}`; delegate_status lists them");
+            let unknown = format!("no run `{id}` in this tree; delegate_status lists the runs");
             assert_eq!(said.trim(), unknown, "{tool}");
         }
     }

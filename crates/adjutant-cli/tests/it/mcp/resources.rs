@@ -25,7 +25,7 @@ fn read_all(client: &mut Client, uri: &str) -> String {
         let page = text(contents, "text");
         let Some((body, note)) = page.rsplit_once("\n[bytes ") else { return all + &page };
         all += body;
-        let Some((_, next)) = note.split_once("the rest begins at ") else { return all };
+        let Some((_, next)) = note.split_once("continued at ") else { return all };
         address = next.trim_end().trim_end_matches(']').to_owned();
     }
     panic!("{uri} has no end");

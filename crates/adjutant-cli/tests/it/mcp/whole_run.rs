@@ -260,7 +260,7 @@ fn where_the_client_cannot_ask_the_run_waits_in_the_inbox() {
     let (id, run) = (id(&data), run_of(&result));
     assert_eq!(data["approval"]["worst_case_usd"], 5.0, "{data}");
     let said = result["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("nothing is spent") && said.contains("approve"), "{said}");
+    assert!(said.contains("spends nothing") && said.contains("approve"), "{said}");
     let listed = rig.run(["approvals", "--json"]).json();
     assert_fits("approvals", &listed);
     let question = &listed["approvals"][0]["question"];

@@ -39,9 +39,11 @@ const fn refusal(status: StatusCode, text: &'static str) -> HttpRefusal {
 }
 
 const FOREIGN_HOST: HttpRefusal =
-    refusal(StatusCode::FORBIDDEN, "Host is not a name of this server");
-const FOREIGN_ORIGIN: HttpRefusal =
-    refusal(StatusCode::FORBIDDEN, "pages of this Origin may not ask");
+    refusal(StatusCode::FORBIDDEN, "Host is not an address of this server");
+const FOREIGN_ORIGIN: HttpRefusal = refusal(
+    StatusCode::FORBIDDEN,
+    "this Origin is not allowed; start the server with --allow-origin to allow it",
+);
 const WRONG_PATH: HttpRefusal = refusal(StatusCode::NOT_FOUND, "the server is at /mcp");
 const WRONG_TOKEN: HttpRefusal =
     refusal(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");

@@ -234,7 +234,7 @@ impl UnauthenticatedConnections {
 
 const FULL: HttpRefusal = HttpRefusal {
     status: StatusCode::SERVICE_UNAVAILABLE,
-    text: "all places are taken; come again in a second",
+    text: "too many connections; retry in a second",
 };
 
 async fn serve_all<H: ServerHandler>(
@@ -395,11 +395,12 @@ fn preflight_response() -> HttpResponse {
 async fn read_body(mut body: Incoming) -> Result<Bytes, HttpRefusal> {
     let too_long = HttpRefusal {
         status: StatusCode::PAYLOAD_TOO_LARGE,
-        text: "a message may have at most 4 MiB",
+        text: "the message is longer than 4 MiB",
     };
     let late =
-        HttpRefusal { status: StatusCode::REQUEST_TIMEOUT, text: "the body did not come in time" };
-    let broken = HttpRefusal { status: StatusCode::BAD_REQUEST, text: "the body broke off" };
+        HttpRefusal { status: StatusCode::REQUEST_TIMEOUT, text: "the request body took too long" };
+    let broken =
+        HttpRefusal { status: StatusCode::BAD_REQUEST, text: "the request body is incomplete" };
     let declared = body.size_hint().lower() > MAX_BODY_BYTES as u64;
     let whole = async {
         let (mut whole, mut length) = (Vec::new(), 0_usize);

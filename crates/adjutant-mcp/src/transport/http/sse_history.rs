@@ -114,7 +114,7 @@ impl EventStore for SseHistory {
     }
 
     async fn replay_events_after(&self, last: &str) -> Result<EventStream, EventStoreError> {
-        let unknown = "there is no such event any more";
+        let unknown = "unknown event id";
         let (number, stream) = last.split_once('/').ok_or(unknown)?;
         let (number, stream) = (number.parse::<u64>()?, stream.to_owned());
         let histories = self.histories();

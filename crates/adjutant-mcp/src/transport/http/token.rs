@@ -28,10 +28,10 @@ pub struct BearerToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It is short enough to be guessed, or too long for a header.
-    #[error("a token has {MIN_CHARS} to {MAX_CHARS} characters, and this one has {0}")]
+    #[error("the token has {0} characters; expected {MIN_CHARS} to {MAX_CHARS} characters")]
     Length(usize),
     /// It contains characters that a header cannot carry.
-    #[error("a token has no spaces and no characters beyond ASCII")]
+    #[error("the token must consist of printable ASCII characters without spaces")]
     Characters,
 }
 
