@@ -107,6 +107,9 @@ pub enum Damage {
     /// No line break within the longest record.
     #[error("the line is longer than {max} bytes", max = MAX_RECORD_BYTES)]
     TooLong,
+    /// A log that was written whole does not begin with a whole record.
+    #[error("the log does not begin with a whole record")]
+    NoFirstRecord,
     /// The checksum is right and the number is not: whoever wrote it miscounted.
     #[error("the record says it is number {found}")]
     OutOfOrder {

@@ -5,7 +5,8 @@
 //! not at all. A log that has grown is replaced by one that begins with a record of everything before it.
 //!
 //! Start at [`SharedLog::lock`]. Invariant: what a lock holder appended is read by every later one, unless the
-//! append failed; a torn tail is cut before anything is written behind it.
+//! append failed; a torn tail is cut before anything is written behind it. A log is made whole, under another name,
+//! so its first decision is never torn: a log without one is damaged.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,8 +21,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::files::{self, During, FileError};
 use crate::journal::Durability;
 use crate::lock::try_flock;
-use crate::reader::{self, ReadError, Tail};
-use crate::record::{self, Link, Position, Record};
+use crate::reader::{self, Damage, ReadError, Tail};
+use crate::record::{self, Link, Position, Record, Seq};
 
 /// How long other processes may hold the lock. They do so while they decide, not while they work.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -116,7 +117,12 @@ impl SharedLog {
         for record in &mut reader {
             visit(record.map_err(unread)?);
         }
-        Ok((reader.position(), reader.tail()))
+        let (position, tail) = (reader.position(), reader.tail());
+        if position.seq == Seq::ZERO {
+            let (seq, offset, damage) = (Seq::ZERO.next(), 0, Damage::NoFirstRecord);
+            return Err(unread(ReadError::Damaged { seq, offset, damage }));
+        }
+        Ok((position, tail))
     }
 }
 
@@ -151,8 +157,10 @@ impl LockedLog {
             let encoded = record::encode(&mut lines, position, at, wall_ms, event, link);
             position = encoded.during("serialise a record of", path)?;
         }
-        let is_new = self.records() == 0;
-        let mut file = files::open_append(path).during("open", path)?;
+        if self.records() == 0 {
+            return self.write_anew(&lines, position);
+        }
+        let mut file = files::open_existing(path).during("open", path)?;
         if self.tail != Tail::Clean {
             file.set_len(self.position.offset).during("cut the torn tail of", path)?;
             self.tail = Tail::Clean;
@@ -161,7 +169,6 @@ impl LockedLog {
             Durability::Sync => file.sync_data(),
             Durability::Lazy => Ok(()),
         });
-        let written = written.and_then(|()| if is_new { sync_folder_of(path) } else { Ok(()) });
         if written.is_err() {
             // The caller is told that nothing happened. Where cutting fails too, a later reader finds either a torn
             // tail, which it cuts, or a whole decision of a process that did not act on it.
@@ -174,24 +181,26 @@ impl LockedLog {
 
     /// Replaces the log by one whose only record is `first`, all of it or nothing, and durable.
     pub fn replace<E: Serialize>(&mut self, wall_ms: u64, first: &E) -> Result<(), SharedLogError> {
-        let path = &self.log.path;
         let start = Position::named(self.log.name);
         let mut line = Vec::new();
         let encoded =
             record::encode(&mut line, start, Timestamp::ZERO, wall_ms, first, Link::Closed);
-        let position = encoded.during("serialise a record of", path)?;
+        let position = encoded.during("serialise a record of", &self.log.path)?;
+        self.write_anew(&line, position)
+    }
+
+    /// Makes the log consist of `lines`, which end at `position`; all of it or nothing, and durable.
+    fn write_anew(&mut self, lines: &[u8], position: Position) -> Result<(), SharedLogError> {
+        let path = &self.log.path;
         // One name is enough: only the lock holder writes it, and one that was killed left it to the next.
         let next = path.with_extension("jsonl.new");
         let mut file = files::open_private(&next).during("open", &next)?;
-        let written = file.set_len(0).and_then(|()| file.write_all(&line));
+        let written = file.set_len(0).and_then(|()| file.write_all(lines));
         written.and_then(|()| file.sync_all()).during("write", &next)?;
         fs::rename(&next, path).during("replace", path)?;
-        sync_folder_of(path).during("sync the folder of", path)?;
+        let synced = path.parent().map_or(Ok(()), files::sync_dir);
+        synced.during("sync the folder of", path)?;
         (self.position, self.tail) = (position, Tail::Clean);
         Ok(())
     }
-}
-
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), files::sync_dir)
 }

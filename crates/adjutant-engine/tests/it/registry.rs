@@ -3,8 +3,7 @@
 //! Each handle stands for a process: it has a lock file of its own, which is unlocked when the handle is dropped.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File};
 use std::path::Path;
 
 use adjutant_core::budget::{Amount, Cap};
@@ -96,26 +95,78 @@ fn of_many_processes_at_once_no_more_start_than_the_amount_allows() {
     assert_eq!(started, 5);
 }
 
+use Expected::{Cut, Refused};
+
+/// What is made of a registry that something happened to.
+enum Expected {
+    /// Nothing is decided, the line is named, and no byte changes.
+    Refused(u32),
+    /// The last decision was not written whole; it is cut, and this many runs take a place.
+    Cut { runs: usize },
+}
+
+/// Changes a letter of a line.
+fn changed(text: &str, line: usize) -> String {
+    let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    lines[line] = lines[line].replacen("\"event\"", "\"evenT\"", 1);
+    lines.concat()
+}
+
+fn without_end(text: &str, bytes: usize) -> String {
+    text[..text.len() - bytes].to_owned()
+}
+
 #[test]
-fn damage_in_the_middle_is_named_and_a_torn_end_is_cut() {
+fn only_a_torn_end_behind_whole_records_is_cut_and_all_other_damage_is_named() {
     let home = TempDir::new().unwrap();
     let one = process(home.path());
-    admit(&one, 1).unwrap();
-    claim(&one).unwrap();
     let path = home.path().join("registry.jsonl");
-    let intact = fs::read_to_string(&path).unwrap();
-    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-    file.write_all(b"{\"v\":1,\"seq\":4,\"at\"").unwrap();
-    assert_eq!(one.look().unwrap().live_runs().count(), 1);
+    admit(&one, 1).unwrap();
+    let first = fs::read_to_string(&path).unwrap();
     admit(&one, 2).unwrap();
-    assert!(fs::read_to_string(&path).unwrap().starts_with(&intact), "the rest is as it was");
-
-    let damaged = fs::read_to_string(&path).unwrap().replace("/work\"", "/worK\"");
-    fs::write(&path, damaged).unwrap();
-    let error = said(&admit(&one, 3).unwrap_err());
-    assert!(error.contains("registry.jsonl cannot be read"), "{error}");
-    assert!(error.contains("damaged at line 2"), "{error}");
-    assert!(said(&one.look().unwrap_err()).contains("line 2"));
+    let intact = fs::read_to_string(&path).unwrap();
+    assert_eq!(intact.lines().count(), 3, "a process and a run, and another run");
+    let other = TempDir::new().unwrap();
+    let log = SharedLog::new(other.path(), "registry");
+    let checkpoint = one.look().unwrap().checkpoint();
+    log.lock::<RegistryEvent>(|_| ()).unwrap().replace(NOW, &checkpoint).unwrap();
+    let checkpoint = fs::read_to_string(log.path()).unwrap();
+    let shapes = [
+        ("a last line without its end", without_end(&intact, 9), Cut { runs: 1 }),
+        ("a last line without its break", without_end(&intact, 1), Cut { runs: 1 }),
+        ("a changed last line", changed(&intact, 2), Cut { runs: 1 }),
+        ("a beginning behind the last line", intact.clone() + "{\"v\":1,\"se", Cut { runs: 2 }),
+        ("a changed first line", changed(&intact, 0), Refused(1)),
+        ("a changed line in the middle", changed(&intact, 1), Refused(2)),
+        ("two lines of something else behind", intact.clone() + "odd\nodd\n", Refused(4)),
+        ("one line of something else", "odd\n".to_owned(), Refused(1)),
+        ("two lines of something else", "odd\nodd\n".to_owned(), Refused(1)),
+        ("something else without a break", "odd".to_owned(), Refused(1)),
+        ("zeros", "\0".repeat(4096), Refused(1)),
+        ("nothing", String::new(), Refused(1)),
+        ("a changed checkpoint", changed(&checkpoint, 0), Refused(1)),
+        ("half a checkpoint", without_end(&checkpoint, checkpoint.len() / 2), Refused(1)),
+        ("half of the first decision", without_end(&first, 9), Refused(1)),
+        ("a part of the first line", first[..20].to_owned(), Refused(1)),
+    ];
+    for (name, text, expected) in shapes {
+        fs::write(&path, &text).unwrap();
+        match expected {
+            Refused(line) => {
+                let place = format!("damaged at line {line} ");
+                for error in [said(&admit(&one, 3).unwrap_err()), said(&one.look().unwrap_err())] {
+                    assert!(error.contains("registry.jsonl cannot be read"), "{name}: {error}");
+                    assert!(error.contains(&place), "{name}: {error}");
+                }
+                assert_eq!(fs::read_to_string(&path).unwrap(), text, "{name}");
+            }
+            Cut { runs } => {
+                assert_eq!(one.look().unwrap().live_runs().count(), runs, "{name}");
+                one.submit(RegistryCommand::EndRun { run: run(1) }).unwrap();
+                assert_eq!(one.look().unwrap().live_runs().count(), runs - 1, "{name}");
+            }
+        }
+    }
 }
 
 #[test]

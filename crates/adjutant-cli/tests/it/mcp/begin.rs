@@ -77,8 +77,14 @@ fn more_tasks_than_a_call_may_bring_are_refused_by_the_limit_and_begin_nothing()
 
 /// The steps of beginning a run: the locks of the registry, what is written there and synced, the socket, the process,
 /// and every time the server has to wait for something.
-const STEPS: [&str; 6] =
-    ["flock", "write", "fdatasync", "socketpair", "/^(clone3|vfork)$", "/^epoll_p?wait$"];
+const STEPS: [&str; 6] = [
+    "flock",
+    "write",
+    "/^(f(data)?sync|rename)",
+    "socketpair",
+    "/^(clone3|vfork)$",
+    "/^epoll_p?wait$",
+];
 
 /// A server that is killed when one of its threads makes a system call for the nth time. The processes it starts
 /// are left alone.
