@@ -4,8 +4,9 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use adjutant_core::Event;
+use adjutant_core::registry::QuestionPointer;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_engine::{Archive, ControlError, Life, RunFiles, WaitingQuestion, wall_now};
+use adjutant_engine::{Archive, ControlError, Life, RunFiles, wall_now};
 use adjutant_view::approval::{Question, is_asked_about};
 use adjutant_view::{Entry, RunView, sanitize};
 use serde_json::json;
@@ -20,7 +21,8 @@ use crate::records;
 
 /// A question as it stands.
 struct Open {
-    waiting: WaitingQuestion,
+    id: String,
+    waiting: QuestionPointer,
     files: RunFiles,
     question: Question,
     left_ms: u64,
@@ -148,14 +150,14 @@ impl Open {
 
     fn json(&self) -> serde_json::Value {
         json!({
-            "id": self.waiting.id, "run": self.waiting.run, "client": self.waiting.client,
+            "id": self.id, "run": self.waiting.run, "client": self.waiting.client,
             "root": self.files.workdir(), "age_s": self.age_s(), "expires_s": self.left_ms / 1000,
             "question": self.question.json(),
         })
     }
 
     fn text(&self, shows_code: bool) -> String {
-        let (id, program) = (&self.waiting.id, program());
+        let (id, program) = (&self.id, program());
         let client = sanitize::line(&self.waiting.client).into_owned();
         let client = if client.is_empty() { "a client".into() } else { client };
         let root = self.files.workdir().unwrap_or_default().display().to_string();
@@ -192,7 +194,7 @@ pub(crate) fn run_approve(
     let all = open(archive)?;
     let found: Vec<&Open> = all
         .iter()
-        .filter(|it| !args.id.is_empty() && it.waiting.id.starts_with(&args.id.to_lowercase()))
+        .filter(|it| !args.id.is_empty() && it.id.starts_with(&args.id.to_lowercase()))
         .collect();
     let &[open] = found.as_slice() else {
         let what = match found.len() {
@@ -211,8 +213,8 @@ pub(crate) fn run_approve(
     let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };
     let decided = open.files.decide(&open.waiting.hash, verdict, None);
     decided.map_err(|error| failed(&error))?;
-    archive.registry().close_question(&open.waiting.id);
-    let (id, run) = (&open.waiting.id, open.waiting.run);
+    archive.registry().close_question(&open.id);
+    let (id, run) = (&open.id, open.waiting.run);
     if as_json {
         print_json(&json!({ "v": 1, "id": id, "run": run, "approved": !args.deny }))?;
     } else if args.deny {
@@ -248,14 +250,14 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
         Failure::caused(Exit::Failed, &adjutant_engine::RegistryError::Unavailable(error))
     })?;
     let mut all = Vec::new();
-    for waiting in kept {
+    for (id, waiting) in kept {
         match look(archive, &waiting) {
             Some(Some((files, question, left_ms))) if left_ms > 0 => {
-                all.push(Open { waiting, files, question, left_ms });
+                all.push(Open { id, waiting, files, question, left_ms });
             }
             // The run itself says that it has expired, and one that cannot be read now may be later.
             Some(Some(_)) | None => {}
-            Some(None) => registry.close_question(&waiting.id),
+            Some(None) => registry.close_question(&id),
         }
     }
     Ok(all)
@@ -263,7 +265,7 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
 
 /// Reads a question from the journal of its run: inside, nothing where it is known not to be open any
 /// more; nothing at all where that is not known.
-fn look(archive: &Archive, waiting: &WaitingQuestion) -> Option<Option<(RunFiles, Question, u64)>> {
+fn look(archive: &Archive, waiting: &QuestionPointer) -> Option<Option<(RunFiles, Question, u64)>> {
     let files = match archive.find(&waiting.run.to_string()) {
         Ok((files, _)) => files,
         Err(_) if is_gone(archive, waiting) => return Some(None),
@@ -288,6 +290,6 @@ fn look(archive: &Archive, waiting: &WaitingQuestion) -> Option<Option<(RunFiles
 }
 
 /// Says whether all runs can be listed and this one is not among them.
-fn is_gone(archive: &Archive, waiting: &WaitingQuestion) -> bool {
+fn is_gone(archive: &Archive, waiting: &QuestionPointer) -> bool {
     archive.runs().is_ok_and(|runs| runs.iter().all(|files| files.id() != waiting.run))
 }

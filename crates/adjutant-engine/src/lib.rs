@@ -40,8 +40,8 @@ pub use engine::resume::{Past, Resume};
 pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
 pub use ids::{Chance, new_run_id};
 pub use registry::{
-    RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome,
-    WaitingQuestion, question_id, story_key,
+    RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome, question_id,
+    story_key,
 };
 pub use runner::clock::{Wall, wall_now};
 pub use runner::effects::{Answer, Approver, Question, artifact_facts};

@@ -24,7 +24,7 @@ use adjutant_store::{
 
 use crate::runner::clock::{Wall, wall_now};
 
-pub use questions::{WaitingQuestion, question_id};
+pub use questions::question_id;
 pub use story_claim::story_key;
 pub use story_runs::StoryOutcome;
 

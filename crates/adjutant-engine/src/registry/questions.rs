@@ -4,6 +4,7 @@
 //! says where to look, on whose behalf it is asked, and which code a person has to read before they
 //! can say yes. Whoever can write there can do all that the person can.
 
+use adjutant_core::registry::QuestionPointer;
 use adjutant_core::{RegistryCommand, RunId};
 
 use super::{RegistryError, RegistryHandle, RegistryUnavailable};
@@ -15,23 +16,6 @@ const NAMED_BY: usize = 10;
 /// Characters of a code, and those it is made of: none looks like another.
 const CODE_CHARS: usize = 6;
 const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
-
-/// A question that waits for a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingQuestion {
-    /// What it is called.
-    pub id: String,
-    /// What a person has to read before they can say yes.
-    pub code: String,
-    /// The run that asks.
-    pub run: RunId,
-    /// What the answer is bound to.
-    pub hash: String,
-    /// On whose behalf it is asked, as they call themselves.
-    pub client: String,
-    /// Since when, in Unix milliseconds.
-    pub asked_ms: u64,
-}
 
 /// Returns what the question with this hash is called.
 #[must_use]
@@ -51,25 +35,18 @@ impl RegistryHandle {
         self.submit(RegistryCommand::OpenQuestion { id, run, hash, code, client }).map(drop)
     }
 
-    /// Returns every question that is registered, the oldest first; some may have been answered since.
+    /// Returns every question that is registered with what it is called, the oldest first; some may have been answered
+    /// since.
     ///
     /// # Errors
     ///
     /// Why the registry cannot be read.
-    pub fn open_questions(&self) -> Result<Vec<WaitingQuestion>, RegistryUnavailable> {
+    pub fn open_questions(&self) -> Result<Vec<(String, QuestionPointer)>, RegistryUnavailable> {
         let registry = self.look()?;
-        let mut all: Vec<WaitingQuestion> = registry
-            .questions()
-            .map(|(id, open)| WaitingQuestion {
-                id: id.to_owned(),
-                code: open.code.clone(),
-                run: open.run,
-                hash: open.hash.clone(),
-                client: open.client.clone(),
-                asked_ms: open.asked_ms,
-            })
-            .collect();
-        all.sort_by(|one, other| (one.asked_ms, &one.id).cmp(&(other.asked_ms, &other.id)));
+        let all = registry.questions().map(|(id, question)| (id.to_owned(), question.clone()));
+        let mut all: Vec<_> = all.collect();
+        // Equally old ones stay in the order of their names.
+        all.sort_by_key(|(_, question)| question.asked_ms);
         Ok(all)
     }
 
