@@ -361,8 +361,15 @@ impl Engine {
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
         let (desk, ids) = (self.desk, self.ids);
         let folder_of = folder.clone();
-        let shop =
-            Shop { desk, approver, narrator, ids, folder: folder_of, spaces: spaces.clone() };
+        let shop = Shop {
+            desk,
+            approver,
+            narrator,
+            ids,
+            folder: folder_of,
+            spaces: spaces.clone(),
+            has_limits_in_environment: self.root_work.has_limits_in_environment(),
+        };
         let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);

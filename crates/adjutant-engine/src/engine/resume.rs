@@ -156,10 +156,20 @@ impl Engine {
                 desk.take_assignment(assignment);
             }
         }
+        let is_story =
+            records.iter().any(|record| matches!(record.event, Event::StoryTaken { .. }));
         let (version, models) = (self.version, desk.models.clone());
         let (ids, wall) = (self.ids, self.ids.wall);
         let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
-        let shop = Shop { desk, approver, narrator, ids, folder: folder.clone(), spaces };
+        let shop = Shop {
+            desk,
+            approver,
+            narrator,
+            ids,
+            folder: folder.clone(),
+            spaces,
+            has_limits_in_environment: is_story,
+        };
         let clock = Clock::start(self.ids.wall, age);
         let door = Door::new(lock.as_ref().map(RunLock::control_socket));
         let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);

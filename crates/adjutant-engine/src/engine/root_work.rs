@@ -32,6 +32,14 @@ impl RootWork {
         }
     }
 
+    /// Says whether the commands of agents find the limits of the run in their environment.
+    pub(super) const fn has_limits_in_environment(&self) -> bool {
+        match self {
+            Self::Goal | Self::SlashCommand(_) => false,
+            Self::Story(_) => true,
+        }
+    }
+
     /// Returns what is added to the agent's goal.
     pub(super) fn instructions(&self, policy: &Policy, depth: u64) -> Option<String> {
         match self {

@@ -86,6 +86,8 @@ pub(crate) struct Shop {
     pub(crate) folder: Option<RunDir>,
     /// Where agents work that write in workspaces of their own.
     pub(crate) spaces: Option<Arc<Spaces>>,
+    /// Whether commands find the limits of the run in their environment.
+    pub(crate) has_limits_in_environment: bool,
 }
 
 /// An event on its way to the disk, and what waits for it.

@@ -1,6 +1,5 @@
 //! What a run on a story does beside all others: markers, merges and the command that decides.
 
-use adjutant_core::policy::Operation;
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::story::{Check, MarkedTask, Markers};
 use adjutant_core::write::RUN;
@@ -63,25 +62,6 @@ impl Runner {
             };
             Command::TakeCheck { session, check, text }
         });
-    }
-
-    /// Returns what the commands of a delegation find in their environment.
-    pub(super) fn environment(&self, session: SessionId) -> Vec<(String, String)> {
-        let depth = self.tree.node(session).map_or(0, |node| node.depth);
-        let mut all = vec![("DELEGATION_DEPTH", Some(depth.to_string()))];
-        if self.tree.story().is_some() {
-            let policy = self.tree.policy();
-            let number = |value: Option<u64>| value.map(|value| value.to_string());
-            all.extend([
-                ("ENABLE_DELEGATION", Some(policy.enabled.to_string())),
-                ("MAX_DELEGATION_DEPTH", number(Some(policy.max_depth))),
-                ("MAX_CONTEXT_PER_AGENT", number(policy.context_tokens)),
-                ("MAX_DELEGATIONS_PER_STORY", number(policy.children_per_parent)),
-                ("MAX_PARALLEL_DELEGATIONS", number(Some(policy.concurrency))),
-                ("DELEGATION_TIMEOUT_SECONDS", number(policy.longest(Operation::Unknown))),
-            ]);
-        }
-        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use adjutant_core::policy::Operation;
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
 use adjutant_core::space::{NoSpace, Space};
 use adjutant_core::tree::WHOLE_RUN;
@@ -173,7 +174,7 @@ impl Runner {
         told: impl FnOnce(Result<ToolOutput, Crash>) -> Command + Send + 'static,
     ) {
         let (bench, heard) = (self.bench(session), self.heard.0.clone());
-        let environment = self.environment(session);
+        let environment = self.command_environment(session);
         // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
         // agent runs one at a time, so there are no more of them than agents at work.
         let (done, waits) = tokio::sync::oneshot::channel();
@@ -199,6 +200,25 @@ impl Runner {
             let not_run = ToolOutput::error(format!("the command could not be run: {problem}"));
             told(waits.await.unwrap_or(Ok(not_run))).into()
         });
+    }
+
+    /// Returns what the commands of a delegation find in their environment.
+    fn command_environment(&self, session: SessionId) -> Vec<(String, String)> {
+        let depth = self.tree.node(session).map_or(0, |node| node.depth);
+        let mut all = vec![("DELEGATION_DEPTH", Some(depth.to_string()))];
+        if self.shop.has_limits_in_environment {
+            let policy = self.tree.policy();
+            let number = |value: Option<u64>| value.map(|value| value.to_string());
+            all.extend([
+                ("ENABLE_DELEGATION", Some(policy.enabled.to_string())),
+                ("MAX_DELEGATION_DEPTH", number(Some(policy.max_depth))),
+                ("MAX_CONTEXT_PER_AGENT", number(policy.context_tokens)),
+                ("MAX_DELEGATIONS_PER_STORY", number(policy.children_per_parent)),
+                ("MAX_PARALLEL_DELEGATIONS", number(Some(policy.concurrency))),
+                ("DELEGATION_TIMEOUT_SECONDS", number(policy.longest(Operation::Unknown))),
+            ]);
+        }
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
