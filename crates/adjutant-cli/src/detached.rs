@@ -117,15 +117,15 @@ pub(crate) struct Terms {
 struct Unasked {
     /// The amount of a day.
     limit: Usd,
-    /// What this run may take of it.
-    left: Usd,
+    /// What this run may take of it; nothing once it is used up.
+    left: Option<Usd>,
 }
 
 /// What the terms say to a call that is known by now.
 pub(crate) enum Verdict {
     /// This answers the questions about it.
     Answered(Approver),
-    /// Others have spent meanwhile: it is judged again, and may start unasked below this amount.
+    /// Others have spent meanwhile: it is judged again, and may start unasked below this amount, which may be none.
     Again(Usd),
 }
 
@@ -201,8 +201,8 @@ impl Terms {
 
     /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
     fn reserve_all(&mut self, settings: &mut Settings) -> Result<(), Failure> {
-        while let Some(unasked) = self.unasked.filter(|it| it.left > Usd::ZERO) {
-            let amount = settings.policy.policy().unasked_budget(unasked.left);
+        while let Some(left) = self.unasked.and_then(|unasked| unasked.left) {
+            let amount = settings.policy.policy().unasked_budget(left);
             if self.reserve(amount)? {
                 let nothing =
                     RegistryCommand::SettleAllowance { run: self.handover.run(), spent: Usd::ZERO };
@@ -224,7 +224,11 @@ impl Terms {
         match reserved {
             Ok(_) => Ok(true),
             Err(RegistryError::Refused(RegistryRefusal::AllowanceExceeded { left, .. })) => {
-                unasked.left = left;
+                unasked.left = Some(left);
+                Ok(false)
+            }
+            Err(RegistryError::Refused(RegistryRefusal::AllowanceUsedUp { .. })) => {
+                unasked.left = None;
                 Ok(false)
             }
             Err(error) => Err(Failure::caused(Exit::Failed, &error)),
@@ -235,7 +239,7 @@ impl Terms {
     fn tell_policy(&self, settings: &mut Settings) -> Result<(), Failure> {
         // What a run may cost unasked is for people who start runs themselves; a client could start
         // one after the other.
-        let left = self.unasked.map(|unasked| unasked.left).filter(|left| *left > Usd::ZERO);
+        let left = self.unasked.and_then(|unasked| unasked.left);
         let left = left.map_or(Value::Null, |left| left.as_dollars().into());
         settings.set(Key::ApproveBelowUsd, left, "--approval")
     }
@@ -251,7 +255,7 @@ impl Terms {
     /// No person can set a policy to that; it says beside it that an amount was set.
     pub(crate) fn bound(&self, policy: &mut Policy, has_price: bool) {
         if let Some(unasked) = &self.unasked
-            && (unasked.left == Usd::ZERO || !has_price)
+            && (unasked.left.is_none() || !has_price)
         {
             policy.approve_below_usd = Some(Usd::ZERO);
         }
@@ -285,7 +289,7 @@ impl Terms {
             let amount = policy.unasked_reservation(worst, unasked.left);
             self.settles = self.reserve(amount)?;
             if let Some(unasked) = self.unasked.filter(|_| !self.settles) {
-                return Ok(Verdict::Again(unasked.left));
+                return Ok(Verdict::Again(unasked.left.unwrap_or_default()));
             }
         } else if question.is_asked() && self.approval == ApprovalMode::Deny {
             return Err(denied(&question));

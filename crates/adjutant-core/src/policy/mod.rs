@@ -295,12 +295,13 @@ impl Policy {
         self
     }
 
-    /// Returns what may start unasked of an amount that others share, of which `spent` is gone: no more than
-    /// the policy itself lets start.
+    /// Returns what may start unasked of an amount that others share, of which `spent` is gone: no more than the policy
+    /// itself lets start. `None` where nothing is left.
     #[must_use]
-    pub fn unasked(&self, amount: Usd, spent: Usd) -> Usd {
+    pub fn unasked(&self, amount: Usd, spent: Usd) -> Option<Usd> {
         let left = amount.saturating_sub(spent);
-        self.approve_below_usd.map_or(left, |own| own.min(left))
+        let left = self.approve_below_usd.map_or(left, |own| own.min(left));
+        Some(left).filter(|left| *left > Usd::ZERO)
     }
 
     /// Returns what a run of agents that starts unasked may cost: all that is `left`, or its own budget.
@@ -312,7 +313,7 @@ impl Policy {
     /// Returns what tasks that start unasked reserve of what is `left`: their worst case, or all of it where agents
     /// below them may start unasked within the same amount.
     #[must_use]
-    pub fn unasked_reservation(&self, worst: Option<Usd>, left: Usd) -> Usd {
-        worst.filter(|_| self.max_depth <= 1).unwrap_or(left)
+    pub fn unasked_reservation(&self, worst: Option<Usd>, left: Option<Usd>) -> Usd {
+        worst.filter(|_| self.max_depth <= 1).or(left).unwrap_or_default()
     }
 }

@@ -45,6 +45,14 @@ pub enum RegistryRefusal {
         /// The amount of a day.
         limit: Usd,
     },
+    /// Nothing is left of today's amount, so only what is free starts unasked.
+    #[error("{amount} may be spent, nothing is left of the {limit} that may start unasked today")]
+    AllowanceUsedUp {
+        /// The worst case.
+        amount: Usd,
+        /// The amount of a day.
+        limit: Usd,
+    },
     /// An equal call has a run, which is the answer.
     #[error("an equal call began {run}")]
     CallHasRun {
@@ -139,6 +147,7 @@ impl RegistryRefusal {
             | Self::RunKnown { .. }
             | Self::RunUnknown { .. }
             | Self::AllowanceExceeded { .. }
+            | Self::AllowanceUsedUp { .. }
             | Self::CallHasRun { .. }
             | Self::CallSuperseded { .. }
             | Self::BeingCancelled { .. }

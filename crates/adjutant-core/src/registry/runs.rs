@@ -52,7 +52,11 @@ impl Registry {
         }
         let left = limit.saturating_sub(self.spent_unasked(wall_ms));
         if amount > left {
-            return Err(RegistryRefusal::AllowanceExceeded { amount, left, limit });
+            return Err(if left == Usd::ZERO {
+                RegistryRefusal::AllowanceUsedUp { amount, limit }
+            } else {
+                RegistryRefusal::AllowanceExceeded { amount, left, limit }
+            });
         }
         Ok(vec![Event::AllowanceReserved { holder, run, day: day_of(wall_ms), amount }])
     }

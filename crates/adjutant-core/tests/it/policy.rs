@@ -11,10 +11,11 @@ fn no_more_starts_unasked_than_the_policy_and_the_shared_amount_both_leave() {
         let policy = Policy { approve_below_usd: own.map(usd), ..Preset::Scout.policy() };
         policy.unasked(usd(1.0), usd(spent))
     };
-    assert_eq!(unasked(None, 0.25), usd(0.75));
-    assert_eq!(unasked(Some(0.5), 0.25), usd(0.5));
-    assert_eq!(unasked(Some(5.0), 0.25), usd(0.75));
-    assert_eq!(unasked(Some(0.5), 3.0), Usd::ZERO);
+    assert_eq!(unasked(None, 0.25), Some(usd(0.75)));
+    assert_eq!(unasked(Some(0.5), 0.25), Some(usd(0.5)));
+    assert_eq!(unasked(Some(5.0), 0.25), Some(usd(0.75)));
+    assert_eq!(unasked(Some(0.5), 3.0), None);
+    assert_eq!(unasked(None, 1.0), None);
 }
 
 #[test]
@@ -29,7 +30,9 @@ fn a_run_reserves_its_worst_case_or_all_that_its_agents_may_start_unasked() {
     ];
     for (depth, worst, reserved) in cases {
         let policy = policy(depth, None);
-        assert_eq!(policy.unasked_reservation(worst, usd(0.75)), reserved, "{depth} {worst:?}");
+        let left = Some(usd(0.75));
+        assert_eq!(policy.unasked_reservation(worst, left), reserved, "{depth} {worst:?}");
+        assert_eq!(policy.unasked_reservation(None, None), Usd::ZERO);
     }
     assert_eq!(policy(2, None).unasked_budget(usd(0.75)), usd(0.75));
     assert_eq!(policy(2, Some(usd(0.5))).unasked_budget(usd(0.75)), usd(0.5));

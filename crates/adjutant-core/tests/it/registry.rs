@@ -513,6 +513,8 @@ fn refusals_name_the_limit_and_the_holder() {
         reserve('2', 3),
         RegistryCommand::SettleAllowance { run: run('1'), spent: usd(1) },
         reserve('2', 4),
+        reserve('3', 1),
+        reserve('3', 0),
         claim("a"),
         claim("b"),
         claim("nobody"),
@@ -524,6 +526,8 @@ fn refusals_name_the_limit_and_the_holder() {
     refused: $3.00 may be spent, $2.00 is left of the $5.00 that may start unasked today
     [{"allowance_settled":{"run":"run_1735460684_aaaaa1","spent":1.0}}]
     [{"allowance_reserved":{"holder":"a","run":"run_1735460684_aaaaa2","day":20000,"amount":4.0}}]
+    refused: $1.00 may be spent, nothing is left of the $5.00 that may start unasked today
+    [{"allowance_reserved":{"holder":"a","run":"run_1735460684_aaaaa3","day":20000,"amount":0.0}}]
     [{"story_claimed":{"holder":"a","story":{"prd":"/work/prd.json","id":"S-1"}}}]
     refused: process 41 works on it
     refused: process `nobody` holds no lock that the registry knows
