@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
-use adjutant_core::{Event, RunId};
+use adjutant_core::{Registry, RunId};
 use adjutant_engine::work::{Whereabouts, Work};
-use adjutant_engine::{Archive, ArchiveError, RunFiles};
+use adjutant_engine::{Archive, RunFiles};
 use adjutant_formats::prd::{Prd, Story};
-use adjutant_view::story::StoryReport;
 use adjutant_view::{Liveness, RunView};
 
-use super::earlier_versions::{runs_of_earlier_versions, tell_unread};
+use super::earlier_versions::{has_kept, runs_of_earlier_versions, tell_unread};
 use super::ended::{commit_of, last_child_of, story_end};
 use super::record::{Recorded, began_later, recorded};
 use crate::exit::{Exit, Failure};
@@ -71,8 +70,6 @@ pub(super) struct History<'a> {
     runs: Vec<Past>,
     /// Why some of them cannot be read.
     problems: BTreeMap<RunId, String>,
-    /// Commits that runs are known to have left, which stays true whatever becomes of them.
-    left: BTreeSet<(RunId, String)>,
     /// The repository, once it was asked about.
     work: OnceCell<Work>,
 }
@@ -86,7 +83,6 @@ impl<'a> History<'a> {
             prd: prd.to_owned(),
             runs: Vec::new(),
             problems: BTreeMap::new(),
-            left: BTreeSet::new(),
             work: OnceCell::new(),
         }
     }
@@ -220,12 +216,14 @@ impl<'a> History<'a> {
 
     /// Returns what a story begins with: the work of those it depends on as far as it is not in the tree
     /// already, those that others depend on first. Otherwise why it cannot begin.
-    pub(super) fn work_before(&mut self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
+    pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
         let mut found = Foundation::default();
         let before = self.before(prd, story).map_err(|failure| unread(&failure))?;
         if before.is_empty() {
             return Ok(found);
         }
+        let registry = self.archive.registry().look();
+        let registry = registry.map_err(|error| unread(&Failure::caused(Exit::Failed, &error)))?;
         let runs = self.archive.runs().map_err(|error| unread(&crate::records::failed(error)))?;
         let runs: BTreeMap<RunId, RunFiles> =
             runs.into_iter().map(|files| (files.id(), files)).collect();
@@ -238,7 +236,7 @@ impl<'a> History<'a> {
                 ));
                 continue;
             };
-            if let Some(commit) = self.passed_as(files, id, done)? {
+            if let Some(commit) = passed_as(&registry, files, id, done)? {
                 works.push((id, run, above));
                 commits.push(commit);
             }
@@ -301,37 +299,6 @@ impl<'a> History<'a> {
         Ok(order)
     }
 
-    /// Returns the commit that a run passed a story with, also where it went on since and passes no more; nothing
-    /// where it changed nothing. Otherwise why that is not known.
-    fn passed_as(
-        &mut self,
-        files: &RunFiles,
-        id: &str,
-        recorded: Recorded,
-    ) -> Result<Option<String>, String> {
-        let run = recorded.run;
-        if recorded.is_empty {
-            return Ok(None);
-        }
-        if let Some(commit) = &recorded.commit
-            && self.left.contains(&(run, commit.clone()))
-        {
-            return Ok(recorded.commit);
-        }
-        let (view, _) = numbers(files).map_err(|failure| unread(&failure))?;
-        let latest = commit_of(&view);
-        let Some(commit) = recorded.commit else {
-            let is_it = StoryReport::of(&view).is_some_and(|it| it.passes && it.id == id);
-            let why = "is not what it passed with any more, and its entry names no commit";
-            return if is_it { Ok(latest) } else { Err(missing(id, run, why)) };
-        };
-        if latest.as_ref() == Some(&commit) || has_kept(files, &commit)? {
-            self.left.insert((run, commit.clone()));
-            return Ok(Some(commit));
-        }
-        Err(missing(id, run, "is not the commit that its entry names"))
-    }
-
     /// Says where works are by now; the repository is opened once.
     fn whereabouts(&self, commits: &[String]) -> Result<Vec<Whereabouts>, Failure> {
         if commits.is_empty() {
@@ -349,22 +316,35 @@ impl<'a> History<'a> {
     }
 }
 
-/// Says whether the agent at the root of a run ever left this commit.
+/// Returns the commit that a run passed a story with, also where it went on since and passes no more; nothing
+/// where it changed nothing. Otherwise why that is not known.
 ///
 /// A PRD is content of the repository: what it names is built on only where it came of that run, lest
 /// it hand an agent what lies on another branch.
-fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, String> {
-    let root = files.id().root_session();
-    let read = |error: ArchiveError| unread(&crate::records::failed(error));
-    for record in files.records().map_err(read)? {
-        if let Event::SpaceKept { session, kept, .. } = record.map_err(read)?.event
-            && session == root
-            && kept.commit.as_deref() == Some(commit)
-        {
-            return Ok(true);
-        }
+fn passed_as(
+    registry: &Registry,
+    files: &RunFiles,
+    id: &str,
+    recorded: Recorded,
+) -> Result<Option<String>, String> {
+    if recorded.is_empty {
+        return Ok(None);
     }
-    Ok(false)
+    let passed = registry.story_run(recorded.run).filter(|known| !known.passed_with.is_empty());
+    let Some(commit) = recorded.commit else {
+        let is_passed = |known: &&StoryRun| {
+            known.story.id == id && known.state == StoryRunState::Ended(StoryEnd::Passed)
+        };
+        let why = "is not what it passed with any more, and its entry names no commit";
+        let commit = passed.filter(is_passed).and_then(|known| known.passed_with.last());
+        return commit.cloned().map(Some).ok_or_else(|| missing(id, recorded.run, why));
+    };
+    let is_its_own = match passed {
+        Some(known) => known.passed_with.contains(&commit),
+        None => has_kept(files, &commit).map_err(|error| unread(&crate::records::failed(error)))?,
+    };
+    let why = "is not the commit that its entry names";
+    if is_its_own { Ok(Some(commit)) } else { Err(missing(id, recorded.run, why)) }
 }
 
 fn unread(failure: &Failure) -> String {

@@ -1,10 +1,11 @@
-//! Runs on the stories of a PRD that versions without a registry began: found in their journals, once for each PRD.
+//! Runs on stories that versions without a registry began: found in their journals, once for each PRD.
 
 use std::path::Path;
 
+use adjutant_core::Event;
 use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
 use adjutant_engine::prd::resolved;
-use adjutant_engine::{Archive, RunFiles, story_key};
+use adjutant_engine::{Archive, ArchiveError, RunFiles, story_key};
 use adjutant_view::{Entry, RunView};
 
 use super::ended::{commit_of, last_child_of, story_end};
@@ -58,7 +59,7 @@ fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
         run: files.id(),
         asked: story.asked.clone(),
         state: StoryRunState::Ended(end),
-        commit: commit_of(&view),
+        passed_with: commit_of(&view).into_iter().filter(|_| end == StoryEnd::Passed).collect(),
         last_child: last_child_of(&view),
     })
 }
@@ -70,6 +71,23 @@ fn beginning(files: &RunFiles) -> RunView {
         view.apply(Entry::new(record.at, record.wall_ms, &record.event));
     }
     view
+}
+
+/// Says whether the agent at the root of a run ever left this commit, as its journal has it.
+///
+/// For runs of which the registry does not know that they passed: those of versions without a registry, those whose
+/// end could not be recorded, and those that are older than what it remembers.
+pub(super) fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, ArchiveError> {
+    let root = files.id().root_session();
+    for record in files.records()? {
+        if let Event::SpaceKept { session, kept, .. } = record?.event
+            && session == root
+            && kept.commit.as_deref() == Some(commit)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Says that a run cannot be read at all; which tree it is of is not known then.

@@ -92,7 +92,10 @@ impl Registry {
                     *sum = sum.plus(*spent);
                 }
                 it.state = StoryRunState::Ended(*end);
-                it.commit.clone_from(commit);
+                if let (StoryEnd::Passed, Some(commit)) = (end, commit) {
+                    it.passed_with.retain(|known| known != commit);
+                    it.passed_with.push(commit.clone());
+                }
                 it.last_child = it.last_child.max(*last_child);
             }
             Event::StoryRunsImported { prd, runs } => self.import_story_runs(prd, runs),
@@ -228,7 +231,8 @@ impl Registry {
             return;
         }
         let (story, asked) = (story.clone(), asked.to_owned());
-        self.story_runs.push(StoryRun { story, run, asked, state, commit: None, last_child: 0 });
+        let (passed_with, last_child) = (Vec::new(), 0);
+        self.story_runs.push(StoryRun { story, run, asked, state, passed_with, last_child });
         self.forget_story_runs();
     }
 

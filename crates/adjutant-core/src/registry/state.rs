@@ -134,9 +134,9 @@ pub struct StoryRun {
     pub asked: String,
     /// Whether it goes on, or how it ended.
     pub state: StoryRunState,
-    /// The commit of its work; absent while it runs, and where it changed nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub commit: Option<String>,
+    /// The commits that the story passed with, the latest last. Several where the run passed and then went on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed_with: Vec<String>,
     /// The highest number that a child of the story had.
     #[serde(default)]
     pub last_child: u64,
@@ -250,6 +250,12 @@ impl Registry {
     /// Returns the runs on a story, the latest first.
     pub fn story_runs<'a>(&'a self, story: &'a StoryKey) -> impl Iterator<Item = &'a StoryRun> {
         self.story_runs.iter().rev().filter(move |it| it.story == *story)
+    }
+
+    /// Returns what is known of a run on a story.
+    #[must_use]
+    pub fn story_run(&self, run: RunId) -> Option<&StoryRun> {
+        self.story_runs.iter().find(|it| it.run == run)
     }
 
     /// Says whether the runs that earlier versions began on the stories of a PRD are among [`Self::story_runs`].

@@ -84,13 +84,38 @@ fn stories_leave_the_rest_of_their_budget_to_the_next_and_nothing_when_it_is_use
 }
 
 #[test]
+fn what_a_story_passed_with_stays_known_though_its_run_goes_on() {
+    let mut process = Process::new();
+    let key = story("A");
+    let (holder, run) = (process.holder.clone(), run(1));
+    process.begin("A", 1, Cap::default()).unwrap();
+    let ends = [
+        (StoryEnd::Passed, Some("c1"), ["c1"].as_slice()),
+        (StoryEnd::Resumable, Some("c2"), &["c1"]),
+        (StoryEnd::Passed, Some("c3"), &["c1", "c3"]),
+        (StoryEnd::Passed, None, &["c1", "c3"]),
+        (StoryEnd::Passed, Some("c1"), &["c3", "c1"]),
+    ];
+    for (end, commit, passed_with) in ends {
+        let (spent, commit) = (Amount::default(), commit.map(str::to_owned));
+        process
+            .submit(RegistryCommand::EndStory { run, end, spent, commit, last_child: 0 })
+            .unwrap();
+        assert_eq!(process.registry.story_run(run).unwrap().passed_with, passed_with);
+        let (holder, story, asked) = (holder.clone(), key.clone(), String::new());
+        let budget = Cap::default();
+        process.submit(RegistryCommand::BeginStory { holder, story, run, asked, budget }).unwrap();
+    }
+}
+
+#[test]
 fn runs_of_earlier_versions_are_imported_once_and_come_before_those_that_are_known() {
     let earlier = |number| StoryRun {
         story: story("A"),
         run: run(number),
         asked: String::new(),
         state: StoryRunState::Ended(StoryEnd::Over),
-        commit: None,
+        passed_with: Vec::new(),
         last_child: 3,
     };
     let mut process = Process::new();

@@ -37,6 +37,17 @@ fn after_a(is_forgotten: bool) -> (Project, String) {
     (project, run)
 }
 
+/// Changes a line of a journal, and has no checkpoint hide it.
+fn damage_journal(project: &Project, run: &str, line: usize) {
+    let folder = project.rig().run_folder(run);
+    journal::damage(&folder.join("journal.jsonl"), line);
+    for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("checkpoint") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
 /// Takes the work of A away: by discarding it, or by a clone in the place of the repository.
 fn lose(project: &Project, run: &str, how: &str) {
     if how == "discarded" {
@@ -180,13 +191,7 @@ fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
     // Damaged after it said what it works on, and before: then nobody knows whose it is.
     for (line, is_known) in [(7, true), (2, false)] {
         let (project, run) = after_a(true);
-        let folder = project.rig().run_folder(&run);
-        journal::damage(&folder.join("journal.jsonl"), line);
-        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
-            if entry.file_name().to_string_lossy().contains("checkpoint") {
-                fs::remove_file(entry.path()).unwrap();
-            }
-        }
+        damage_journal(&project, &run, line);
         if !is_known {
             let out = project.story(&["--story", "A"]);
             assert!(out.stderr.contains(&format!("{run} cannot be read")), "{out}");
@@ -243,14 +248,29 @@ fn after_more(first: &[Value]) -> (Project, String) {
 
 #[test]
 fn a_story_is_built_on_the_work_that_passed_though_its_run_went_on() {
-    let (project, run) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
-    let passed = project.repo.git(["rev-parse", "adjutant/A"]);
-    assert_eq!(project.entry("A")["adjutant"]["commit"], passed.as_str());
-    assert_ne!(project.kept(&run, "A"), passed, "the run has other work by now");
+    for is_registered in [true, false] {
+        let (project, run) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
+        let passed = project.repo.git(["rev-parse", "adjutant/A"]);
+        assert_eq!(project.entry("A")["adjutant"]["commit"], passed.as_str());
+        assert_ne!(project.kept(&run, "A"), passed, "the run has other work by now");
+        if !is_registered {
+            // As a version without a registry left it.
+            fs::remove_file(project.rig().state().join("registry.jsonl")).unwrap();
+        }
+        let out = project.story(&[]);
+        assert_eq!(out.code, 0, "{out}");
+        assert_eq!(project.left(&run_of(&project, "B"), "B", "b"), "by a", "{out}");
+        assert_eq!(project.repo.git(["rev-parse", "adjutant/B~1"]), passed);
+    }
+}
+
+#[test]
+fn the_registry_knows_what_passed_where_the_journal_is_damaged() {
+    let (project, run) = after_a(false);
+    damage_journal(&project, &run, 7);
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.left(&run_of(&project, "B"), "B", "b"), "by a", "{out}");
-    assert_eq!(project.repo.git(["rev-parse", "adjutant/B~1"]), passed);
 }
 
 #[test]
