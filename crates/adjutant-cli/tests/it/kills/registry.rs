@@ -5,16 +5,19 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use adjutant_core::RegistryCommand;
 use adjutant_core::registry::CallKey;
-use adjutant_engine::{RegistryHandle, new_run_id, wall_now};
+use adjutant_core::{RegistryCommand, RunId};
+use adjutant_engine::{Archive, RegistryHandle, new_run_id, wall_now};
 use serde_json::{Value, json};
 
+use super::book::Book;
 use super::cast::{Inject, under};
 use super::sweep::{CALLS, SHORT, has_strace};
 use super::tell;
-use crate::support::mcp_client::SCRIPT;
+use crate::mcp::begin::answer_over_stdio;
+use crate::support::mcp_client::{Client, SCRIPT, task};
 use crate::support::rig::{BINARY, Rig};
+use crate::support::running::ProcessGroup;
 
 /// Records that the registry has before; after a few more it is replaced by a checkpoint.
 const RECORDS: u8 = 254;
@@ -100,6 +103,59 @@ fn a_kill_at_any_write_of_the_registry_frees_what_was_held_and_forgets_no_spendi
     }
     tell(&format!("{kills} kills at writes of runs for clients"));
     assert!(kills >= 10, "only {kills} processes were killed");
+}
+
+/// The runs that were given a place, by the records of the registry.
+fn admitted(rig: &Rig) -> Vec<RunId> {
+    let text = fs::read_to_string(rig.state().join("registry.jsonl")).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let runs = records.map(|record| record["event"]["run_admitted"]["run"].clone());
+    runs.filter_map(|run| run.as_str()?.parse().ok()).collect()
+}
+
+/// The next run finds a place only where that of the killed one is free.
+const ONE_PLACE: [&str; 2] = ["--max-runs", "1"];
+
+/// The process of a run makes the folder of the run after it has its place, and writes the first record after that.
+#[test]
+fn a_run_killed_between_its_place_and_its_first_record_is_reported_and_begun_anew_by_an_equal_call()
+{
+    if !has_strace() {
+        tell("NOT CHECKED: there is no strace here, so no kill was aimed at a system call");
+        return;
+    }
+    let mut hits = 0;
+    for nth in 1..10 {
+        let rig = Rig::with_script(SCRIPT);
+        // The server finds its folders, so that it makes fewer than the process of the run.
+        drop(Archive::open(&rig.state()).unwrap().registry().holder().unwrap());
+        let mut server = under(Some(Inject { call: "/^mkdir", nth }), BINARY.as_ref());
+        server.args(["mcp", "--model", rig.model(), "--approve-below", "10000"]).args(ONE_PLACE);
+        server.env_clear().envs(rig.environment()).current_dir(rig.work());
+        server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Some(answer) = answer_over_stdio(ProcessGroup::start(server)) else {
+            // The server itself was killed.
+            continue;
+        };
+        let result = &answer["result"];
+        if result["isError"] == false {
+            break;
+        }
+        let said = &result["content"][0]["text"];
+        assert_eq!(said, "the process for the run ended without a word", "{nth}: {answer}");
+        let [killed] = admitted(&rig).try_into().unwrap();
+        let journal = rig.run_folder(&killed.to_string()).join("journal.jsonl");
+        assert!(!Book::read(&journal).began(), "{nth}: {killed}");
+        hits += 1;
+        let data = Client::allowed(&rig, &ONE_PLACE).data("Delegate", task("quick"));
+        assert_eq!(data["state"], "completed", "{nth}: {data}");
+        assert_ne!(data["run"], json!(killed), "{nth}: {data}");
+        let known = RegistryHandle::at(&rig.state()).look().unwrap();
+        assert!(known.live_runs().all(|(run, _)| run != killed), "{nth}");
+        rig.assert_unharmed();
+    }
+    tell(&format!("{hits} kills between the place of a run and its first record"));
+    assert!(hits > 0, "no process was killed there");
 }
 
 fn said(rig: &Rig) -> String {

@@ -102,7 +102,11 @@ fn doomed(rig: &Rig, call: &str, nth: u64, args: &[&str]) -> ProcessGroup {
 
 /// Says whether a server over standard input was killed before it answered the call.
 fn dies_over_stdio(rig: &Rig, call: &str, nth: u64) -> bool {
-    let mut group = doomed(rig, call, nth, &[]);
+    answer_over_stdio(doomed(rig, call, nth, &[])).is_none()
+}
+
+/// Calls a server that may be killed meanwhile; returns its answer.
+pub(crate) fn answer_over_stdio(mut group: ProcessGroup) -> Option<Value> {
     let server = &mut group.0;
     let about = json!({ "name": "tester", "version": "1" });
     let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about });
@@ -117,12 +121,12 @@ fn dies_over_stdio(rig: &Rig, call: &str, nth: u64) -> bool {
         let _ = stdin.write_all(format!("{message}\n").as_bytes());
     }
     let answers = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let is_answered = answers
+    let answer = answers
         .map(|line| serde_json::from_str::<Value>(&line).unwrap())
-        .any(|message| message["id"] == 2);
+        .find(|message| message["id"] == 2);
     drop(stdin);
     server.wait().unwrap();
-    !is_answered
+    answer
 }
 
 #[test]

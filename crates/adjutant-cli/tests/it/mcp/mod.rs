@@ -3,7 +3,7 @@
 mod allowance;
 mod apart;
 mod approval;
-mod begin;
+pub(crate) mod begin;
 mod delegating;
 mod eras;
 mod hostile;
