@@ -93,12 +93,26 @@ fn tree(number: usize) -> TreeKey {
 #[derive(Default)]
 struct World {
     registry: Registry,
-    log: Vec<(u64, RegistryEvent)>,
+    /// What was recorded when, and the state of the process that recorded it.
+    log: Vec<LoggedEvent>,
     wall_ms: u64,
     /// How often each process has begun anew.
     lives: [u32; 3],
     runs: Vec<RunId>,
     books: Books,
+}
+
+struct LoggedEvent {
+    wall_ms: u64,
+    /// What is on disk is text.
+    text: String,
+    live: Registry,
+}
+
+impl LoggedEvent {
+    fn replay(&self, registry: &mut Registry) {
+        registry.evolve(self.wall_ms, &serde_json::from_str(&self.text).unwrap());
+    }
 }
 
 /// What the test counts itself, from the events alone.
@@ -142,7 +156,9 @@ impl World {
         for event in decision? {
             self.registry.evolve(self.wall_ms, &event);
             self.books.enter(self.wall_ms, &event);
-            self.log.push((self.wall_ms, event));
+            let text = serde_json::to_string(&event).unwrap();
+            let (wall_ms, live) = (self.wall_ms, self.registry.clone());
+            self.log.push(LoggedEvent { wall_ms, text, live });
         }
         self.check();
         Ok(())
@@ -380,24 +396,20 @@ proptest! {
         for step in history {
             world.perform(step);
         }
-        // What is on disk is text.
-        let text: Vec<String> = world
-            .log
-            .iter()
-            .map(|(_, event)| serde_json::to_string(event).unwrap())
-            .collect();
-        let cut = cut.index(text.len() + 1);
-        let mut early = Registry::default();
-        for ((wall_ms, _), text) in world.log.iter().zip(&text).take(cut) {
-            early.evolve(*wall_ms, &serde_json::from_str(text).unwrap());
+        // A process that opens the log after any record knows just what the one knew that wrote it.
+        let mut opened = Registry::default();
+        for logged in &world.log {
+            logged.replay(&mut opened);
+            prop_assert_eq!(&opened, &logged.live);
         }
+        // And so it does after a compaction, and from there on.
+        let cut = cut.index(world.log.len() + 1);
+        let early = cut.checked_sub(1).map(|last| world.log[last].live.clone()).unwrap_or_default();
         let checkpoint = serde_json::to_string(&early.checkpoint()).unwrap();
         let mut late = Registry::default();
         late.evolve(0, &serde_json::from_str(&checkpoint).unwrap());
         prop_assert_eq!(&late, &early);
-        for ((wall_ms, _), text) in world.log.iter().zip(&text).skip(cut) {
-            late.evolve(*wall_ms, &serde_json::from_str(text).unwrap());
-        }
+        world.log[cut..].iter().for_each(|logged| logged.replay(&mut late));
         prop_assert_eq!(late, world.registry);
     }
 }

@@ -170,6 +170,37 @@ fn only_a_torn_end_behind_whole_records_is_cut_and_all_other_damage_is_named() {
 }
 
 #[test]
+fn a_file_cut_anywhere_holds_every_decision_that_is_whole_and_takes_new_ones() {
+    let home = TempDir::new().unwrap();
+    let one = process(home.path());
+    let path = home.path().join("registry.jsonl");
+    // What the process knew after each decision, with the length of the file then.
+    let mut known = Vec::new();
+    let mut note = || known.push((fs::metadata(&path).unwrap().len(), one.look().unwrap()));
+    admit(&one, 1).unwrap();
+    note();
+    claim(&one).unwrap();
+    note();
+    // Two records that count together: a process is gone, and another joins with what it asks for.
+    let other = process(home.path());
+    admit(&other, 2).unwrap();
+    note();
+    drop(other);
+    one.submit(RegistryCommand::EndRun { run: run(1) }).unwrap();
+    note();
+    let whole = fs::read(&path).unwrap();
+    let first = usize::try_from(known[0].0).unwrap();
+    for cut in first..=whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let before = known.iter().rfind(|(bytes, _)| *bytes <= cut as u64);
+        assert_eq!(one.look().unwrap(), before.unwrap().1, "{cut}");
+        let digest = "ab".repeat(32);
+        one.submit(RegistryCommand::GiveConsent { digest: digest.clone() }).unwrap();
+        assert!(one.look().unwrap().has_consent(&digest), "{cut}");
+    }
+}
+
+#[test]
 fn an_archive_that_only_reads_runs_makes_no_registry() {
     let home = TempDir::new().unwrap();
     let archive = Archive::open(home.path()).unwrap();
