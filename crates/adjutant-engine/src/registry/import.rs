@@ -1,16 +1,19 @@
 //! What versions before the registry kept in files of their own: read once, when there is no registry yet.
 //!
 //! Taken over are consents, what started unasked on each day, and which call began which run. Places and claims
-//! were locks of live processes; nothing of them outlives the process. The old files stay where they are.
+//! were locks of live processes; nothing of them outlives the process. Questions are read whenever they are asked for,
+//! because a process of an earlier version may still ask some. The old files stay where they are.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use adjutant_core::registry::{CallKey, ImportedCall, ImportedDay};
+use adjutant_core::registry::{CallKey, ImportedCall, ImportedDay, QuestionPointer};
 use adjutant_core::{RegistryCommand, RunId, Usd};
 use serde::Deserialize;
+
+use super::question_id;
 
 /// The longest file that is read whole: a line for each call of a day, or the name of a run.
 const FILE_BYTES: u64 = 16 << 20;
@@ -37,6 +40,15 @@ pub(super) fn command(home: &Path) -> RegistryCommand {
         days: days.collect(),
         calls: calls.collect(),
     }
+}
+
+/// Returns the questions that processes of earlier versions registered, each with what it is called.
+pub(super) fn questions(home: &Path) -> impl Iterator<Item = (String, QuestionPointer)> {
+    entries(&home.join("approvals")).into_iter().filter_map(|entry| {
+        let question: QuestionPointer = serde_json::from_str(&text(&entry)?).ok()?;
+        let id = question_id(&question.hash);
+        (entry.file_name().to_str() == Some(&format!("{id}.json"))).then_some((id, question))
+    })
 }
 
 fn entries(folder: &Path) -> Vec<DirEntry> {

@@ -7,7 +7,7 @@
 use adjutant_core::registry::QuestionPointer;
 use adjutant_core::{RegistryCommand, RunId};
 
-use super::{RegistryError, RegistryHandle, RegistryUnavailable};
+use super::{RegistryError, RegistryHandle, RegistryUnavailable, import};
 
 /// Characters of the hash that name a question: with ten, two of a million are equal once in a
 /// thousand state directories.
@@ -45,6 +45,11 @@ impl RegistryHandle {
         let registry = self.look()?;
         let all = registry.questions().map(|(id, question)| (id.to_owned(), question.clone()));
         let mut all: Vec<_> = all.collect();
+        for (id, question) in import::questions(&self.shared.home) {
+            if all.iter().all(|(known, _)| *known != id) {
+                all.push((id, question));
+            }
+        }
         // Equally old ones stay in the order of their names.
         all.sort_by_key(|(_, question)| question.asked_ms);
         Ok(all)
@@ -53,7 +58,7 @@ impl RegistryHandle {
     /// Says whether a question is registered.
     #[must_use]
     pub fn has_question(&self, id: &str) -> bool {
-        self.look().is_ok_and(|registry| registry.questions().any(|(known, _)| known == id))
+        self.open_questions().is_ok_and(|all| all.iter().any(|(known, _)| known == id))
     }
 
     /// Drops a question that nobody waits for any more.

@@ -237,6 +237,28 @@ fn what_an_earlier_version_kept_is_taken_over_once() {
     assert!(registry.has_consent(&"cd".repeat(32)));
 }
 
+#[test]
+fn a_question_that_a_process_of_an_earlier_version_asks_is_listed_with_the_others() {
+    let home = TempDir::new().unwrap();
+    let one = process(home.path());
+    one.open_question(run(1), &"b".repeat(64), "new").unwrap();
+    let folder = home.path().join("approvals");
+    fs::create_dir(&folder).unwrap();
+    let question = |hash: &str| {
+        format!(
+            r#"{{"v":1,"id":"aaaaaaaaaa","code":"RHXQ3A","run":"{}","hash":"{hash}","client":"old","asked_ms":7}}"#,
+            run(2)
+        )
+    };
+    fs::write(folder.join("aaaaaaaaaa.json"), question(&"a".repeat(64))).unwrap();
+    fs::write(folder.join("cccccccccc.json"), question(&"d".repeat(64))).unwrap();
+    fs::write(folder.join("seal"), "odd").unwrap();
+    let all = one.open_questions().unwrap();
+    let all: Vec<_> = all.iter().map(|(id, it)| (id.as_str(), it.client.as_str())).collect();
+    assert_eq!(all, [("aaaaaaaaaa", "old"), ("bbbbbbbbbb", "new")]);
+    assert!(one.has_question("aaaaaaaaaa") && !one.has_question("cccccccccc"));
+}
+
 /// A registry of ten thousand runs, each begun by a call of its own, on a story, merged.
 fn long_history() -> (Registry, usize) {
     let mut registry = Registry::default();

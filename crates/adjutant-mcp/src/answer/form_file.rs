@@ -2,7 +2,7 @@
 //! sends only its id.
 
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use adjutant_core::schema::ReturnForm;
 use adjutant_engine::{open_private, open_private_existing};
@@ -25,13 +25,22 @@ pub(crate) fn save(folder: &Path, form: ReturnForm) -> io::Result<()> {
 
 /// Returns the saved form of a task, or the default.
 pub(crate) fn load(folder: &Path) -> ReturnForm {
-    let mut kept = String::new();
-    // A file that is unreadable, a symlink or a FIFO counts as missing.
-    if let Ok(file) = open_private_existing(&folder.join(FILE)) {
-        let _ = file.take(MAX_BYTES).read_to_string(&mut kept);
-    }
-    let found = ReturnForm::ALL.into_iter().find(|form| form.as_str() == kept);
+    let kept = read(&folder.join(FILE)).or_else(|| read(&of_version_0_1(folder)?));
+    let found = ReturnForm::ALL.into_iter().find(|form| Some(form.as_str()) == kept.as_deref());
     found.unwrap_or_default()
+}
+
+/// Reads a form. A file that cannot be read, a link or a pipe says nothing.
+fn read(path: &Path) -> Option<String> {
+    let mut kept = String::new();
+    open_private_existing(path).ok()?.take(MAX_BYTES).read_to_string(&mut kept).ok()?;
+    Some(kept)
+}
+
+/// Returns where version 0.1 kept the form of the task with this folder.
+fn of_version_0_1(folder: &Path) -> Option<PathBuf> {
+    let (runs, run) = (folder.parent()?, folder.file_name()?.to_str()?);
+    Some(runs.parent()?.join("mcp").join(format!("{run}.form")))
 }
 
 #[cfg(test)]
@@ -55,5 +64,16 @@ mod tests {
             assert_eq!(load(&folder), ReturnForm::default());
             assert_eq!(std::fs::read_to_string(&victim).unwrap(), form.as_str());
         }
+    }
+
+    #[test]
+    fn the_form_of_a_task_that_version_0_1_began_is_known() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("runs/run_1735460684_abcdef");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir(home.path().join("mcp")).unwrap();
+        let form = ReturnForm::ALL.into_iter().find(|it| *it != ReturnForm::default()).unwrap();
+        std::fs::write(home.path().join("mcp/run_1735460684_abcdef.form"), form.as_str()).unwrap();
+        assert_eq!(load(&folder), form);
     }
 }
