@@ -142,7 +142,7 @@ fn a_run_killed_between_its_place_and_its_first_record_is_reported_and_begun_ane
             break;
         }
         let said = &result["content"][0]["text"];
-        assert_eq!(said, "the process for the run ended without a word", "{nth}: {answer}");
+        assert_eq!(said, "the run's process exited without an error message", "{nth}: {answer}");
         let [killed] = admitted(&rig).try_into().unwrap();
         let journal = rig.run_folder(&killed.to_string()).join("journal.jsonl");
         assert!(!Book::read(&journal).began(), "{nth}: {killed}");
