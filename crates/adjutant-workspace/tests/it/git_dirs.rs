@@ -121,15 +121,15 @@ fn a_git_directory_of_any_name_is_not_written_in_place() {
         let before = layout.programs(&user);
         let root = guarded_root(&user.tree);
         for (path, why) in [
-            (format!("{git_dir}/config"), "<Guarded>"),
-            (format!("{git_dir}/hooks/pre-commit"), "<Guarded>"),
-            (format!("{git_dir}/info/attributes"), "<Guarded>"),
-            (format!("{git_dir}/new/deeper/file"), "<Guarded>"),
-            (format!("./{git_dir}//config"), "<Guarded>"),
-            (user.path(git_dir).join("config").to_str().unwrap().to_owned(), "<Guarded>"),
+            (format!("{git_dir}/config"), "<InGitDir>"),
+            (format!("{git_dir}/hooks/pre-commit"), "<InGitDir>"),
+            (format!("{git_dir}/info/attributes"), "<InGitDir>"),
+            (format!("{git_dir}/new/deeper/file"), "<InGitDir>"),
+            (format!("./{git_dir}//config"), "<InGitDir>"),
+            (user.path(git_dir).join("config").to_str().unwrap().to_owned(), "<InGitDir>"),
             (format!("src/../{git_dir}/config"), "<Outside>"),
-            ("alias/hooks/pre-commit".to_owned(), "<Link>"),
-            (".GIT".to_owned(), "<Guarded>"),
+            ("alias/hooks/pre-commit".to_owned(), "<SymbolicLink>"),
+            (".GIT".to_owned(), "<InGitDir>"),
         ] {
             let refused = write_in_place(&root, &path);
             assert_eq!(refused.as_deref(), Some(why), "{}: {path}", layout.name);
@@ -149,14 +149,14 @@ fn a_renamed_parent_and_a_root_below_the_top_hide_no_git_directory() {
         let root = guarded_root(&user.tree);
         fs::rename(user.path(layout.git_dir), user.path("src/moved")).unwrap();
         let refused = write_in_place(&root, "src/moved/config");
-        assert_eq!(refused.as_deref(), Some("<Guarded>"), "{}", layout.name);
+        assert_eq!(refused.as_deref(), Some("<InGitDir>"), "{}", layout.name);
         fs::rename(user.path("src/moved"), user.path(layout.git_dir)).unwrap();
 
         // The root is the git directory itself, a folder in it, or a folder beside it.
         let inside = guarded_root(&user.path(layout.git_dir));
-        assert_eq!(write_in_place(&inside, "config").as_deref(), Some("<Guarded>"));
+        assert_eq!(write_in_place(&inside, "config").as_deref(), Some("<InGitDir>"));
         let hooks = guarded_root(&user.path(layout.git_dir).join("hooks"));
-        assert_eq!(write_in_place(&hooks, "pre-commit").as_deref(), Some("<Guarded>"));
+        assert_eq!(write_in_place(&hooks, "pre-commit").as_deref(), Some("<InGitDir>"));
         assert_eq!(write_in_place(&guarded_root(&user.path("src")), "new"), None);
     }
 }
@@ -184,14 +184,14 @@ fn work_trees_beside_and_inside_a_shared_git_directory_are_written_and_it_is_not
     let root = guarded_root(&user.tree);
     assert_eq!(write_in_place(&root, "main/src/other"), None);
     for path in [".bare/config", ".bare/worktrees/main/config.worktree", ".bare/hooks/pre-commit"] {
-        assert_eq!(write_in_place(&root, path).as_deref(), Some("<Guarded>"), "{path}");
+        assert_eq!(write_in_place(&root, path).as_deref(), Some("<InGitDir>"), "{path}");
     }
     // From a linked work tree the shared directory is guarded too, under whatever name it is reached.
     let linked = guarded_root(&user.path("main"));
     fs::rename(user.path(".bare/hooks"), user.path("main/hooks")).unwrap();
     assert_eq!(write_in_place(&linked, "hooks/pre-commit"), None, "a folder of no git directory");
     fs::rename(user.path(".bare"), user.path("main/below")).unwrap();
-    assert_eq!(write_in_place(&linked, "below/config").as_deref(), Some("<Guarded>"));
+    assert_eq!(write_in_place(&linked, "below/config").as_deref(), Some("<InGitDir>"));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_submodule_s_git_directory_is_guarded_from_the_outer_and_the_inner_tree() {
     assert!(user.path("gitdata/modules/sub/config").is_file());
     let outer = guarded_root(&user.tree);
     let planted = write_in_place(&outer, "gitdata/modules/sub/config");
-    assert_eq!(planted.as_deref(), Some("<Guarded>"));
+    assert_eq!(planted.as_deref(), Some("<InGitDir>"));
     assert_eq!(write_in_place(&guarded_root(&user.path("sub")), "file"), None);
     // The outer git directory, moved into the submodule's own tree.
     let sub = guarded_root(&user.path("sub"));
@@ -211,7 +211,7 @@ fn a_submodule_s_git_directory_is_guarded_from_the_outer_and_the_inner_tree() {
     let planted = write_in_place(&sub, "sub/gitdata/config");
     assert_eq!(planted, None, "another path");
     let planted = write_in_place(&sub, "gitdata/modules/sub/config");
-    assert_eq!(planted.as_deref(), Some("<Guarded>"));
+    assert_eq!(planted.as_deref(), Some("<InGitDir>"));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_git_directory_that_cannot_be_resolved_refuses_every_write_in_place() {
     fs::rename(user.path(".git"), user.path("real")).unwrap();
     symlink("real", user.path(".git")).unwrap();
     let root = guarded_root(&user.tree);
-    assert_eq!(write_in_place(&root, "real/config").as_deref(), Some("<Guarded>"));
+    assert_eq!(write_in_place(&root, "real/config").as_deref(), Some("<InGitDir>"));
     assert_eq!(write_in_place(&root, "src/new"), None);
 }
 
@@ -248,7 +248,7 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_made_in_pl
     user.git(["init", "-q", "--bare", "fixture.git"]);
     let root = guarded_root(&user.tree);
     for path in ["fixture.git/config", "fixture.git/hooks/pre-commit", "fixture.git/objects/x"] {
-        assert_eq!(write_in_place(&root, path).as_deref(), Some("<Guarded>"), "{path}");
+        assert_eq!(write_in_place(&root, path).as_deref(), Some("<InGitDir>"), "{path}");
     }
     // Whichever part comes last is refused.
     for order in [
@@ -263,7 +263,7 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_made_in_pl
             assert_eq!(write_in_place(&root, path), None, "{order:?}: {path}");
         }
         let refused = write_in_place(&root, last);
-        assert_eq!(refused.as_deref(), Some("<Guarded>"), "{order:?}");
+        assert_eq!(refused.as_deref(), Some("<InGitDir>"), "{order:?}");
         fs::remove_dir_all(user.path("made")).unwrap();
     }
 }
@@ -551,18 +551,18 @@ fn a_file_that_a_closed_link_leads_to_is_out_of_reach_and_a_read_only_directory_
         root.make_read_only(&user.path(folder));
     }
     for (path, why) in [
-        ("dotfiles/config.toml", Some("<Closed>")),
-        (".config/adjutant/new", Some("<Closed>")),
+        ("dotfiles/config.toml", Some("<Protected>")),
+        (".config/adjutant/new", Some("<Protected>")),
         ("dotfiles/other", None),
-        (".claude/agents/a.md", Some("<Closed>")),
-        (".claude/agents/deep/b.md", Some("<Closed>")),
-        (".claude/commands/c.md", Some("<Closed>")),
+        (".claude/agents/a.md", Some("<Protected>")),
+        (".claude/agents/deep/b.md", Some("<Protected>")),
+        (".claude/commands/c.md", Some("<Protected>")),
         (".claude/settings", None),
     ] {
         assert_eq!(write_in_place(&root, path).as_deref(), why, "{path}");
     }
     let opened = |path: &str| root.open_file(&rel(path)).err().map(|error| word(&error));
-    assert_eq!(opened("dotfiles/config.toml").as_deref(), Some("<Closed>"));
+    assert_eq!(opened("dotfiles/config.toml").as_deref(), Some("<Protected>"));
     assert_eq!(opened(".claude/agents/a.md"), None);
     assert_eq!(user.read("dotfiles/config.toml"), "mine\n");
     assert!(!user.path(".claude/commands/c.md").exists());
