@@ -23,7 +23,7 @@ pub enum PathError {
     #[error("not a directory")]
     NotDirectory,
     /// Symbolic links form a loop, or the path goes through a magic link such as `/proc/self/exe`.
-    #[error("symbolic links loop or lead through a magic link")]
+    #[error("path goes through a loop of symbolic links or a magic link")]
     Loop,
     /// The user account may not open the file.
     #[error("permission denied")]
@@ -35,7 +35,7 @@ pub enum PathError {
     #[error("path contains a NUL byte")]
     Invalid,
     /// The path is or passes through a symbolic link; writing follows none.
-    #[error("a symbolic link is in the way")]
+    #[error("path is or goes through a symbolic link")]
     SymbolicLink,
     /// The path leads into a git directory, or would make a directory look like one.
     #[error("path leads into a git directory")]
@@ -45,11 +45,11 @@ pub enum PathError {
     GitDirUnknown,
     /// The path leads into Adjutant's state directory, or into the user's configuration, agents or commands.
     #[error(
-        "path leads into the state directory of adjutant, or into your configuration, agents or commands"
+        "path leads into Adjutant's state directory, or into your configuration, agents or commands"
     )]
     Protected,
     /// A file exists that was expected to be absent.
-    #[error("a file has appeared there")]
+    #[error("a file was created there meanwhile")]
     Exists,
     /// No account has write permission for the file.
     #[error("the file is read-only")]
@@ -135,7 +135,7 @@ impl fmt::Display for FileKind {
             Self::Socket => "socket",
             Self::CharDevice => "character device",
             Self::BlockDevice => "block device",
-            Self::Unknown => "thing of unknown kind",
+            Self::Unknown => "file of unknown kind",
         })
     }
 }

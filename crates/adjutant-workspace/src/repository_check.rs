@@ -15,16 +15,16 @@ pub fn why_no_repository(path: &Path) -> Option<String> {
     if let Some(folder) = path.ancestors().find(below) {
         let git = folder.join(".git");
         let what = if access(&git, Access::READ_OK | Access::EXEC_OK).is_err() {
-            "cannot be read by you; its owner can change that"
+            "is not readable for you; ask its owner for access"
         } else {
-            "is no git directory; `git init` there makes it one"
+            "is not a git directory; run `git init` there to create one"
         };
         return Some(format!("{} {what}", git.display()));
     }
     let bare = path.ancestors().find(|folder| is_bare(folder))?;
     Some(format!(
-        "{} is a bare repository, which has no files to work in; `git worktree add FOLDER` there makes some, to \
-         be worked in",
+        "{} is a bare repository without a work tree; run `git worktree add DIRECTORY` there and work in that \
+         directory",
         bare.display()
     ))
 }
@@ -45,8 +45,8 @@ pub fn why_results_cannot_be_kept(repository: &Repository) -> Option<String> {
     };
     let closed = places.iter().find(closed)?;
     Some(format!(
-        "{} cannot be written by you, and the work of agents is kept in the repository; its owner can change \
-         that, or work in a clone of your own",
+        "{} is not writable for you, and results are stored in the repository; ask its owner for access, or work \
+         in your own clone",
         closed.display()
     ))
 }

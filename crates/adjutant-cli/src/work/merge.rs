@@ -86,7 +86,7 @@ fn recover(chosen: &Chosen) -> Result<(), Failure> {
 /// Says of a file that it was not put back, and where its earlier content lies.
 pub(super) fn left_line(UnrestoredFile { path, before }: &UnrestoredFile) -> String {
     let before = before.as_ref().map_or_else(String::new, |before| {
-        format!("; what it was before lies in {}", before.display())
+        format!("; its earlier content is in {}", before.display())
     });
     let path = path.display();
     format!("{path}: changed during a merge that was cut short, left as it is{before}")

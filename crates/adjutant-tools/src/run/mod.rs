@@ -373,7 +373,7 @@ mod tests {
         let reduced =
             ended(SandboxLevel::Reduced(vec![SandboxLayer::Landlock, SandboxLayer::PidMax]), false);
         let reduced = over(reduced, NetworkAccess::Off);
-        assert_eq!(reduced.level, "reduced: without Landlock, bound on processes");
+        assert_eq!(reduced.level, "reduced: without Landlock, process limit");
         assert_eq!(reduced.remarks, ["a process could not be ended within a second"]);
     }
 }

@@ -85,19 +85,19 @@ impl Drop for UpperLock {
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
     /// The kernel or its administrator does not allow user namespaces.
-    #[error("this machine allows no user namespaces ({0})")]
+    #[error("this machine does not allow user namespaces ({0})")]
     NoUserNamespaces(String),
     /// The layers lie on overlayfs, which cannot be the upper layer of another.
-    #[error("{} lies on overlayfs, which cannot hold another overlay", path.display())]
+    #[error("{} is on overlayfs, which cannot contain another overlay", path.display())]
     OnOverlay {
         /// The directory in question.
         path: PathBuf,
     },
     /// The file system or the kernel refused the mount.
-    #[error("the kernel refuses the overlay ({0})")]
+    #[error("the kernel refused to mount the overlay ({0})")]
     Refused(String),
     /// There are more lower layers than the kernel accepts.
-    #[error("{count} layers, the kernel takes {MAX_LOWERS}")]
+    #[error("the overlay has {count} lower layers; the kernel accepts {MAX_LOWERS}")]
     TooManyLayers {
         /// The number of layers.
         count: usize,

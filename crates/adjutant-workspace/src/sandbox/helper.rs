@@ -41,7 +41,7 @@ pub fn helper_main(arguments: &[OsString]) -> ! {
         SERVE => isolate_process().and_then(|()| holder::serve_namespaces()),
         INIT => isolate_process().and_then(|()| init::run_first_process()),
         SELF_TEST => self_test::self_test(),
-        _ => Err(SetupFailure { step: "no such role".to_owned(), errno: None, layer: None }),
+        _ => Err(SetupFailure { step: "unknown role".to_owned(), errno: None, layer: None }),
     };
     let code = match done {
         Ok(()) => 0,

@@ -154,7 +154,8 @@ fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, SetupFailure> 
 
 fn handle(child: &Child) -> Result<OwnedFd, SetupFailure> {
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let number = number.ok_or(io::ErrorKind::InvalidData).step("the first process's number")?;
+    let number =
+        number.ok_or(io::ErrorKind::InvalidData).step("read the pid of the first process")?;
     pidfd_open(number, PidfdFlags::empty()).step("open the first process")
 }
 

@@ -140,7 +140,7 @@ type SpawnRequest = (Command, Sender<io::Result<Child>>);
 /// Starts a program from a thread that lives as long as this process.
 fn spawn(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<SpawnRequest>>> = OnceLock::new();
-    let gone = || io::Error::other("the starting thread is gone");
+    let gone = || io::Error::other("the thread that starts helpers has ended");
     let starter = STARTER.get_or_init(|| {
         let (orders, queue) = channel::<SpawnRequest>();
         let work = move || {

@@ -65,7 +65,7 @@ struct BuiltSandbox {
 fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     setsid().step("leave the terminal")?;
     // The kernel kills these processes first when memory runs out; programs inside cannot lower the score.
-    std::fs::write("/proc/self/oom_score_adj", "1000").step("offer itself to the kernel")?;
+    std::fs::write("/proc/self/oom_score_adj", "1000").step("set the out-of-memory score")?;
     // The network, host name and cgroup namespaces are already those of the holder.
     let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
@@ -76,7 +76,8 @@ fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;
     confine::limit(&plan.bounds).map_err(|it| it.of(SandboxLayer::Limits))?;
     confine::drop_privileges().map_err(|it| it.of(SandboxLayer::Privileges))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide from programs inside")?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .step("make the first process undumpable")?;
     // A change of credentials may have cleared it.
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
     let door = open_probe_socket(plan)?;
@@ -133,7 +134,7 @@ fn start(plan: &RunPlan) -> Result<Pid, SetupFailure> {
     command.stdin(Stdio::null()).process_group(0);
     let child = command.spawn().step("start the program")?;
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    number.ok_or(io::ErrorKind::InvalidData).step("the program's number")
+    number.ok_or(io::ErrorKind::InvalidData).step("read the pid of the program")
 }
 
 /// Waits for the program, reaps orphans, and enforces the resource bounds.

@@ -66,7 +66,7 @@ impl SandboxLevel {
 impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full => f.write_str("full: every layer is on and was tried"),
+            Self::Full => f.write_str("full: every layer is active and was tested"),
             Self::Reduced(missing) => {
                 let names: Vec<_> = missing.iter().map(ToString::to_string).collect();
                 write!(f, "reduced: without {}", names.join(", "))
@@ -143,7 +143,7 @@ fn level_from_findings(
         }
         let mut of_layer = findings.iter().filter(|finding| finding.layer == layer).peekable();
         if of_layer.peek().is_none() {
-            return Err(SandboxUnavailable { why: format!("{layer} was not tried") });
+            return Err(SandboxUnavailable { why: format!("{layer} was not tested") });
         }
         if let Some(broken) = of_layer.find(|finding| !finding.held) {
             let tried = &broken.tried;
@@ -151,7 +151,7 @@ fn level_from_findings(
                 return level_from_findings(findings, &[missing, &[layer]].concat());
             }
             return Err(SandboxUnavailable {
-                why: format!("{layer} does not hold: {tried} worked"),
+                why: format!("{layer} is not effective: {tried} worked"),
             });
         }
     }
@@ -188,7 +188,7 @@ mod tests {
             .into_iter()
             .filter(|finding| finding.layer != SandboxLayer::Seccomp)
             .collect();
-        assert!(level_from_findings(&findings, &[]).unwrap_err().why.contains("was not tried"));
+        assert!(level_from_findings(&findings, &[]).unwrap_err().why.contains("was not tested"));
     }
 
     #[test]

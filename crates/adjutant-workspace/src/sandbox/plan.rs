@@ -56,11 +56,11 @@ impl fmt::Display for SandboxLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Namespaces => "namespaces",
-            Self::Network => "empty network",
-            Self::Root => "root of its own",
-            Self::Proc => "/proc of its own",
-            Self::PidMax => "bound on processes",
-            Self::Privileges => "no privileges",
+            Self::Network => "network isolation",
+            Self::Root => "private root directory",
+            Self::Proc => "private /proc",
+            Self::PidMax => "process limit",
+            Self::Privileges => "no capabilities",
             Self::Landlock => "Landlock",
             Self::LandlockScopes => "Landlock for TCP, abstract sockets and signals",
             Self::Seccomp => "system call filter",

@@ -296,9 +296,9 @@ impl NewRoot {
         let git = match openat(&workspace, ".git", flags, Mode::empty()) {
             Ok(git) => git,
             Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(SetupFailure::new("look at .git", errno)),
+            Err(errno) => return Err(SetupFailure::new("examine .git", errno)),
         };
-        let stat = rustix::fs::fstat(&git).step("look at .git")?;
+        let stat = rustix::fs::fstat(&git).step("examine .git")?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             // A link cannot be a mount point, and a link that can be replaced protects nothing.
             return Err(SetupFailure::new("guard .git, which is a symbolic link", Errno::LOOP));
@@ -316,9 +316,10 @@ impl NewRoot {
         fchdir(&self.root).step("enter the root")?;
         // With both arguments `.`, the old root is mounted over the new one and can be unmounted at once.
         pivot_root(".", ".").step("change the root")?;
-        unmount(".", UnmountFlags::DETACH).step("let go of the old root")?;
+        unmount(".", UnmountFlags::DETACH).step("unmount the old root")?;
         fchdir(&self.root).step("enter the root")?;
-        restrict_mount(&self.root, MountAttributes::READ_ONLY, false).step("lock the root")
+        restrict_mount(&self.root, MountAttributes::READ_ONLY, false)
+            .step("make the root read-only")
     }
 }
 
@@ -332,7 +333,7 @@ fn lock_cover(cover: &OwnedFd) -> Result<(), SetupFailure> {
     match restrict_mount(cover, MountAttributes::READ_ONLY, false) {
         // The kernel removes a mount with the directory under it; then there is nothing left to write to.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => Ok(()),
-        done => done.step("lock what hides"),
+        done => done.step("make a cover read-only"),
     }
 }
 

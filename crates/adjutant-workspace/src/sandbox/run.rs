@@ -297,7 +297,7 @@ impl Sandbox {
     ) -> Result<Self, SandboxUnavailable> {
         let own_holder = match &config.place {
             SandboxWorkspace::Overlay(mounted) if mounted.layers().network != config.network => {
-                let why = "the overlay was mounted for another network".to_owned();
+                let why = "the overlay was mounted with another network setting".to_owned();
                 return Err(SandboxUnavailable { why });
             }
             SandboxWorkspace::Overlay(_) => None,

@@ -58,7 +58,11 @@ pub(crate) fn self_test() -> Result<(), SetupFailure> {
             status("NoNewPrivs:") != Some("1".to_owned())
         }),
         (SandboxLayer::Landlock, "writing where only Landlock forbids it", only_landlock),
-        (SandboxLayer::LandlockScopes, "reaching a socket from before", reaches_probe_socket),
+        (
+            SandboxLayer::LandlockScopes,
+            "connecting to a socket outside the Landlock domain",
+            reaches_probe_socket,
+        ),
         (SandboxLayer::Seccomp, "creating a user namespace", || {
             raw::unshare(UnshareFlags::NEWUSER).is_ok()
         }),

@@ -167,7 +167,7 @@ pub(crate) fn add_piece(
         }
     };
     // The clone is examined, because the path may have been replaced meanwhile.
-    let stat = fstat(&tree).step("look at a copy")?;
+    let stat = fstat(&tree).step("examine a mount")?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     pieces.push(MountPiece { at: below_root(path), tree, directory });
     Ok(())

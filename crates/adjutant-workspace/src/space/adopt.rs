@@ -103,7 +103,7 @@ impl WorkspacesContext {
             None => Diff::default(),
         };
         let mut remarks = record.remarks.clone();
-        remarks.push("made anew from what was kept of it".to_owned());
+        remarks.push("recreated from its kept result".to_owned());
         match self.kind() {
             WorkspaceBacking::Worktree => {
                 let space = WorktreeWorkspace::begin(self, reference, &base, remarks)?;

@@ -40,7 +40,7 @@ pub enum WorkspaceError {
         path: PathBuf,
     },
     /// The workspace holds work that is not kept in its reference.
-    #[error("the workspace {} holds work that is not kept; it was left alone", path.display())]
+    #[error("the workspace {} has work that is not kept; it was not removed", path.display())]
     Unkept {
         /// The workspace's directory.
         path: PathBuf,
@@ -52,10 +52,10 @@ pub enum WorkspaceError {
         path: PathBuf,
     },
     /// The record of a workspace is invalid, or names a layer that is gone.
-    #[error("the record of a workspace names {0}, which means nothing here")]
+    #[error("invalid record of a workspace: {0}")]
     Record(String),
     /// A path to include is not a directory or file in the repository.
-    #[error("{} cannot come along: name a folder or file in the repository, relative to it", path.display())]
+    #[error("cannot include {}: give a directory or file in the repository, relative to its root", path.display())]
     Include {
         /// The path as given.
         path: PathBuf,

@@ -47,7 +47,7 @@ pub(super) fn write(
         }
         Ok(())
     };
-    made().map_err(WorkspaceError::io("making a private git directory"))
+    made().map_err(WorkspaceError::io("creating a private git directory"))
 }
 
 /// Writes only HEAD, over a git directory in a lower layer.
@@ -95,7 +95,7 @@ fn base_index(repository: &Repository, lease: &BaseLease) -> Result<PathBuf, Wor
         return Ok(index);
     }
     let scratch = repository.scratch(None)?;
-    let before = indexes(folder).map_err(WorkspaceError::io("keeping the index of a base"))?;
+    let before = indexes(folder).map_err(WorkspaceError::io("writing the index of a base"))?;
     if !index_from_previous(repository, &scratch, lease, &before)? {
         let read = scratch.call_in("read-tree", lease.path()).config(SKIP_CHECKSUM);
         read.arg(lease.tree().as_str()).run()?;
@@ -109,7 +109,7 @@ fn base_index(repository: &Repository, lease: &BaseLease) -> Result<PathBuf, Wor
         private::make_private(&scratch.index())?;
         fs::rename(scratch.index(), &index)
     };
-    put().map_err(WorkspaceError::io("keeping the index of a base"))?;
+    put().map_err(WorkspaceError::io("writing the index of a base"))?;
     Ok(index)
 }
 

@@ -143,7 +143,7 @@ impl IgnoredFiles {
         for entry in &self.entries {
             let to = into.join(entry.path.as_path());
             if entry.kind == FileKind::Directory {
-                fs::create_dir_all(&to).map_err(WorkspaceError::io("copying an ignored folder"))?;
+                fs::create_dir_all(&to).map_err(WorkspaceError::io("copying ignored files"))?;
                 continue;
             }
             let opened = content(&self.root, &entry.path)
@@ -158,7 +158,7 @@ impl IgnoredFiles {
             };
             match done {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(WorkspaceError::io("copying an ignored folder")(error));
+                    return Err(WorkspaceError::io("copying ignored files")(error));
                 }
                 Ok(()) | Err(_) => {}
             }

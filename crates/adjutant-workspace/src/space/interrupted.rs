@@ -44,7 +44,7 @@ fn work_before_verify(directory: &Path) -> Result<Option<ObjectId>, WorkspaceErr
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(WorkspaceError::io("reading what was verified")(error)),
+        Err(error) => return Err(WorkspaceError::io("reading the verified commit")(error)),
     };
     let mut lines = text.lines();
     let format = lines.next().filter(|line| *line == FORMAT);

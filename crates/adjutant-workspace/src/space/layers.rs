@@ -93,7 +93,7 @@ impl WorkspacesContext {
                 let lease = base_lease(lower, &name)?;
                 let stored = self.stored_layer(&format!("meta-{tree}-{commit}"), |files| {
                     gitdir::write_head(&files.join(".git"), commit)
-                        .map_err(WorkspaceError::io("making a private git directory"))?;
+                        .map_err(WorkspaceError::io("creating a private git directory"))?;
                     let diff = self.repository.differences(tree, commit)?;
                     let index = files.join(".git/index");
                     gitdir::write_index(&self.repository, &lease, &diff, &index)
@@ -105,14 +105,14 @@ impl WorkspacesContext {
                     let now = IgnoredFiles::scan(&self.repository, &self.options.include_ignored)?;
                     // An empty layer must not be stored under this name: it would be reused as the content of that
                     // key.
-                    let gone = || WorkspaceError::Record(format!("{name}, which is gone"));
+                    let gone = || WorkspaceError::Record(format!("layer {name} is gone"));
                     now.ok_or_else(gone)?.copy(files)
                 })?;
                 (stored.0, Arc::new(stored.1))
             }
             LayerName::Upper(of, number) => {
                 let path = upper_in(&self.dir_path(of), *number);
-                let missing = || WorkspaceError::Record(format!("{name}, which is gone"));
+                let missing = || WorkspaceError::Record(format!("layer {name} is gone"));
                 let held = FileLock::open_dir(&path).map_err(|_| missing())?;
                 // While it is mounted as the upper layer of another workspace, it must not be used as a lower
                 // layer.
@@ -143,8 +143,9 @@ impl WorkspacesContext {
         std::thread::scope(|scope| {
             let index = scope.spawn(|| gitdir::write_index(&self.repository, lease, diff, &index));
             let written = self.write_files(diff, files);
-            let failed =
-                || Err(WorkspaceError::io("copying an index")(io::Error::other("it failed")));
+            let failed = || {
+                Err(WorkspaceError::io("copying an index")(io::Error::other("the thread panicked")))
+            };
             index.join().unwrap_or_else(|_| failed()).and(written)
         })
     }
@@ -178,7 +179,7 @@ impl WorkspacesContext {
         if let Some(held) = lock_layer_shared(&at)? {
             return Ok((at.join("files"), held));
         }
-        private::ensure_dir(&folder).map_err(WorkspaceError::io("making a layer"))?;
+        private::ensure_dir(&folder).map_err(WorkspaceError::io("creating a layer"))?;
         // One at a time: if eight workspaces need the same layer, one makes it and seven find it.
         let making = FileLock::open_file(&folder.join("lock"))?;
         making.acquire(FlockOperation::LockExclusive)?;
@@ -196,7 +197,7 @@ impl WorkspacesContext {
                 // Workspaces show the content of `files`, with the modes of a checkout.
                 let made =
                     private::create_dir(&new).and_then(|()| fs::create_dir(new.join("files")));
-                made.map_err(WorkspaceError::io("making a layer"))
+                made.map_err(WorkspaceError::io("creating a layer"))
             })
             .and_then(|()| make(&new.join("files")));
         if let Err(error) = made {
@@ -212,13 +213,13 @@ impl WorkspacesContext {
             };
         }
         private::write(&new.join(BOOT_ID_FILE), boot_id())
-            .map_err(WorkspaceError::io("making a layer"))?;
+            .map_err(WorkspaceError::io("creating a layer"))?;
         let held = FileLock::open_file(&new.join("lock"))?;
         held.acquire(FlockOperation::LockShared)?;
         if old.is_some() {
             remove_layer(&folder, &at)?;
         }
-        fs::rename(&new, &at).map_err(WorkspaceError::io("making a layer"))?;
+        fs::rename(&new, &at).map_err(WorkspaceError::io("creating a layer"))?;
         Ok((at.join("files"), held))
     }
 
@@ -271,7 +272,10 @@ pub(super) fn retry_while_holder_exits<T>(
 }
 
 fn base_lease(lower: &LowerLayers, name: &LayerName) -> Result<Arc<BaseLease>, WorkspaceError> {
-    lower.lease.clone().ok_or_else(|| WorkspaceError::Record(format!("{name} without a base")))
+    lower
+        .lease
+        .clone()
+        .ok_or_else(|| WorkspaceError::Record(format!("layer {name} has no base below it")))
 }
 
 /// Removes a layer that the caller has locked exclusively.

@@ -108,7 +108,7 @@ impl ObjectDirCache {
     ) -> Result<(), PathError> {
         let found = self.inspect(folder, path, depth)?;
         if hidden.len() + found.hidden.len() > MAX_HIDDEN {
-            let text = format!("more than {MAX_HIDDEN} entries in it are no objects");
+            let text = format!("it has more than {MAX_HIDDEN} entries that are not objects");
             return Err(PathError::Io(io::Error::other(text)));
         }
         hidden.extend(found.hidden.iter().map(|name| path.join(name)));

@@ -104,8 +104,10 @@ impl OverlayWorkspace {
     pub(super) fn root(&mut self) -> Result<Root, WorkspaceError> {
         let mounted = self.mounted()?;
         let path = self.dir.tree();
-        let handle =
-            mounted.root().try_clone_to_owned().map_err(WorkspaceError::io("sharing a root"))?;
+        let handle = mounted
+            .root()
+            .try_clone_to_owned()
+            .map_err(WorkspaceError::io("duplicating the root handle"))?;
         // A program may have removed the permissions of the root, and thereby of the upper layer.
         grant_top_access_by_handle(&handle).map_err(WorkspaceError::path(&path))?;
         let root = Root::from_handle(handle, &path).map_err(WorkspaceError::path(path))?;
@@ -188,7 +190,7 @@ impl OverlayWorkspace {
             self.frozen = Some((self.top, state.clone()));
             return self.start_for_child(state);
         }
-        let remark = "its parent was at work: ignored files the parent wrote are not in it";
+        let remark = "its parent was in use: ignored files that the parent wrote are missing";
         let mut start = self.shared.layers_for_commit(&self.lower.names, state)?;
         start.remarks.push(remark.to_owned());
         Ok(start)

@@ -178,7 +178,7 @@ fn read_taken(folder: &Path) -> Result<Vec<TakenResult>, WorkspaceError> {
     match fs::read_to_string(folder.join(TAKEN)) {
         Ok(text) => Ok(text.lines().filter_map(TakenResult::parse).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(WorkspaceError::io("reading what was taken in")(error)),
+        Err(error) => Err(WorkspaceError::io("reading the list of merged results")(error)),
     }
 }
 
@@ -199,5 +199,5 @@ fn record_taken(folder: &Path, line: &str) -> Result<(), WorkspaceError> {
         file.sync_all()?;
         fs::rename(next, list)
     };
-    add().map_err(WorkspaceError::io("noting what was taken in"))
+    add().map_err(WorkspaceError::io("writing the list of merged results"))
 }

@@ -39,7 +39,7 @@ impl WorkspaceDir {
                 {
                     continue;
                 }
-                made => made.map_err(WorkspaceError::io("making a workspace"))?,
+                made => made.map_err(WorkspaceError::io("creating a workspace"))?,
             }
             if let Some(dir) = Self::lock_existing(path.clone())? {
                 return Ok(dir);
@@ -82,7 +82,7 @@ impl WorkspaceDir {
     /// Creates the directories of an upper layer.
     pub(super) fn make_upper(&self, number: usize) -> Result<(), WorkspaceError> {
         for folder in [self.tree(), self.upper(number), self.work(number)] {
-            private::ensure_dir(&folder).map_err(WorkspaceError::io("making a layer"))?;
+            private::ensure_dir(&folder).map_err(WorkspaceError::io("creating a layer"))?;
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ pub(super) fn is_empty(folder: &Path) -> Result<bool, WorkspaceError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         // Only a program in the workspace can have removed the permissions.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
-        Err(error) => Err(WorkspaceError::io("looking into a layer")(error)),
+        Err(error) => Err(WorkspaceError::io("reading a layer")(error)),
     }
 }
 

@@ -127,8 +127,8 @@ impl Workspaces {
         options: WorkspaceOptions,
     ) -> Result<Self, WorkspaceError> {
         let git = Git::find(&std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into()))?;
-        let tree = fs::canonicalize(tree).map_err(WorkspaceError::io("opening the folder"))?;
-        private::ensure_dir(state).map_err(WorkspaceError::io("making the state directory"))?;
+        let tree = fs::canonicalize(tree).map_err(WorkspaceError::io("opening the directory"))?;
+        private::ensure_dir(state).map_err(WorkspaceError::io("creating the state directory"))?;
         let state =
             fs::canonicalize(state).map_err(WorkspaceError::io("opening the state directory"))?;
         let top = tree.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
@@ -259,7 +259,7 @@ impl Workspaces {
                 if let Some(mut record) = dir.record()?
                     && !shared.is_untouched(&reference, &record)?
                 {
-                    record.remarks.push("taken up as it was left".to_owned());
+                    record.remarks.push("reopened as it was left".to_owned());
                     let space = shared.reopen(&reference, dir, &record)?;
                     return Ok(Workspace::new(shared, reference, AnyWorkspace::Overlay(space)));
                 }
@@ -341,7 +341,7 @@ impl WorkspacesContext {
                 None => self.lower_layers(&known.layers).map(Arc::new),
             };
             let failed =
-                |_| Err(WorkspaceError::Record("a base that could not be held".to_owned()));
+                |_| Err(WorkspaceError::Record("its base commit could not be kept".to_owned()));
             (hold.map_or(Ok(()), |hold| hold.join().unwrap_or_else(failed)), lower)
         });
         held?;
@@ -369,8 +369,8 @@ impl WorkspacesContext {
         let (commit, mut remarks) = (snapshot.commit.clone(), remarks(&snapshot));
         let borrows = self.repository.common_dir().join("objects/info/alternates");
         if fs::metadata(borrows).is_ok_and(|list| list.len() > 0) {
-            let remark = "objects borrowed from another repository are seen by commands only where a person \
-                          grants its folder";
+            let remark = "commands see objects borrowed from another repository only if its directory is \
+                          granted";
             remarks.push(remark.to_owned());
         }
         Ok(CapturedState { layers, commit, remarks, held: false, lower: Weak::new() })
@@ -459,7 +459,7 @@ fn choose(
     private: &Path,
 ) -> Result<(WorkspaceBacking, Option<String>), WorkspaceError> {
     if options.wish == BackingChoice::Worktree {
-        return Ok((WorkspaceBacking::Worktree, Some("work trees were asked for".to_owned())));
+        return Ok((WorkspaceBacking::Worktree, Some("work trees were requested".to_owned())));
     }
     match Overlay::probe(&options.helper, private) {
         Ok(()) => Ok((WorkspaceBacking::Overlay, None)),
@@ -482,15 +482,14 @@ fn name_of(tree: &Path) -> String {
 fn remarks(snapshot: &Snapshot) -> Vec<String> {
     let mut all = Vec::new();
     if !snapshot.unmerged.is_empty() {
-        let what =
-            "files that a merge of yours left in conflict are as they lie there, with its marks";
+        let what = "files with merge conflicts are included with their conflict markers";
         all.push(format!("{what}: {}", listed(&snapshot.unmerged)));
     }
     if !snapshot.submodules.is_empty() {
         all.push(format!("submodules are empty: {}", listed(&snapshot.submodules)));
     }
     if snapshot.filtered {
-        all.push("files with a content filter are as git stores them".to_owned());
+        all.push("files with a content filter have the content that git stores".to_owned());
     }
     let large = |skipped: &&Skipped| matches!(skipped.reason, SkipReason::TooLarge(_));
     let large: Vec<PathBuf> =
@@ -502,7 +501,7 @@ fn remarks(snapshot: &Snapshot) -> Vec<String> {
         (SkipReason::NestedRepository, "repositories inside the repository are left out"),
         (SkipReason::Special, "pipes, sockets and devices are left out"),
         (SkipReason::Unreadable, "files that cannot be read are left out"),
-        (SkipReason::TooDeep, "files that lie too deep are left out"),
+        (SkipReason::TooDeep, "files in too deeply nested directories are left out"),
     ] {
         let skipped = snapshot.skipped.iter().filter(|skipped| skipped.reason == reason);
         let paths: Vec<PathBuf> = skipped.map(|skipped| skipped.path.clone()).collect();

@@ -43,7 +43,7 @@ impl WorktreeWorkspace {
         let all = Worktrees::open(&shared.repository)?;
         match adopt(&all, reference)? {
             Some(worktree) if worktree.base() == base || !worktree.is_clean()? => {
-                remarks.push("taken up as it was left".to_owned());
+                remarks.push("reopened as it was left".to_owned());
                 let space = Self { worktree, remarks };
                 space.recover_take_in()?;
                 space.make_private(shared)?;
@@ -103,7 +103,7 @@ impl WorktreeWorkspace {
 
     fn make_private(&self, shared: &WorkspacesContext) -> Result<(), WorkspaceError> {
         let private = self.private();
-        ensure_dir(&private).map_err(WorkspaceError::io("making a private git directory"))?;
+        ensure_dir(&private).map_err(WorkspaceError::io("creating a private git directory"))?;
         gitdir::write(&shared.repository, &private, self.worktree.base())?;
         let put = || -> std::io::Result<()> {
             fs::copy(self.worktree.git_dir().join("index"), private.join("index"))?;
@@ -113,7 +113,7 @@ impl WorktreeWorkspace {
             pointer.push(b'\n');
             fs::write(self.worktree.path().join(".git"), pointer)
         };
-        put().map_err(WorkspaceError::io("making a private git directory"))
+        put().map_err(WorkspaceError::io("creating a private git directory"))
     }
 
     /// Records the number of entries in the new work tree, which do not count as added.
@@ -169,7 +169,7 @@ impl WorktreeWorkspace {
         for gone in shared.repository.write_layer_of(diff, path)? {
             let at = path.join(gone);
             if at.symlink_metadata().is_ok() {
-                fs::remove_file(at).map_err(WorkspaceError::io("bringing back work"))?;
+                fs::remove_file(at).map_err(WorkspaceError::io("restoring work"))?;
             }
         }
         Ok(())

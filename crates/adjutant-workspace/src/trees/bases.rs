@@ -89,7 +89,8 @@ impl<'a> BaseCheckouts<'a> {
     /// When the directory cannot be created.
     pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
         let folder = repository.state().join("bases");
-        private::ensure_dir(&folder).map_err(GitError::io("making the folder of bases"))?;
+        private::ensure_dir(&folder)
+            .map_err(GitError::io("creating the directory of base checkouts"))?;
         Ok(Self { repository, folder })
     }
 
@@ -116,7 +117,8 @@ impl<'a> BaseCheckouts<'a> {
     }
 
     fn list(&self) -> Result<Vec<PathBuf>, GitError> {
-        let entries = fs::read_dir(&self.folder).map_err(GitError::io("listing the bases"))?;
+        let entries =
+            fs::read_dir(&self.folder).map_err(GitError::io("listing the base checkouts"))?;
         let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         all.retain(|path| path.is_dir());
         all.sort();
@@ -152,7 +154,8 @@ impl<'a> BaseCheckouts<'a> {
         let mut best: Option<(usize, PathBuf, FileLock, ObjectId)> = None;
         for (base, held) in unused {
             let Some((from, distance)) = self.distance(&base, &held, tree)? else {
-                fs::remove_dir_all(&base).map_err(GitError::io("removing a broken base"))?;
+                fs::remove_dir_all(&base)
+                    .map_err(GitError::io("removing a broken base checkout"))?;
                 continue;
             };
             if best.as_ref().is_none_or(|(least, ..)| distance < *least) {
@@ -222,14 +225,14 @@ impl<'a> BaseCheckouts<'a> {
             match private::create_dir(&base) {
                 Ok(()) => break base,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(GitError::io("making a base")(error)),
+                Err(error) => return Err(GitError::io("creating a base checkout")(error)),
             }
         };
         let held = FileLock::open_file(&base.join("lock"))?;
         held.acquire(FlockOperation::LockExclusive)?;
         let files = base.join("tree");
         let made = (|| {
-            fs::create_dir(&files).map_err(GitError::io("making a base"))?;
+            fs::create_dir(&files).map_err(GitError::io("creating a base checkout"))?;
             let scratch = self.repository.scratch(None)?;
             export::check_out(&scratch, tree, &files, held.duplicate()?)?;
             set_state(&base, &format!("ready {tree}"))
@@ -282,7 +285,7 @@ fn set_state(base: &Path, words: &str) -> Result<(), GitError> {
         private::write(&next, format!("{} {words}\n", boot_id()))?;
         fs::rename(&next, base.join("state"))
     };
-    set().map_err(GitError::io("noting the state of a base"))
+    set().map_err(GitError::io("writing the state of a base checkout"))
 }
 
 /// Returns the boot id, which changes with every start of the machine.

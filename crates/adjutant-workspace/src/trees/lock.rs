@@ -17,12 +17,12 @@ pub(crate) struct FileLock(File);
 impl FileLock {
     /// Opens a file for locking, creating it if it is missing; does not lock it yet.
     pub(crate) fn open_file(path: &Path) -> Result<Self, GitError> {
-        private::open_lock(path).map(Self).map_err(GitError::io("opening a lock"))
+        private::open_lock(path).map(Self).map_err(GitError::io("opening a lock file"))
     }
 
     /// Opens a directory for locking; does not lock it yet.
     pub(crate) fn open_dir(path: &Path) -> Result<Self, GitError> {
-        private::open_dir(path).map(Self).map_err(GitError::io("opening a folder to lock"))
+        private::open_dir(path).map(Self).map_err(GitError::io("opening a directory to lock"))
     }
 
     /// Acquires a lock. Returns false if a non-blocking lock is not free.
@@ -32,7 +32,7 @@ impl FileLock {
                 Ok(()) => return Ok(true),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(false),
-                Err(errno) => return Err(GitError::io("taking a lock")(errno)),
+                Err(errno) => return Err(GitError::io("locking a file")(errno)),
             }
         }
     }
@@ -44,7 +44,7 @@ impl FileLock {
 
     /// Returns a duplicate descriptor that shares the lock.
     pub(crate) fn duplicate(&self) -> Result<OwnedFd, GitError> {
-        self.0.try_clone().map(OwnedFd::from).map_err(GitError::io("sharing a lock"))
+        self.0.try_clone().map(OwnedFd::from).map_err(GitError::io("duplicating a lock"))
     }
 }
 

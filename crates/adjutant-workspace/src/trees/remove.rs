@@ -60,7 +60,7 @@ fn empty_from(mut at: Dir) -> io::Result<()> {
         let up = openat(at.handle(), "..", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let up = Dir::new(up);
         if id(&up)? != parent.id {
-            return Err(io::Error::other("a folder was moved while it was removed"));
+            return Err(io::Error::other("a directory was moved while it was being removed"));
         }
         match unlinkat(up.handle(), Path::new(&done.name), AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}

@@ -51,7 +51,7 @@ impl Repository {
             private::write(&folder.join(NOTE), note)?;
             File::open(folder.join(NOTE))?.sync_all()
         };
-        begin().map_err(GitError::io("making a journal"))?;
+        begin().map_err(GitError::io("creating a journal"))?;
         let mut plan = ReplacePlan { folder: folder.to_owned(), steps: Vec::new() };
         let done = self.replace_by_plan(&mut plan, root, &split_renames(diff));
         let failed = !matches!(&done, Ok(conflicts) if conflicts.is_empty());

@@ -39,7 +39,7 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 const READING: &str = "reading the record of a work tree";
 
 /// The operation named in errors of creating a work tree.
-const MAKING: &str = "making a work tree";
+const MAKING: &str = "creating a work tree";
 
 /// The directory of the files until git has an entry for them; no child has this name.
 const FILES_BEFORE_RENAME: &str = "files.next";
@@ -82,7 +82,8 @@ impl<'a> Worktrees<'a> {
     /// When the directory cannot be created.
     pub fn open(repository: &'a Repository) -> Result<Self, GitError> {
         let folder = repository.state().join("worktrees");
-        private::ensure_dir(&folder).map_err(GitError::io("making the folder of work trees"))?;
+        private::ensure_dir(&folder)
+            .map_err(GitError::io("creating the directory of work trees"))?;
         Ok(Self { repository, folder })
     }
 
@@ -504,7 +505,7 @@ impl WorktreeRecord {
             fs::rename(&next, slot.join("record"))?;
             File::open(slot)?.sync_all()
         };
-        write().map_err(GitError::io("recording a work tree"))
+        write().map_err(GitError::io("writing the record of a work tree"))
     }
 
     /// Reads the record; `None` if there is none.
@@ -516,7 +517,7 @@ impl WorktreeRecord {
             Err(error) => return Err(GitError::io(READING)(error)),
         };
         let unclear =
-            || GitError::io(READING)(io::Error::other(format!("{} means nothing", path.display())));
+            || GitError::io(READING)(io::Error::other(format!("{} is invalid", path.display())));
         Self::parse(&text).map(Some).ok_or_else(unclear)
     }
 

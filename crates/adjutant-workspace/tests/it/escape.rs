@@ -390,7 +390,7 @@ fn where_namespaces_are_forbidden_nothing_is_run() {
     let state = cell.path("at");
     cell.only_outside(&["overlay", &state]);
     let (_, said) = cell.inside(&["overlay", &state]);
-    assert!(said.contains("this machine allows no user namespaces"), "{said}");
+    assert!(said.contains("this machine does not allow user namespaces"), "{said}");
     let (ended, said) = cell.inside(&["engine", &state]);
     assert_eq!(ended.end, ProgramEnd::Exited(1));
     assert!(said.contains("no sandbox: create user namespace"), "{said}");

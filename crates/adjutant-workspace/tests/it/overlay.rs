@@ -203,5 +203,5 @@ fn what_cannot_be_mounted_says_why() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("lies on overlayfs"), "{said} {output:?}");
+    assert!(said.contains("is on overlayfs"), "{said} {output:?}");
 }

@@ -60,7 +60,7 @@ fn simple() -> (Ground, Sandbox) {
 #[test]
 fn this_machine_gives_every_layer() {
     let level = Sandbox::level_here(&helper()).unwrap();
-    assert_eq!(level.to_string(), "full: every layer is on and was tried");
+    assert_eq!(level.to_string(), "full: every layer is active and was tested");
     let (_ground, sandbox) = simple();
     let (ended, _) = run(&sandbox, &ProgramSpec::shell("true")).unwrap();
     assert_eq!(ended.level, level);

@@ -115,7 +115,7 @@ impl Scene {
         let book = Book::read(&self.repo.rig.run_folder(&run).join("journal.jsonl"));
         let second = book.of("granted").find(|it| it["brief"]["label"] == "two").unwrap();
         let at = self.place(kind, &run, second["session"].as_str().unwrap());
-        let doing = if kind == "overlay" { "making a workspace" } else { "making a work tree" };
+        let doing = if kind == "overlay" { "creating a workspace" } else { "creating a work tree" };
         format!(
             "ERROR: Failed to create child worktree for delegation.\n\n\
              Child: two\nWorktree path: {}\nGit error: {doing}: not a directory\n\n\

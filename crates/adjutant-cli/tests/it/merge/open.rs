@@ -176,8 +176,12 @@ fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
     fs::create_dir(odd.join(".git")).unwrap();
     for (cwd, why, both) in [
         (&plain, format!("{} is not in a git repository; `git init` there", plain.display()), true),
-        (&bare, format!("{} is a bare repository, which has no files", bare.display()), true),
-        (&odd, format!("{} is no git directory; `git init`", odd.join(".git").display()), true),
+        (&bare, format!("{} is a bare repository without a work tree", bare.display()), true),
+        (
+            &odd,
+            format!("{} is not a git directory; run `git init`", odd.join(".git").display()),
+            true,
+        ),
         (&sub, format!("go there or add --root {}", top.join("work").display()), false),
     ] {
         let out = delegate(&repo, cwd);
@@ -221,7 +225,7 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_begins() {
     let out = command.current_dir(repo.rig.work()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains(".git/refs cannot be written by you"), "{said}");
+    assert!(said.contains(".git/refs is not writable for you"), "{said}");
     assert!(said.contains("work in a clone of your own"), "{said}");
     assert_eq!(repo.rig.runs(), Vec::<String>::new());
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();

@@ -11,7 +11,7 @@ use crate::trees::journal::StepError;
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// It conflicts with the current state of the tree.
-    #[error("{} files are in conflict", preview.conflicts.len())]
+    #[error("{} files have conflicts", preview.conflicts.len())]
     Conflicts {
         /// The attempted merge.
         preview: Preview,
@@ -50,8 +50,8 @@ pub enum ApplyError {
     },
     /// A file could not be replaced, and the files replaced before it could not be restored.
     #[error(
-        "{}: part of the files are replaced; `adjutant merge` puts them back once the cause is gone, by what is \
-         kept in {}", path.display(), journal.display()
+        "{}: some of the files are replaced; once the cause is fixed, `adjutant merge` restores them from \
+         {}", path.display(), journal.display()
     )]
     Unfinished {
         /// The file that could not be restored.
@@ -63,7 +63,7 @@ pub enum ApplyError {
         source: PathError,
     },
     /// Files were changed after the result was applied, so it was not undone.
-    #[error("{} files changed since, first {}", paths.len(), first(paths))]
+    #[error("{} files were changed since, first {}", paths.len(), first(paths))]
     ChangedSince {
         /// The files.
         paths: Vec<PathBuf>,
@@ -89,7 +89,7 @@ pub(super) fn step_error(stuck: StepError) -> ApplyError {
 fn list_unrestored(left: &[UnrestoredFile]) -> String {
     let Some(first) = left.first() else { return "nothing".to_owned() };
     let before = first.before.as_ref().map_or_else(String::new, |before| {
-        format!(" (what it was before lies in {})", before.display())
+        format!(" (its earlier content is in {})", before.display())
     });
     let more = match left.len() {
         1 => String::new(),

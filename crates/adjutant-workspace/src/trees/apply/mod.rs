@@ -125,7 +125,7 @@ impl Repository {
 
     pub(super) fn apply_lock(&self) -> Result<FileLock, GitError> {
         let folder = self.applies();
-        private::ensure_dir(&folder).map_err(GitError::io("making the journals"))?;
+        private::ensure_dir(&folder).map_err(GitError::io("creating the directory of journals"))?;
         lock(&folder)
     }
 
@@ -167,7 +167,7 @@ pub fn forget_applied(state: &Path, before: SystemTime) -> Result<usize, GitErro
             }
             Ok(old)
         };
-        count += usize::from(forgotten().map_err(GitError::io("dropping a journal"))?);
+        count += usize::from(forgotten().map_err(GitError::io("removing a journal"))?);
     }
     Ok(count)
 }

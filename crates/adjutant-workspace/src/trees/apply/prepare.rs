@@ -118,11 +118,11 @@ impl Repository {
                 Ok(()) => {
                     let made = private::create_dir(&folder.join("before"))
                         .and_then(|()| private::create_dir(&folder.join("after")));
-                    made.map_err(GitError::io("making a journal"))?;
+                    made.map_err(GitError::io("creating a journal"))?;
                     return Ok((name, folder));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(GitError::io("making a journal")(error)),
+                Err(error) => return Err(GitError::io("creating a journal")(error)),
             }
         }
     }

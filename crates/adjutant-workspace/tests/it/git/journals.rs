@@ -42,7 +42,7 @@ fn one_that_is_stuck_is_named_and_does_not_hold_up_the_others() {
     let made = result(&user, &[("new", "x\n")], &[]);
     let refused = user.open().apply(&made.commit, now()).unwrap_err();
     assert!(is_unfinished(&refused, stuck), "{refused:?}");
-    assert!(refused.to_string().contains("part of the files are replaced"), "{refused}");
+    assert!(refused.to_string().contains("some of the files are replaced"), "{refused}");
     assert!(refused.to_string().contains(stuck.to_str().unwrap()), "{refused}");
     fs::rename(stuck.join("away"), stuck.join("before/0")).unwrap();
     assert!(user.open().recover().unwrap().stuck.is_none());

@@ -84,5 +84,5 @@ fn what_was_asked_for_is_had_or_refused() {
     let opened =
         Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Worktree)).unwrap();
     assert_eq!(opened.kind(), WorkspaceBacking::Worktree);
-    assert_eq!(opened.fallback(), Some("work trees were asked for"));
+    assert_eq!(opened.fallback(), Some("work trees were requested"));
 }

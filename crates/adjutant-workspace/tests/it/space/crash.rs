@@ -159,7 +159,7 @@ fn making_again_takes_up_work_and_clears_the_rest() {
         assert_eq!(read_in("torn", "README").0.unwrap(), "later\n", "{kind}");
         let (text, space) = read_in("work", "made");
         assert_eq!(text.unwrap(), "child\n", "{kind}");
-        assert!(space.record().remarks.iter().any(|it| it == "taken up as it was left"));
+        assert!(space.record().remarks.iter().any(|it| it == "reopened as it was left"));
         assert!(spaces.make("run", "work", "2", None).is_err(), "there is a living one: {kind}");
     }
 }

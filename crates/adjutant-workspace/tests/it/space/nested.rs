@@ -90,7 +90,7 @@ fn a_parent_whose_tree_is_in_use_is_not_frozen_and_its_state_is_passed_on() {
     let child = spaces.make("run", "c", "2", Some(&parent)).unwrap();
     assert_eq!(parent.record(), before);
     assert_eq!(files(&child), files(&parent));
-    assert!(child.record().remarks.iter().any(|it| it.contains("at work")));
+    assert!(child.record().remarks.iter().any(|it| it.contains("in use")));
     let place = held.file_target(&rel(""), &rel("late"), MissingParents::Create).unwrap();
     place.replace(b"late\n", None, OsStr::new(".new")).unwrap();
     assert_eq!(read(&parent, "late").unwrap(), "late\n");
