@@ -8,6 +8,7 @@ pub mod code;
 pub mod contract;
 pub mod document;
 pub mod excerpt;
+pub mod fields;
 pub mod ids;
 pub mod json;
 pub mod marker;

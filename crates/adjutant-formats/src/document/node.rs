@@ -11,6 +11,8 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use crate::fields::FieldContent;
+
 /// A value and where it stands.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -118,6 +120,26 @@ impl Node {
             }
             Kind::Array(items) => items.iter().map(|item| item.read(text)).collect(),
             Kind::Scalar => serde_json::from_str(self.raw(text)).unwrap_or_default(),
+        }
+    }
+
+    /// Returns what the value is.
+    pub(crate) fn content<'t>(&self, text: &'t str) -> FieldContent<'t> {
+        let raw = self.raw(text);
+        match (&self.kind, raw) {
+            (Kind::Object(_), _) => FieldContent::Object,
+            (Kind::Array(_), _) => FieldContent::Array,
+            (Kind::Scalar, "null") => FieldContent::Null,
+            (Kind::Scalar, "true") => FieldContent::Boolean(true),
+            (Kind::Scalar, "false") => FieldContent::Boolean(false),
+            (Kind::Scalar, _) if raw.starts_with('"') => string(raw).map_or(
+                FieldContent::Unreadable("one whose escapes do not make a text"),
+                FieldContent::String,
+            ),
+            (Kind::Scalar, _) => serde_json::from_str(raw).map_or(
+                FieldContent::Unreadable("a number that is too large"),
+                FieldContent::Number,
+            ),
         }
     }
 
