@@ -103,7 +103,7 @@ fn what_is_no_prd_that_can_be_replaced_is_refused_before_anything_is_paid() {
         (b"{\"stories\": \"\xff\"}", "`prd.json` is not UTF-8 text (byte 13)"),
         (
             b"{\"stories\": [{\"id\": \"A\", \"title\": 1}]}",
-            "`prd.json`: line 1 column 35: story A: `title` is not a string",
+            "`prd.json`: line 1 column 35: story A: `title` must be a string, not a number",
         ),
     ] {
         assert_eq!(Project::with(text).refused(), said);

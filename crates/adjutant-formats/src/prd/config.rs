@@ -1,8 +1,8 @@
 //! `delegationConfig`: what a PRD would like of the policy, of which only the tighter part counts.
 
-use super::fields::Fields;
 use super::finding::Findings;
 use super::read::Prd;
+use crate::fields::{FieldReader, FieldValue};
 
 /// The wishes of a PRD about delegation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,16 +20,21 @@ pub struct DelegationConfig {
 }
 
 impl DelegationConfig {
-    pub(super) fn read(root: &Fields<'_, '_>, out: &mut Findings<'_>) -> Self {
-        let Some(fields) = root.object("delegationConfig", "delegationConfig.", out) else {
+    pub(super) fn read(root: &FieldReader<'_>, out: &mut Findings<'_>) -> Self {
+        let name = "delegationConfig";
+        let Some(fields) = out.keep(root.optional(name, |value| FieldReader::new(value, name)))
+        else {
             return Self::default();
         };
+        let whole =
+            |name, out: &mut Findings<'_>| out.keep(fields.optional(name, FieldValue::any_integer));
         Self {
-            enabled: fields.boolean("enabled", out),
-            max_depth: fields.whole("max_depth", out),
-            max_context_per_agent: fields.whole("max_context_per_agent", out),
-            max_delegations_per_story: fields.whole("max_delegations_per_story", out),
-            allow_parallel_execution: fields.boolean("allow_parallel_execution", out),
+            enabled: out.keep(fields.optional("enabled", FieldValue::boolean)),
+            max_depth: whole("max_depth", out),
+            max_context_per_agent: whole("max_context_per_agent", out),
+            max_delegations_per_story: whole("max_delegations_per_story", out),
+            allow_parallel_execution: out
+                .keep(fields.optional("allow_parallel_execution", FieldValue::boolean)),
         }
     }
 }

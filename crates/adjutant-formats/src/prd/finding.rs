@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::excerpt::excerpt;
+use crate::fields::FieldFault;
 
 /// The most faults, and the most warnings, that are kept.
 ///
@@ -37,10 +38,9 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a finding is about.
+/// What a finding is about, within its story.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
-    pub(super) story: Option<&'a str>,
     pub(super) field: Option<&'a str>,
     /// The byte it stands at.
     pub(super) at: usize,
@@ -50,6 +50,8 @@ pub(super) struct Subject<'a> {
 #[derive(Debug)]
 pub(super) struct Findings<'t> {
     text: &'t str,
+    /// The story that further findings are about.
+    story: Option<String>,
     faults: Vec<Finding>,
     more_faults: usize,
     warnings: Vec<Finding>,
@@ -57,7 +59,26 @@ pub(super) struct Findings<'t> {
 
 impl<'t> Findings<'t> {
     pub(super) const fn new(text: &'t str) -> Self {
-        Self { text, faults: Vec::new(), more_faults: 0, warnings: Vec::new() }
+        Self { text, story: None, faults: Vec::new(), more_faults: 0, warnings: Vec::new() }
+    }
+
+    /// Names the story that further findings are about.
+    pub(super) fn of_story(&mut self, story: &str) {
+        self.story = Some(story.to_owned());
+    }
+
+    /// Returns what was read; a fault is recorded and read as absent, so that several are told at once.
+    pub(super) fn keep<T>(&mut self, read: Result<Option<T>, FieldFault>) -> Option<T> {
+        read.unwrap_or_else(|fault| {
+            self.complain(&fault);
+            None
+        })
+    }
+
+    /// Records a fault of a field.
+    pub(super) fn complain(&mut self, fault: &FieldFault) {
+        let subject = Subject { field: Some(&fault.path), at: fault.at };
+        self.fault(subject, fault.to_string());
     }
 
     /// Records what refuses the PRD.
@@ -98,7 +119,7 @@ impl<'t> Findings<'t> {
 
     fn finding(&self, subject: Subject<'_>, what: String) -> Finding {
         let (line, column) = position(self.text, subject.at);
-        let (story, field) = (subject.story.map(str::to_owned), subject.field.map(str::to_owned));
+        let (story, field) = (self.story.clone(), subject.field.map(str::to_owned));
         Finding { story, field, line, column, what }
     }
 }

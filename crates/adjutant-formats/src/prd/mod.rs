@@ -11,7 +11,6 @@ mod asked;
 mod config;
 mod edit;
 mod error;
-mod fields;
 mod finding;
 mod id;
 mod order;

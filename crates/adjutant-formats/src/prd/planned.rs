@@ -4,9 +4,8 @@
 //! a text such as `Write the tests:2`. What cannot be understood is a fault: a story without a part of its
 //! plan would be paid for and would not be the one that was planned.
 
-use super::fields::{Fields, number};
 use super::finding::Findings;
-use crate::document::Node;
+use crate::fields::{FieldFault, FieldReader, FieldValue};
 use crate::marker::MAX_HOURS;
 
 const FIELD: &str = "delegationStrategy";
@@ -42,57 +41,54 @@ impl Planned {
 }
 
 /// Reads the children that a story plans.
-pub(super) fn read(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Vec<Planned> {
-    let Some(node) = fields.get(FIELD) else { return Vec::new() };
-    let within = node.member(fields.text, "subtasks").filter(|list| !list.is_null(fields.text));
-    let Some(items) = within.unwrap_or(node).items() else {
+pub(super) fn read(fields: &FieldReader<'_>, out: &mut Findings<'_>) -> Vec<Planned> {
+    let Some(value) = fields.filled(FIELD) else { return Vec::new() };
+    let within = FieldReader::new(value, FIELD).ok().and_then(|within| within.filled("subtasks"));
+    let Ok(items) = within.unwrap_or(value).items() else {
         let what = "is neither a list nor an object with a list `subtasks`";
-        fields.fault_at(FIELD, node.range.start, what, out);
+        out.complain(&fields.fault(FIELD, what));
         return Vec::new();
     };
     let mut planned = Vec::new();
-    for (nth, item) in items.iter().enumerate() {
-        match one(fields.text, item) {
+    for (nth, item) in items.into_iter().enumerate() {
+        match one(item) {
             Ok(child) => planned.push(child),
             Err(why) => {
-                let what = format!("number {}: {why}", nth + 1);
-                fields.fault_at(FIELD, item.range.start, &what, out);
+                let fault = fields.fault(FIELD, format!("number {}: {why}", nth + 1));
+                out.complain(&FieldFault { at: item.at(), ..fault });
             }
         }
     }
     planned
 }
 
-fn one(text: &str, node: &Node) -> Result<Planned, String> {
-    if let Some(marker) = node.as_string(text) {
+fn one(value: FieldValue<'_>) -> Result<Planned, String> {
+    if let Ok(marker) = value.string() {
         return from_marker(&marker);
     }
-    if !node.is_object() {
-        return Err("it is neither an object nor a text such as `Write the tests:2`".to_owned());
-    }
-    let get = |field: &str| node.member(text, field).filter(|value| !value.is_null(text));
-    let description = node.string(text, "description").unwrap_or_default().trim().to_owned();
+    let fields = FieldReader::new(value, "")
+        .map_err(|_| "it is neither an object nor a text such as `Write the tests:2`")?;
+    let description = fields.get("description").and_then(|value| value.string().ok());
+    let description = description.unwrap_or_default().trim().to_owned();
     if description.is_empty() {
         return Err("it has no `description`".to_owned());
     }
     // Markers spell it the second way.
-    let hours = match get("estimatedHours").or_else(|| get("estimated_hours")) {
-        None => DEFAULT_HOURS,
-        Some(hours) => number(hours.raw(text)).and_then(whole_hours).ok_or_else(bad_hours)?,
-    };
-    let verify = match get("verify") {
-        None => None,
-        Some(verify) => Some(verify.as_string(text).ok_or("its `verify` is not a string")?),
-    };
-    let file_scope = match get("fileScope") {
-        None => Some(Vec::new()),
-        Some(scope) => scope.items().and_then(|items| {
-            items.iter().map(|item| item.as_string(text)).collect::<Option<Vec<_>>>()
-        }),
-    };
-    let file_scope = file_scope.ok_or("its `fileScope` is not a list of strings")?;
+    let hours = fields.filled("estimatedHours").or_else(|| fields.filled("estimated_hours"));
+    let hours = hours.map_or(Some(DEFAULT_HOURS), |hours| whole_hours(hours.number().ok()?));
+    let said = |fault: FieldFault| format!("its {fault}");
+    let verify = fields.optional("verify", FieldValue::string).map_err(said)?;
     let verify = verify.filter(|command| !command.trim().is_empty());
-    Ok(Planned { description, hours, verify, file_scope })
+    let file_scope = fields.each("fileScope", FieldValue::string).map_err(|faults| {
+        let faults: Vec<String> = faults.into_iter().map(said).collect();
+        faults.join(", ")
+    })?;
+    Ok(Planned {
+        description,
+        hours: hours.ok_or_else(bad_hours)?,
+        verify: verify.map(Into::into),
+        file_scope: file_scope.into_iter().map(Into::into).collect(),
+    })
 }
 
 /// Reads `description:hours`, also with the brackets of a marker around it.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::DelegationConfig;
 use super::error::PrdError;
-use super::fields::Fields;
 use super::finding::{Finding, Findings, Subject, quoted};
 use super::story::{self, Story};
 use crate::document::{Node, SyntaxError, parse_json};
+use crate::fields::{FieldFault, FieldReader, FieldValue};
 
 /// The names the list of stories may have.
 const LISTS: [&str; 2] = ["userStories", "stories"];
@@ -47,16 +47,14 @@ impl Prd {
         let root = parse_json(text).map_err(|SyntaxError { line, column, reason }| {
             PrdError::NotJson { line, column, reason }
         })?;
-        if !root.is_object() {
-            return Err(PrdError::NotObject);
-        }
+        let fields =
+            FieldReader::new(FieldValue::Text(&root, text), "").map_err(|_| PrdError::NotObject)?;
         let mut out = Findings::new(text);
         named_once(text, &root, &mut out);
-        let fields = Fields { text, node: &root, story: None, prefix: "" };
-        let project = fields.get("project").and_then(|project| project.as_string(text));
+        let project = root.string(text, "project");
         let config = DelegationConfig::read(&fields, &mut out);
         let merge = merge(&fields, &mut out);
-        let list = list(&fields, &mut out);
+        let list = list(text, &root, &mut out);
         let items = list.and_then(Node::items).unwrap_or_default();
         let read =
             items.iter().enumerate().map(|(nth, item)| story::read(text, item, nth, &mut out));
@@ -128,47 +126,45 @@ fn named_once(text: &str, root: &Node, out: &mut Findings<'_>) {
     for (first, second) in root.doubled(text) {
         let name = text[second.clone()].trim_matches('"');
         let line = if out.is_full() { 0 } else { out.line(first.start) };
-        let subject = Subject { story: None, field: Some(name), at: second.start };
+        let subject = Subject { field: Some(name), at: second.start };
         let name = quoted(name);
         out.fault(subject, format!("{name} is there a second time, after the one at line {line}"));
     }
 }
 
 /// Finds the list of stories.
-fn list<'a>(root: &Fields<'a, '_>, out: &mut Findings<'_>) -> Option<&'a Node> {
-    let found = LISTS.map(|name| root.get(name));
+fn list<'a>(text: &str, root: &'a Node, out: &mut Findings<'_>) -> Option<&'a Node> {
+    let found = LISTS.map(|name| root.member(text, name).filter(|list| !list.is_null(text)));
     let (name, node) = match found {
         [Some(node), None] => (LISTS[0], node),
         [None, Some(node)] => (LISTS[1], node),
         [Some(_), Some(second)] => {
-            let subject = Subject { story: None, field: Some(LISTS[1]), at: second.range.start };
+            let subject = Subject { field: Some(LISTS[1]), at: second.range.start };
             out.fault(subject, "both `userStories` and `stories` are there; only one may be");
             return None;
         }
         [None, None] => {
-            let subject = Subject { story: None, field: Some(LISTS[0]), at: root.node.range.start };
+            let subject = Subject { field: Some(LISTS[0]), at: root.range.start };
             out.fault(subject, "there is neither a list `userStories` nor a list `stories`");
             return None;
         }
     };
     if node.items().is_none() {
-        root.fault(name, "is not a list of stories", out);
+        let problem = FieldValue::Text(node, text).unfit("a list of stories");
+        out.complain(&FieldFault { path: name.to_owned(), at: node.range.start, problem });
     }
     Some(node)
 }
 
 /// Reads how results are to be merged; `false` is no wish.
-fn merge(root: &Fields<'_, '_>, out: &mut Findings<'_>) -> Option<String> {
-    let node = root.get("merge")?;
-    match (node.raw(root.text), node.as_string(root.text)) {
-        ("false", _) => None,
-        ("true", _) => Some("true".to_owned()),
-        (_, Some(how)) => Some(how).filter(|how| !how.trim().is_empty()),
-        (_, None) => {
-            root.fault("merge", "is not a string, true or false", out);
-            None
-        }
+fn merge(root: &FieldReader<'_>, out: &mut Findings<'_>) -> Option<String> {
+    let value = root.filled("merge")?;
+    if let Ok(is_wanted) = value.boolean() {
+        return is_wanted.then(|| "true".to_owned());
     }
+    let how = value.string().map_err(|_| value.unfit("a string, true or false"));
+    let how = out.keep(how.map(Some).map_err(|problem| root.fault("merge", problem)))?;
+    Some(how.into_owned()).filter(|how| !how.trim().is_empty())
 }
 
 /// Says no to ids that are used twice.
@@ -181,8 +177,8 @@ fn unique(
     for (place, (item, story)) in items.iter().zip(stories).enumerate() {
         let Some(story) = story else { continue };
         if let Some(&first) = index.get(&story.id) {
-            let at = item.range.start;
-            let subject = Subject { story: Some(&story.id), field: Some("id"), at };
+            out.of_story(&story.id);
+            let subject = Subject { field: Some("id"), at: item.range.start };
             let line = if out.is_full() { 0 } else { out.line(items[first].range.start) };
             out.fault(subject, format!("the id is used already, by the story at line {line}"));
         } else {
@@ -204,14 +200,16 @@ fn known(text: &str, items: &[Node], stories: &[Option<Story>], out: &mut Findin
         let Some(story) = story else { continue };
         let subject = |field: &'static str| {
             let at = item.member(text, field).unwrap_or(item).range.start;
-            Subject { story: Some(&story.id), field: Some(field), at }
+            Subject { field: Some(field), at }
         };
         for missing in story.dependencies.iter().filter(|id| !names.contains(*id)) {
             let what = format!("it depends on {}, which is not there", quoted(missing));
+            out.of_story(&story.id);
             out.fault(subject("dependencies"), what);
         }
         if let Some(parent) = story.parent().filter(|id| !names.contains(*id)) {
             let what = format!("its parent {} is not there; it is not run", quoted(parent));
+            out.of_story(&story.id);
             out.warning(subject("delegationContext"), what);
         }
     }

@@ -1,6 +1,5 @@
 //! One story of a PRD and its fields.
 
-use super::fields::{Fields, number};
 use super::finding::{Findings, Subject, quoted};
 use super::id::{self, Whose};
 use super::outcome::{RECORD, is_taken};
@@ -8,6 +7,7 @@ use super::planned::{self, Planned};
 use super::priority::Priority;
 use crate::document::Node;
 use crate::excerpt::excerpt;
+use crate::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
 
 /// The most characters of a description that serve as the title of a story that has none.
 const TITLE_CHARS: usize = 80;
@@ -70,107 +70,123 @@ impl Story {
 
 /// Reads the entry at `place`, counted from 0.
 pub(super) fn read(text: &str, node: &Node, place: usize, out: &mut Findings<'_>) -> Option<Story> {
-    let label = format!("#{}", place + 1);
-    let at = node.range.start;
-    if !node.is_object() {
-        let subject = Subject { story: Some(&label), field: None, at };
-        out.fault(subject, "it is not an object");
-        return None;
-    }
-    let nameless = Fields { text, node, story: Some(&label), prefix: "" };
-    let Some(id) = nameless.get("id") else {
-        nameless.fault("id", "is missing", out);
+    out.of_story(&format!("#{}", place + 1));
+    let Ok(fields) = FieldReader::new(FieldValue::Text(node, text), "") else {
+        out.fault(Subject { field: None, at: node.range.start }, "it is not an object");
         return None;
     };
-    let Some(id) = id.as_string(text) else {
-        nameless.fault("id", "is not a string", out);
-        return None;
-    };
+    let id = out.keep(fields.require("id", FieldValue::string).map(Some))?.into_owned();
     let parent = node.member(text, "delegationContext");
     let parent = parent.and_then(|context| context.string(text, "parent_story_id"));
     let whose = if parent.is_some() { Whose::Child } else { Whose::Story };
     if let Some(fault) = id::fault(&id, whose) {
-        nameless.fault("id", &format!("{} {fault}", quoted(&id)), out);
+        out.complain(&fields.fault("id", format!("{} {fault}", quoted(&id))));
         return None;
     }
-    let fields = Fields { text, node, story: Some(&id), prefix: "" };
-    let story = named(&fields, id.clone(), out);
+    out.of_story(&id);
+    let story = named(&fields, id, out);
     // Told before anything is done: what cannot be written down would be done in vain.
     if whose == Whose::Story && !story.passes && is_taken(text, node) {
         let what = "is where the outcome of a story is written, and yours is none of ours; give it another name";
-        fields.fault(RECORD, what, out);
+        out.complain(&fields.fault(RECORD, what));
     }
     Some(story)
 }
 
-fn named(fields: &Fields<'_, '_>, id: String, out: &mut Findings<'_>) -> Story {
-    let description = fields.string("description", out).unwrap_or_default();
+fn named(fields: &FieldReader<'_>, id: String, out: &mut Findings<'_>) -> Story {
+    let description = string(fields, "description", out).unwrap_or_default();
     let title = title(fields, &description, out);
     Story {
         id,
         title,
-        acceptance_criteria: fields.strings("acceptanceCriteria", out),
+        acceptance_criteria: strings(fields, "acceptanceCriteria", out),
         priority: priority(fields, out),
-        estimated_hours: fields.number("estimatedHours", out),
-        estimated_complexity: fields.word("estimatedComplexity", out),
-        suggested_model: fields.words("suggestedModel", out),
-        file_scope: fields.strings("fileScope", out),
-        dependencies: fields.strings("dependencies", out),
-        passes: fields.boolean("passes", out).unwrap_or(false),
-        notes: fields.words("notes", out),
-        verify: fields.words("verify", out),
+        estimated_hours: out.keep(fields.optional("estimatedHours", FieldValue::number)),
+        estimated_complexity: out.keep(fields.optional("estimatedComplexity", word_or_number)),
+        suggested_model: words(fields, "suggestedModel", out),
+        file_scope: strings(fields, "fileScope", out),
+        dependencies: strings(fields, "dependencies", out),
+        passes: out.keep(fields.optional("passes", FieldValue::boolean)).unwrap_or(false),
+        notes: words(fields, "notes", out),
+        verify: words(fields, "verify", out),
         planned: planned::read(fields, out),
         context: context(fields, out),
         description,
     }
 }
 
-fn title(fields: &Fields<'_, '_>, description: &str, out: &mut Findings<'_>) -> String {
-    let has_title = fields.get("title").is_some();
-    let title = fields.words("title", out);
+fn string(fields: &FieldReader<'_>, name: &str, out: &mut Findings<'_>) -> Option<String> {
+    out.keep(fields.optional(name, FieldValue::string)).map(Into::into)
+}
+
+/// Reads a string; one without words is absent.
+fn words(fields: &FieldReader<'_>, name: &str, out: &mut Findings<'_>) -> Option<String> {
+    string(fields, name, out).filter(|text| !text.trim().is_empty())
+}
+
+fn strings(fields: &FieldReader<'_>, name: &str, out: &mut Findings<'_>) -> Vec<String> {
+    let read = fields.each(name, |item| item.string().map(String::from));
+    read.unwrap_or_else(|faults| {
+        faults.iter().for_each(|fault| out.complain(fault));
+        Vec::new()
+    })
+}
+
+/// Reads a word, or a number as it is written.
+fn word_or_number(value: FieldValue<'_>) -> Result<String, FieldProblem> {
+    match (value.string(), value) {
+        (Ok(word), _) => Ok(word.into_owned()),
+        (Err(_), FieldValue::Text(node, text)) if value.number().is_ok() => {
+            Ok(node.raw(text).to_owned())
+        }
+        (Err(_), _) => Err(value.unfit("a word or a number")),
+    }
+}
+
+fn title(fields: &FieldReader<'_>, description: &str, out: &mut Findings<'_>) -> String {
+    // A title of another type is a fault already.
+    let is_sound = fields.filled("title").is_none_or(|title| title.string().is_ok());
+    let title = words(fields, "title", out);
     let first = description.lines().map(str::trim).find(|line| !line.is_empty());
     match (title, first) {
         (Some(title), _) => title,
         (None, Some(first)) => excerpt(first, TITLE_CHARS).into_owned(),
         (None, None) => {
-            // A title of another type is a fault already.
-            if !has_title || fields.node.string(fields.text, "title").is_some() {
-                fields.fault("title", "is missing, and there is no description either", out);
+            if is_sound {
+                let what = "is missing, and there is no description either";
+                out.complain(&fields.fault("title", what));
             }
             String::new()
         }
     }
 }
 
-fn priority(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Priority {
-    let Some(node) = fields.get("priority") else { return Priority::NONE };
-    let raw = node.raw(fields.text);
-    if let Some(word) = node.as_string(fields.text) {
-        return Priority::word(&word).unwrap_or_else(|| {
-            let what = format!(
-                "{} is none of critical, high, medium and low, nor a number; the story comes last",
-                quoted(&word)
-            );
-            fields.warning("priority", node.range.start, &what, out);
-            Priority::NONE
-        });
+fn priority(fields: &FieldReader<'_>, out: &mut Findings<'_>) -> Priority {
+    let Some(value) = fields.filled("priority") else { return Priority::NONE };
+    if let FieldContent::Number(number) = value.content() {
+        return number.as_f64().map_or(Priority::NONE, Priority::new);
     }
-    let negative = raw.strip_prefix('-').and_then(number).map(|number| -number);
-    match number(raw).or(negative) {
-        Some(number) => Priority::new(number),
-        None => {
-            fields.fault("priority", "is not a number or a word", out);
-            Priority::NONE
-        }
-    }
+    let Ok(word) = value.string() else {
+        out.complain(&fields.fault("priority", value.unfit("a number or a word")));
+        return Priority::NONE;
+    };
+    Priority::word(&word).unwrap_or_else(|| {
+        let what = format!(
+            "`priority` {} is none of critical, high, medium and low, nor a number; the story comes last",
+            quoted(&word)
+        );
+        out.warning(Subject { field: Some("priority"), at: value.at() }, what);
+        Priority::NONE
+    })
 }
 
-fn context(fields: &Fields<'_, '_>, out: &mut Findings<'_>) -> Option<Context> {
-    let within = fields.object("delegationContext", "delegationContext.", out)?;
+fn context(fields: &FieldReader<'_>, out: &mut Findings<'_>) -> Option<Context> {
+    let name = "delegationContext";
+    let within = out.keep(fields.optional(name, |value| FieldReader::new(value, name)))?;
     Some(Context {
-        parent_story_id: within.words("parent_story_id", out),
-        depth: within.whole("depth", out),
-        can_delegate: within.boolean("can_delegate", out),
-        max_delegations: within.whole("max_delegations", out),
+        parent_story_id: words(&within, "parent_story_id", out),
+        depth: out.keep(within.optional("depth", FieldValue::any_integer)),
+        can_delegate: out.keep(within.optional("can_delegate", FieldValue::boolean)),
+        max_delegations: out.keep(within.optional("max_delegations", FieldValue::any_integer)),
     })
 }

@@ -141,7 +141,10 @@ fn both_names_of_the_list_are_taken_but_not_both_at_once() {
             r#"{"project": "x"}"#,
             "line 1 column 1: there is neither a list `userStories` nor a list `stories`",
         ),
-        (r#"{"stories": {}}"#, "line 1 column 13: `stories` is not a list of stories"),
+        (
+            r#"{"stories": {}}"#,
+            "line 1 column 13: `stories` must be a list of stories, not an object",
+        ),
         ("[]", "not a PRD: a PRD is a JSON object with a list `userStories` or `stories`"),
         ("", "not JSON, line 1 column 0: EOF while parsing a value"),
         ("{\n  \"stories\": [,]\n}", "not JSON, line 2 column 15: expected value"),
@@ -154,8 +157,8 @@ fn both_names_of_the_list_are_taken_but_not_both_at_once() {
 fn each_fault_of_a_story_is_told_with_its_place() {
     let check = |fields: &str| refused(&format!("{{\"stories\": [\n{{{fields}}}\n]}}"));
     for (fields, said) in [
-        ("", "line 2 column 1: story #1: `id` is missing"),
-        (r#""id": 7"#, "line 2 column 8: story #1: `id` is not a string"),
+        ("", "line 2 column 1: story #1: `id` is required"),
+        (r#""id": 7"#, "line 2 column 8: story #1: `id` must be a string, not a number"),
         (r#""id": """#, "line 2 column 8: story #1: `id` `` is empty"),
         (
             r#""id": "a b""#,
@@ -169,30 +172,33 @@ fn each_fault_of_a_story_is_told_with_its_place() {
             r#""id": "A""#,
             "line 2 column 1: story A: `title` is missing, and there is no description either",
         ),
-        (r#""id": "A", "title": 3"#, "line 2 column 22: story A: `title` is not a string"),
+        (
+            r#""id": "A", "title": 3"#,
+            "line 2 column 22: story A: `title` must be a string, not a number",
+        ),
         (
             r#""id": "A", "title": "\ud800""#,
-            "line 2 column 22: story A: `title` is not a string: its escapes do not make a text",
+            "line 2 column 22: story A: `title` must be a string, not one whose escapes do not make a text",
         ),
         (
             r#""id": "A", "title": "é", "passes": "yes""#,
-            "line 2 column 37: story A: `passes` is not true or false",
+            "line 2 column 37: story A: `passes` must be true or false, not a string",
         ),
         (
             r#""id": "A", "title": "a", "priority": []"#,
-            "line 2 column 39: story A: `priority` is not a number or a word",
+            "line 2 column 39: story A: `priority` must be a number or a word, not an array",
         ),
         (
             r#""id": "A", "title": "a", "estimatedHours": -1"#,
-            "line 2 column 45: story A: `estimatedHours` is not a number from 0 on",
+            "line 2 column 45: story A: `estimatedHours` must be a number of at least 0, not -1",
         ),
         (
             r#""id": "A", "title": "a", "fileScope": ["x", 1]"#,
-            "line 2 column 46: story A: `fileScope` is not a list of strings",
+            "line 2 column 46: story A: `fileScope[1]` must be a string, not a number",
         ),
         (
             r#""id": "A", "title": "a", "verify": ["make"]"#,
-            "line 2 column 37: story A: `verify` is not a string",
+            "line 2 column 37: story A: `verify` must be a string, not an array",
         ),
         (
             r#""id": "A", "title": "a", "dependencies": ["B"]"#,
@@ -200,7 +206,7 @@ fn each_fault_of_a_story_is_told_with_its_place() {
         ),
         (
             r#""id": "A", "title": "a", "delegationContext": {"depth": 1.5}"#,
-            "line 2 column 58: story A: `delegationContext.depth` is not a whole number from 0 on",
+            "line 2 column 58: story A: `delegationContext.depth` must be a whole number of at least 0, not 1.5",
         ),
         (
             r#""id": "A", "title": "a"}, {"id": "A", "title": "b""#,
@@ -212,8 +218,8 @@ fn each_fault_of_a_story_is_told_with_its_place() {
     assert_eq!(refused(r#"{"stories": [3]}"#), "line 1 column 14: story #1: it is not an object");
     assert_eq!(
         refused(r#"{"stories": [], "merge": 3, "delegationConfig": {"enabled": "yes"}}"#),
-        "2 faults:\n  line 1 column 61: `delegationConfig.enabled` is not true or false\n  \
-         line 1 column 26: `merge` is not a string, true or false"
+        "2 faults:\n  line 1 column 61: `delegationConfig.enabled` must be true or false, not a string\n  \
+         line 1 column 26: `merge` must be a string, true or false, not a number"
     );
 }
 
@@ -257,7 +263,7 @@ fn a_plan_that_is_not_understood_is_a_fault_with_its_line() {
       line 2 column 32: story A: `delegationStrategy` number 1: it is not of the form `description:hours`
       line 2 column 37: story A: `delegationStrategy` number 2: its hours are not a number from 0 to 1000
       line 2 column 81: story A: `delegationStrategy` number 3: it has no `description`
-      line 3 column 13: story A: `delegationStrategy` number 4: its `verify` is not a string
+      line 3 column 13: story A: `delegationStrategy` number 4: its `verify` must be a string, not a number
       line 3 column 48: story A: `delegationStrategy` number 5: it is neither an object nor a text such as `Write the tests:2`
       line 3 column 81: story A: `delegationStrategy` number 8: its hours are not a number from 0 to 1000
       line 5 column 32: story B: `delegationStrategy` is neither a list nor an object with a list `subtasks`
