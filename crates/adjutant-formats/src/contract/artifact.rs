@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use super::fields::{Fields, shown};
 use super::returned::{Artifact, ArtifactKind, Word};
-use super::verdict::Findings;
+use super::validate::optional_words;
+use super::verdict::{Findings, SHOWN_CHARS, shown};
 use crate::code::Code;
+use crate::excerpt::excerpt;
+use crate::fields::{FieldReader, FieldValue};
 
 /// What the caller knows about a path that a return names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +40,16 @@ pub const fn unchecked(_path: &str) -> ArtifactFact {
 
 /// Reads and judges the field `artifacts`.
 pub(super) fn judge(
-    fields: &Fields<'_>,
+    fields: &FieldReader<'_>,
     facts: &dyn Fn(&str) -> ArtifactFact,
     findings: &mut Findings,
 ) -> Option<Vec<Artifact>> {
-    let value = fields.get("artifacts")?;
-    let list = fields.expect("artifacts", "an array", value.as_array(), findings)?;
-    let artifacts: Vec<Option<Artifact>> =
-        list.iter().enumerate().map(|(nth, value)| one(nth, value, facts, findings)).collect();
+    let list = findings.keep(fields.read("artifacts", FieldValue::items))??;
+    let artifact = |(nth, value)| {
+        let fields = findings.keep(fields.item("artifacts", nth, value))?;
+        one(&fields, facts, findings)
+    };
+    let artifacts: Vec<Option<Artifact>> = list.into_iter().enumerate().map(artifact).collect();
     let artifacts: Option<Vec<Artifact>> = artifacts.into_iter().collect();
     if let Some(artifacts) = &artifacts {
         warn_twins(artifacts, findings);
@@ -56,25 +58,23 @@ pub(super) fn judge(
 }
 
 fn one(
-    nth: usize,
-    value: &Value,
+    fields: &FieldReader<'_>,
     facts: &dyn Fn(&str) -> ArtifactFact,
     findings: &mut Findings,
 ) -> Option<Artifact> {
-    let fields = Fields::at(format!("artifacts[{nth}]"), value, findings)?;
-    let kind = kind(&fields, findings);
-    let path = fields.text("path", findings);
-    if let Some(path) = path {
+    let kind = kind(fields, findings);
+    let path = findings.keep(fields.require("path", FieldValue::words));
+    if let Some(path) = &path {
         judge_path(&fields.path("path"), path, facts, findings);
     }
-    let summary = fields.optional_text("summary", findings).map(str::to_owned);
-    fields.warn_unknown(&["type", "path", "summary"], findings);
-    Some(Artifact { kind: kind?, path: path?.to_owned(), summary })
+    let summary = optional_words(fields, "summary", findings);
+    findings.warn_unknown(fields, &["type", "path", "summary"]);
+    Some(Artifact { kind: kind?, path: path?.into_owned(), summary })
 }
 
-fn kind(fields: &Fields<'_>, findings: &mut Findings) -> Option<ArtifactKind> {
-    let value = fields.required("type", findings)?;
-    let kind = value.as_str().and_then(ArtifactKind::from_word);
+fn kind(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<ArtifactKind> {
+    let value = findings.keep(fields.require("type", Ok))?;
+    let kind = value.string().ok().and_then(|word| ArtifactKind::from_word(&word));
     if kind.is_none() {
         let message = format!("Invalid artifact type: {}", shown(value));
         findings.error(fields.path("type"), message);
@@ -88,7 +88,7 @@ fn judge_path(
     facts: &dyn Fn(&str) -> ArtifactFact,
     findings: &mut Findings,
 ) {
-    let shown = shown(&Value::from(path));
+    let shown = excerpt(path, SHOWN_CHARS);
     if let Some(problem) = misplaced(path) {
         findings.error(field, format!("Artifact path {problem}: {shown}"));
         return;
@@ -143,14 +143,14 @@ fn warn_twins(artifacts: &[Artifact], findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn check(artifacts: Value, facts: &dyn Fn(&str) -> ArtifactFact) -> String {
         let object = json!({ "artifacts": artifacts });
         let mut findings = Findings::default();
-        let read = judge(&Fields::root(object.as_object().unwrap()), facts, &mut findings);
+        let read = judge(&FieldReader::new((&object).into(), "").unwrap(), facts, &mut findings);
         let mut lines = findings.lines();
         lines.extend(read.map(|read| format!("read {}", read.len())));
         lines.join("\n")
@@ -179,14 +179,17 @@ mod tests {
         insta::assert_snapshot!(check(artifacts, &unchecked), @r"
         error artifacts[0].type: Invalid artifact type: Plan
         error artifacts[1].type: Missing required field: artifacts[1].type
-        error artifacts[1].path: artifacts[1].path must be a string
-        error artifacts[2]: artifacts[2] must be an object
+        error artifacts[1].path: artifacts[1].path must be a string, not a number
+        error artifacts[2]: artifacts[2] must be an object, not a string
         error artifacts[3].path: artifacts[3].path cannot be empty
         error artifacts[4].type: Invalid artifact type: null
-        error artifacts[4].summary: artifacts[4].summary must be a string
+        error artifacts[4].summary: artifacts[4].summary must be a string, not a number
         warn artifacts[1].extra: Unknown field is ignored: artifacts[1].extra
         ");
-        assert_eq!(check(json!({}), &unchecked), "error artifacts: artifacts must be an array");
+        assert_eq!(
+            check(json!({}), &unchecked),
+            "error artifacts: artifacts must be an array, not an object"
+        );
     }
 
     #[test]

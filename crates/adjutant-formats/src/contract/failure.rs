@@ -1,28 +1,29 @@
 //! Judges the errors of a return: there when something went wrong, and complete.
 
-use serde_json::Value;
-
-use super::fields::{Fields, shown};
 use super::returned::{Open, ReturnError, Status};
-use super::verdict::Findings;
+use super::verdict::{Findings, SHOWN_CHARS};
 use crate::code::Code;
+use crate::excerpt::excerpt;
+use crate::fields::{FieldReader, FieldValue};
 
 /// Reads and judges the field `errors`, as the status demands.
 pub(super) fn judge(
-    fields: &Fields<'_>,
+    fields: &FieldReader<'_>,
     status: Option<Status>,
     findings: &mut Findings,
 ) -> Option<Vec<ReturnError>> {
-    let Some(value) = fields.optional("errors") else {
+    let Some(list) = findings.keep(fields.optional("errors", FieldValue::items))? else {
         if status.is_some_and(needs_errors) {
             findings.missing("errors");
         }
         return Some(Vec::new());
     };
-    let list = fields.expect("errors", "an array", value.as_array(), findings)?;
     judge_presence(list.len(), status, findings);
-    let errors: Vec<Option<ReturnError>> =
-        list.iter().enumerate().map(|(nth, value)| one(nth, value, findings)).collect();
+    let error = |(nth, value)| {
+        let fields = findings.keep(fields.item("errors", nth, value))?;
+        one(&fields, findings)
+    };
+    let errors: Vec<Option<ReturnError>> = list.into_iter().enumerate().map(error).collect();
     errors.into_iter().collect()
 }
 
@@ -45,53 +46,52 @@ fn judge_presence(count: usize, status: Option<Status>, findings: &mut Findings)
     }
 }
 
-fn one(nth: usize, value: &Value, findings: &mut Findings) -> Option<ReturnError> {
-    let fields = Fields::at(format!("errors[{nth}]"), value, findings)?;
-    let kind = fields.text("type", findings).map(Open::new);
-    if let Some(Open::Other(text)) = &kind {
-        let message = format!("Unknown error type: {}", shown(&Value::from(text.as_str())));
-        findings.warn(fields.path("type"), message);
+fn one(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<ReturnError> {
+    let kind = findings.keep(fields.require("type", FieldValue::words));
+    let kind = kind.map(|word| (Open::new(&word), word));
+    if let Some((Open::Other(_), word)) = &kind {
+        let shown = excerpt(word, SHOWN_CHARS);
+        findings.warn(fields.path("type"), format!("Unknown error type: {shown}"));
     }
-    let message = fields.text("message", findings);
-    let code = code(&fields, findings);
-    let recoverable = fields
-        .required("recoverable", findings)
-        .and_then(|value| fields.expect("recoverable", "true or false", value.as_bool(), findings));
-    let recommendation = fields.text("recommendation", findings);
+    let message = findings.keep(fields.require("message", FieldValue::words));
+    let code = code(fields, findings);
+    let recoverable = findings.keep(fields.require("recoverable", FieldValue::boolean));
+    let recommendation = findings.keep(fields.require("recommendation", FieldValue::words));
     let known = ["type", "message", "code", "recoverable", "recommendation"];
-    fields.warn_unknown(&known, findings);
+    findings.warn_unknown(fields, &known);
     Some(ReturnError {
-        kind: kind?,
-        message: message?.to_owned(),
+        kind: kind?.0,
+        message: message?.into_owned(),
         code: code?,
         recoverable: recoverable?,
-        recommendation: recommendation?.to_owned(),
+        recommendation: recommendation?.into_owned(),
     })
 }
 
 // D24: one of the guides leaves the code out of its own sample.
-fn code(fields: &Fields<'_>, findings: &mut Findings) -> Option<Open<Code>> {
-    let Some(value) = fields.optional("code") else {
+fn code(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<Open<Code>> {
+    let Some(word) = findings.keep(fields.optional("code", FieldValue::string))? else {
         let message = format!("Missing code is taken as {}", Code::UnknownError);
         findings.warn(fields.path("code"), message);
         return Some(Code::UnknownError.into());
     };
-    let code = Open::new(fields.expect("code", "a string", value.as_str(), findings)?);
+    let code = Open::new(&word);
     if let Open::Other(_) = code {
-        findings.warn(fields.path("code"), format!("Unknown error code: {}", shown(value)));
+        let shown = excerpt(&word, SHOWN_CHARS);
+        findings.warn(fields.path("code"), format!("Unknown error code: {shown}"));
     }
     Some(code)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn check(object: Value, status: Option<Status>) -> String {
         let mut findings = Findings::default();
-        let read = judge(&Fields::root(object.as_object().unwrap()), status, &mut findings);
+        let read = judge(&FieldReader::new((&object).into(), "").unwrap(), status, &mut findings);
         let mut lines = findings.lines();
         lines.extend(read.map(|read| format!("read {}", serde_json::to_string(&read).unwrap())));
         lines.join("\n")
@@ -142,14 +142,14 @@ mod tests {
         insta::assert_snapshot!(check(errors, Some(Status::Completed)), @r"
         error errors[0].type: Missing required field: errors[0].type
         error errors[0].message: Missing required field: errors[0].message
-        error errors[0].code: errors[0].code must be a string
-        error errors[0].recoverable: errors[0].recoverable must be true or false
+        error errors[0].code: errors[0].code must be a string, not a number
+        error errors[0].recoverable: errors[0].recoverable must be true or false, not a string
         error errors[0].recommendation: errors[0].recommendation cannot be empty
-        error errors[1]: errors[1] must be an object
+        error errors[1]: errors[1] must be an object, not a string
         warn errors: Errors should be empty when the status is completed
         warn errors[0].stack: Unknown field is ignored: errors[0].stack
         ");
         let text = check(json!({"errors": "none"}), Some(Status::Failed));
-        assert_eq!(text, "error errors: errors must be an array");
+        assert_eq!(text, "error errors: errors must be an array, not a string");
     }
 }

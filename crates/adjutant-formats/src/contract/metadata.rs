@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::fields::{Fields, shown};
 use super::returned::Metadata;
-use super::verdict::Findings;
+use super::verdict::{Findings, shown};
+use crate::fields::{FieldProblem, FieldReader, FieldValue};
 use crate::ids::{AgentName, SessionId};
 
 /// The name that is written before the command at the root of a path; it is no level.
@@ -25,7 +25,7 @@ pub enum MetadataSource {
 
 /// Reads or fills in the field `metadata`.
 pub(super) fn judge(
-    fields: &Fields<'_>,
+    fields: &FieldReader<'_>,
     source: &MetadataSource,
     expected: Option<SessionId>,
     findings: &mut Findings,
@@ -33,7 +33,7 @@ pub(super) fn judge(
     match source {
         MetadataSource::Claimed => claimed(fields, expected, findings),
         MetadataSource::Engine(truth) => {
-            if let Some(claim) = fields.optional("metadata") {
+            if let Some(claim) = fields.filled("metadata") {
                 compare(claim, truth, expected.unwrap_or(truth.session_id), findings);
             }
             Some(truth.clone())
@@ -42,22 +42,22 @@ pub(super) fn judge(
 }
 
 fn claimed(
-    fields: &Fields<'_>,
+    fields: &FieldReader<'_>,
     expected: Option<SessionId>,
     findings: &mut Findings,
 ) -> Option<Metadata> {
-    let value = fields.get("metadata")?;
-    let fields = Fields::at("metadata".to_owned(), value, findings)?;
+    let within = |value| FieldReader::new(value, "metadata");
+    let fields = findings.keep(fields.read("metadata", within))??;
     let session_id = session(&fields, expected, findings);
     let duration_seconds = duration(&fields, findings);
-    let agent_type = fields.text("agent_type", findings).map(AgentName::new);
-    let delegation_depth = depth(&fields, findings);
+    let agent_type = findings.keep(fields.require("agent_type", FieldValue::words));
+    let delegation_depth = findings.keep(fields.require("delegation_depth", depth));
     let delegation_path = path(&fields, findings);
-    fields.warn_unknown(&KEYS, findings);
+    findings.warn_unknown(&fields, &KEYS);
     let metadata = Metadata {
         session_id: session_id?,
         duration_seconds: duration_seconds?,
-        agent_type: agent_type?,
+        agent_type: AgentName::new(&agent_type?),
         delegation_depth: delegation_depth?,
         delegation_path: delegation_path?,
     };
@@ -66,25 +66,25 @@ fn claimed(
 }
 
 fn session(
-    fields: &Fields<'_>,
+    fields: &FieldReader<'_>,
     expected: Option<SessionId>,
     findings: &mut Findings,
 ) -> Option<SessionId> {
-    let value = fields.required("session_id", findings)?;
+    let value = findings.keep(fields.require("session_id", Ok))?;
     if let Some(expected) = expected {
         return is_session(value, expected, findings).then_some(expected);
     }
-    let session = value.as_str().and_then(|text| text.parse().ok());
+    let session = value.string().ok().and_then(|text| text.parse().ok());
     if session.is_none() {
         findings.error("metadata.session_id", format!("Invalid session ID: {}", shown(value)));
     }
     session
 }
 
-fn is_session(claim: &Value, expected: SessionId, findings: &mut Findings) -> bool {
+fn is_session(claim: FieldValue<'_>, expected: SessionId, findings: &mut Findings) -> bool {
     // Ids have one spelling, so comparing texts compares ids.
     let expected = expected.to_string();
-    let is_same = claim.as_str() == Some(expected.as_str());
+    let is_same = claim.string().is_ok_and(|claim| claim == expected);
     if !is_same {
         let message = format!("Session ID mismatch: {} != {expected}", shown(claim));
         findings.error("metadata.session_id", message);
@@ -92,40 +92,30 @@ fn is_session(claim: &Value, expected: SessionId, findings: &mut Findings) -> bo
     is_same
 }
 
-fn duration(fields: &Fields<'_>, findings: &mut Findings) -> Option<u64> {
-    let value = fields.required("duration_seconds", findings)?;
-    let seconds = whole_seconds(value);
-    let seconds = fields.expect(
-        "duration_seconds",
-        "a number of seconds, zero or more",
-        seconds,
-        findings,
-    )?;
-    if !value.is_u64() {
-        let message = format!("Fractions of a second are dropped: {}", shown(value));
+fn duration(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<u64> {
+    let seconds = |value: FieldValue<'_>| {
+        let (whole, any) = (value.any_integer().ok(), value.number().ok());
+        let seconds = whole.or_else(|| any.map(|seconds| seconds as u64));
+        let wanted = "a number of seconds, zero or more";
+        Ok((seconds.ok_or_else(|| value.unfit_as_written(wanted))?, value.to_json()))
+    };
+    let (seconds, written) = findings.keep(fields.require("duration_seconds", seconds))?;
+    if !written.is_u64() {
+        let message = format!("Fractions of a second are dropped: {written}");
         findings.warn(fields.path("duration_seconds"), message);
     }
     Some(seconds)
 }
 
-fn whole_seconds(value: &Value) -> Option<u64> {
-    let fraction = || value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
-    value.as_u64().or_else(|| fraction().map(|seconds| seconds as u64))
+fn depth(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
+    let depth = value.to_json().as_u64().and_then(|depth| depth.try_into().ok());
+    depth.ok_or_else(|| value.unfit_as_written("a whole number, zero or more"))
 }
 
-fn depth(fields: &Fields<'_>, findings: &mut Findings) -> Option<u32> {
-    let value = fields.required("delegation_depth", findings)?;
-    let depth = value.as_u64().and_then(|depth| depth.try_into().ok());
-    fields.expect("delegation_depth", "a whole number, zero or more", depth, findings)
-}
-
-fn path(fields: &Fields<'_>, findings: &mut Findings) -> Option<Vec<AgentName>> {
-    let value = fields.required("delegation_path", findings)?;
-    fields.expect("delegation_path", "an array of agent names", names(value), findings)
-}
-
-fn names(value: &Value) -> Option<Vec<AgentName>> {
-    value.as_array()?.iter().map(|name| name.as_str().map(AgentName::new)).collect()
+fn path(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<Vec<AgentName>> {
+    findings.keep(fields.require("delegation_path", FieldValue::items))?;
+    let names = fields.each("delegation_path", |name| Ok(AgentName::new(&name.string()?)));
+    findings.keep_all(names)
 }
 
 /// Returns the depth that a path says: its edges, without the orchestrator before the root.
@@ -152,13 +142,12 @@ fn warn_inconsistent(metadata: &Metadata, findings: &mut Findings) {
 ///
 /// The duration is not compared: no model can know it. A foreign session stays an error, because
 /// it says that this return answers something else.
-fn compare(claim: &Value, truth: &Metadata, session: SessionId, findings: &mut Findings) {
-    let Some(claims) = claim.as_object() else {
+fn compare(claim: FieldValue<'_>, truth: &Metadata, session: SessionId, findings: &mut Findings) {
+    let Ok(claims) = FieldReader::new(claim, "metadata") else {
         findings.warn("metadata", "Metadata is filled in by the engine; the claim is ignored");
         return;
     };
-    let claims = Fields::root(claims);
-    if let Some(claim) = claims.optional("session_id") {
+    if let Some(claim) = claims.filled("session_id") {
         is_session(claim, session, findings);
     }
     let known = [
@@ -167,9 +156,9 @@ fn compare(claim: &Value, truth: &Metadata, session: SessionId, findings: &mut F
         ("delegation_path", truth.delegation_path.iter().map(AgentName::as_str).collect()),
     ];
     for (key, known) in known {
-        if let Some(claim) = claims.optional(key).filter(|claim| **claim != known) {
-            let message = format!("Claimed {}, known is {}", shown(claim), shown(&known));
-            findings.warn(format!("metadata.{key}"), message);
+        if let Some(claim) = claims.filled(key).filter(|claim| claim.to_json() != known) {
+            let message = format!("Claimed {}, known is {}", shown(claim), shown((&known).into()));
+            findings.warn(claims.path(key), message);
         }
     }
 }
@@ -196,7 +185,7 @@ mod tests {
         let object = json!({ "metadata": claim });
         let expected = expected.map(|id| id.parse().unwrap());
         let mut findings = Findings::default();
-        let fields = Fields::root(object.as_object().unwrap());
+        let fields = FieldReader::new((&object).into(), "").unwrap();
         let read = judge(&fields, source, expected, &mut findings);
         let mut lines = findings.lines();
         lines.extend(read.map(|read| serde_json::to_string(&read).unwrap()));
@@ -222,14 +211,14 @@ mod tests {
         });
         insta::assert_snapshot!(check(claim, &MetadataSource::Claimed, None), @r"
         error metadata.session_id: Invalid session ID: session-1
-        error metadata.duration_seconds: metadata.duration_seconds must be a number of seconds, zero or more
+        error metadata.duration_seconds: metadata.duration_seconds must be a number of seconds, zero or more, not -1
         error metadata.agent_type: metadata.agent_type cannot be empty
-        error metadata.delegation_depth: metadata.delegation_depth must be a whole number, zero or more
-        error metadata.delegation_path: metadata.delegation_path must be an array of agent names
+        error metadata.delegation_depth: metadata.delegation_depth must be a whole number, zero or more, not 1.5
+        error metadata.delegation_path[1]: metadata.delegation_path[1] must be a string, not a number
         warn metadata.mood: Unknown field is ignored: metadata.mood
         ");
         let none = check(json!("none"), &MetadataSource::Claimed, None);
-        assert_eq!(none, "error metadata: metadata must be an object");
+        assert_eq!(none, "error metadata: metadata must be an object, not a string");
     }
 
     #[test]

@@ -4,23 +4,21 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::fields::shown;
 use super::validate::SUMMARY_WARN_CHARS;
-use super::verdict::Findings;
+use super::verdict::{Findings, shown};
 
-/// Returns `object` without its old fields; what they said goes where it belongs now.
-pub(super) fn old_fields<'a>(
-    object: &'a Map<String, Value>,
-    findings: &mut Findings,
-) -> Cow<'a, Map<String, Value>> {
-    let mut object = Cow::Borrowed(object);
-    if object.contains_key("key_findings") {
-        fold_findings(object.to_mut(), findings);
+/// Returns a return without its old fields; what they said goes where it belongs now.
+pub(super) fn old_fields<'a>(returned: &'a Value, findings: &mut Findings) -> Cow<'a, Value> {
+    let has = |name| returned.get(name).is_some();
+    if !has("key_findings") && !has("project_number") {
+        return Cow::Borrowed(returned);
     }
-    if object.contains_key("project_number") {
-        drop_number(object.to_mut(), findings);
+    let mut returned = returned.clone();
+    if let Some(object) = returned.as_object_mut() {
+        fold_findings(object, findings);
+        drop_number(object, findings);
     }
-    object
+    Cow::Owned(returned)
 }
 
 fn fold_findings(object: &mut Map<String, Value>, findings: &mut Findings) {
@@ -76,7 +74,9 @@ fn drop_number(object: &mut Map<String, Value>, findings: &mut Findings) {
         (Some(claimed), Some(found)) if claimed == found => {
             format!("the first artifact path says {found} as well")
         }
-        (_, Some(found)) => format!("the first artifact path says {found}, not {}", shown(&old)),
+        (_, Some(found)) => {
+            format!("the first artifact path says {found}, not {}", shown((&old).into()))
+        }
     };
     findings.warn("project_number", format!("Old field is dropped: {outcome}"));
 }
@@ -102,9 +102,9 @@ mod tests {
 
     fn check(object: Value) -> String {
         let mut findings = Findings::default();
-        let migrated = old_fields(object.as_object().unwrap(), &mut findings).into_owned();
+        let migrated = old_fields(&object, &mut findings);
         let mut lines = findings.lines();
-        lines.push(Value::Object(migrated).to_string());
+        lines.push(migrated.to_string());
         lines.join("\n")
     }
 
@@ -168,7 +168,7 @@ mod tests {
     fn a_return_in_the_standard_form_is_not_touched() {
         let object = json!({"status": "completed", "summary": "S."});
         let mut findings = Findings::default();
-        let migrated = old_fields(object.as_object().unwrap(), &mut findings);
+        let migrated = old_fields(&object, &mut findings);
         assert!(matches!(migrated, Cow::Borrowed(_)));
     }
 }

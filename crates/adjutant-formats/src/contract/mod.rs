@@ -8,7 +8,6 @@
 mod artifact;
 mod extract;
 mod failure;
-mod fields;
 mod instruction;
 mod metadata;
 mod migrate;

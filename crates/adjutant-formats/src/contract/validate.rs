@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::artifact::{self, ArtifactFact};
 use super::extract::{ExtractError, Wrapping, extract};
-use super::fields::{Fields, shown};
 use super::metadata::{self, MetadataSource};
 use super::returned::{Artifact, ArtifactKind, Return, Status, Word};
-use super::verdict::{Findings, Verdict};
+use super::verdict::{Findings, Verdict, shown};
 use super::{failure, migrate, prose};
+use crate::fields::{FieldReader, FieldValue};
 use crate::ids::SessionId;
 
 /// The longest summary that passes without a warning, in characters. Inclusive.
@@ -85,13 +85,7 @@ pub fn validate<'a>(
     let Some(value) = read(submission.into(), &mut findings) else {
         return findings.verdict(None, None);
     };
-    let returned = match value.as_object() {
-        Some(object) => judge(object, contract, facts, &mut findings),
-        None => {
-            findings.error(WHOLE, "Return must be JSON object");
-            None
-        }
-    };
+    let returned = judge(&value, contract, facts, &mut findings);
     findings.verdict(returned, Some(value.into_owned()))
 }
 
@@ -115,13 +109,16 @@ fn read<'a>(submission: Submission<'a>, findings: &mut Findings) -> Option<Cow<'
 }
 
 fn judge(
-    object: &Map<String, Value>,
+    value: &Value,
     contract: &Contract,
     facts: &dyn Fn(&str) -> ArtifactFact,
     findings: &mut Findings,
 ) -> Option<Return> {
-    let object = migrate::old_fields(object, findings);
-    let fields = Fields::root(&object);
+    let value = migrate::old_fields(value, findings);
+    let Ok(fields) = FieldReader::new(FieldValue::Json(&value), "") else {
+        findings.error(WHOLE, "Return must be JSON object");
+        return None;
+    };
     require(&fields, contract, findings);
     let status = status(&fields, findings);
     let metadata =
@@ -133,7 +130,7 @@ fn judge(
     let errors = failure::judge(&fields, status, findings);
     let next_steps = next_steps(&fields, findings);
     let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
-    fields.warn_unknown(&known, findings);
+    findings.warn_unknown(&fields, &known);
     Some(Return {
         status: status?,
         summary: summary?,
@@ -144,39 +141,36 @@ fn judge(
     })
 }
 
-fn require(fields: &Fields<'_>, contract: &Contract, findings: &mut Findings) {
-    for key in ["status", "summary", "artifacts"] {
-        fields.required(key, findings);
-    }
-    match contract.metadata {
-        MetadataSource::Claimed => {
-            fields.required("metadata", findings);
-        }
-        MetadataSource::Engine(_) => {}
+fn require(fields: &FieldReader<'_>, contract: &Contract, findings: &mut Findings) {
+    let metadata = match contract.metadata {
+        MetadataSource::Claimed => Some("metadata"),
+        MetadataSource::Engine(_) => None,
+    };
+    for key in ["status", "summary", "artifacts"].into_iter().chain(metadata) {
+        findings.keep(fields.require(key, Ok));
     }
 }
 
-fn status(fields: &Fields<'_>, findings: &mut Findings) -> Option<Status> {
+fn status(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<Status> {
     let value = fields.get("status")?;
-    let status = value.as_str().and_then(Status::from_word);
+    let status = value.string().ok().and_then(|word| Status::from_word(&word));
     if status.is_none() {
         findings.error("status", format!("Invalid status: {}", shown(value)));
     }
     status
 }
 
-fn summary(fields: &Fields<'_>, findings: &mut Findings) -> Option<String> {
-    let value = fields.get("summary")?;
-    let text = fields.expect("summary", "a string", value.as_str(), findings)?;
+fn summary(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<String> {
+    let text = findings.keep(fields.read("summary", FieldValue::string))??;
     let chars = text.chars().count();
     if text.trim().is_empty() {
         findings.error("summary", "Summary cannot be empty");
     } else if chars > SUMMARY_MAX_CHARS {
         findings.error("summary", format!("Summary too long (max {SUMMARY_MAX_CHARS} chars)"));
     } else {
-        warn_summary(text, chars, findings);
+        warn_summary(&text, chars, findings);
     }
-    Some(text.to_owned())
+    Some(text.into_owned())
 }
 
 fn warn_summary(text: &str, chars: usize, findings: &mut Findings) {
@@ -248,16 +242,26 @@ fn plain(path: &str) -> Vec<&str> {
     parts
 }
 
-fn next_steps(fields: &Fields<'_>, findings: &mut Findings) -> Option<String> {
-    let text = fields.optional_text("next_steps", findings)?;
-    let sentences = prose::sentences(text);
+fn next_steps(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<String> {
+    let text = optional_words(fields, "next_steps", findings)?;
+    let sentences = prose::sentences(&text);
     if sentences > NEXT_STEPS_SENTENCES {
         let message = format!(
             "Next steps should have at most {NEXT_STEPS_SENTENCES} sentences, they have {sentences}"
         );
         findings.warn("next_steps", message);
     }
-    Some(text.to_owned())
+    Some(text)
+}
+
+/// Reads a string that may be absent; one without words is.
+pub(super) fn optional_words(
+    fields: &FieldReader<'_>,
+    name: &str,
+    findings: &mut Findings,
+) -> Option<String> {
+    let text = findings.keep(fields.optional(name, FieldValue::string))??;
+    Some(text.into_owned()).filter(|text| !text.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -353,8 +357,8 @@ mod tests {
         for (summary, expected) in [
             (json!(""), "error summary: Summary cannot be empty"),
             (json!(" \n\t"), "error summary: Summary cannot be empty"),
-            (json!(7), "error summary: summary must be a string"),
-            (json!(null), "error summary: summary must be a string"),
+            (json!(7), "error summary: summary must be a string, not a number"),
+            (json!(null), "error summary: summary must be a string, not null"),
             (json!(of(400)), ""),
             (json!(of(401)), "warn summary: Summary has 401 characters, at most 400 read well"),
             (json!(of(500)), "warn summary: Summary has 500 characters, at most 400 read well"),
@@ -382,7 +386,7 @@ mod tests {
                 json!("Run it. Read it. Tell us."),
                 "warn next_steps: Next steps should have at most 2 sentences, they have 3",
             ),
-            (json!(["Run it"]), "error next_steps: next_steps must be a string"),
+            (json!(["Run it"]), "error next_steps: next_steps must be a string, not an array"),
         ] {
             assert_eq!(check((&changed("next_steps", next_steps)).into()), expected);
         }
@@ -469,7 +473,7 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
                 prop::collection::btree_map(key, inner, 0..6)
-                    .prop_map(|map| map.into_iter().collect::<Map<_, _>>().into()),
+                    .prop_map(|map| map.into_iter().collect::<serde_json::Map<_, _>>().into()),
             ]
         })
     }

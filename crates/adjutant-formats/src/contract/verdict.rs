@@ -5,6 +5,11 @@ use serde_json::Value;
 
 use super::returned::Return;
 use crate::code::Code;
+use crate::excerpt::excerpt;
+use crate::fields::{FieldFault, FieldProblem, FieldReader, FieldValue};
+
+/// The most characters of foreign text that a complaint repeats.
+pub(super) const SHOWN_CHARS: usize = 80;
 
 /// Something that is wrong, or could be better, in one place of a return.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +80,38 @@ impl Findings {
         self.errors.push(Complaint { code, field: field.into(), message: message.into() });
     }
 
+    /// Passes on what was read; a fault is noted.
+    pub(super) fn keep<T>(&mut self, read: Result<T, FieldFault>) -> Option<T> {
+        let FieldFault { path, problem, .. } = match read {
+            Ok(read) => return Some(read),
+            Err(fault) => fault,
+        };
+        match &problem {
+            FieldProblem::Missing => self.missing(path),
+            FieldProblem::Blank => self.error(path.as_str(), format!("{path} cannot be empty")),
+            FieldProblem::Unfit { .. } | FieldProblem::Other(_) => {
+                self.error(path.as_str(), format!("{path} {problem}"));
+            }
+        }
+        None
+    }
+
+    /// Passes on the items that were read; each fault is noted.
+    pub(super) fn keep_all<T>(&mut self, read: Result<Vec<T>, Vec<FieldFault>>) -> Option<Vec<T>> {
+        match read {
+            Ok(items) => Some(items),
+            Err(faults) => faults.into_iter().find_map(|fault| self.keep(Err(fault))),
+        }
+    }
+
+    /// Warns of each field that nobody will read.
+    pub(super) fn warn_unknown(&mut self, fields: &FieldReader<'_>, known: &[&str]) {
+        for field in fields.unknown(known) {
+            let path = fields.path(&excerpt(&field.name, SHOWN_CHARS));
+            self.warn(path.as_str(), format!("Unknown field is ignored: {path}"));
+        }
+    }
+
     /// Notes that a field is not there.
     pub(super) fn missing(&mut self, field: impl Into<String>) {
         let field = field.into();
@@ -110,4 +147,10 @@ impl Findings {
         let warnings = self.warnings.iter().map(|it| format!("warn {}: {}", it.field, it.message));
         errors.chain(warnings).collect()
     }
+}
+
+/// Shows a foreign value in a complaint: a text as it is, anything else as JSON.
+pub(super) fn shown(value: FieldValue<'_>) -> String {
+    let text = value.string().unwrap_or_else(|_| value.to_json().to_string().into());
+    excerpt(&text, SHOWN_CHARS).into_owned()
 }
