@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::reader::{Reader, SchemaError};
+use super::complaint::{Complaints, SchemaError};
 use super::spec::{CallLimits, ReturnForm};
 use crate::ids::{InvalidLabel, Label};
 use crate::policy::Operation;
+use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue};
 
 const CALL_KEYS: [&str; 3] = ["tasks", "concurrency", "return"];
 const TASK_KEYS: [&str; 5] = ["label", "prompt", "context", "model", "max_output_tokens"];
@@ -61,95 +62,98 @@ impl DelegateCall {
     /// Strict: a property nobody knows, a number in quotes or a `null` is refused rather than
     /// guessed at, because every guess here would spend someone's money.
     pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
-        let mut reader = Reader::default();
-        let call = call(arguments, limits, &mut reader);
-        reader.finish(call)
+        let mut complaints = Complaints::default();
+        let call = call(arguments.into(), limits, &mut complaints);
+        complaints.finish(call)
     }
 }
 
-fn call(arguments: &Value, limits: &CallLimits, reader: &mut Reader) -> Option<DelegateCall> {
-    let map = reader.object("arguments", arguments)?;
-    reader.known_keys("arguments", map, &CALL_KEYS);
-    let tasks = match map.get("tasks") {
-        Some(value) => tasks(value, limits, reader),
-        None => reader.complain("tasks", "is required"),
+fn call(
+    arguments: FieldValue<'_>,
+    limits: &CallLimits,
+    complaints: &mut Complaints,
+) -> Option<DelegateCall> {
+    let fields = complaints.keep(arguments_of(arguments))?;
+    complaints.refuse_unknown("arguments", &fields, &CALL_KEYS);
+    let tasks = tasks(&fields, limits, complaints);
+    let running = |value: FieldValue<'_>| value.integer(1..=limits.max_concurrency);
+    let concurrency = complaints.keep(fields.read("concurrency", running));
+    let forms = ReturnForm::ALL.map(|form| (form.as_str(), form));
+    let return_form = complaints.keep(fields.read("return", |value| value.choice(&forms)));
+    Some(DelegateCall {
+        tasks: tasks?,
+        concurrency: concurrency?,
+        return_form: return_form?.unwrap_or_default(),
+    })
+}
+
+/// Reads the arguments of a call, which are named as a whole only where they are no object.
+pub(super) fn arguments_of(value: FieldValue<'_>) -> Result<FieldReader<'_>, FieldFault> {
+    FieldReader::new(value, "").map_err(|problem| FieldFault {
+        path: "arguments".to_owned(),
+        at: 0,
+        problem,
+    })
+}
+
+fn tasks(
+    fields: &FieldReader<'_>,
+    limits: &CallLimits,
+    complaints: &mut Complaints,
+) -> Option<Vec<TaskSpec>> {
+    let list = complaints.keep(fields.require("tasks", |value| {
+        let list = value.items()?;
+        let none = || format!("0 tasks, allowed are 1 to {}", limits.max_tasks).into();
+        if list.is_empty() { Err(none()) } else { Ok(list) }
+    }))?;
+    let task = |(nth, value)| {
+        let fields = complaints.keep(fields.item("tasks", nth, value))?;
+        task(nth, &fields, limits, complaints)
     };
-    let bounds = 1..=limits.max_concurrency;
-    let concurrency =
-        map.get("concurrency").and_then(|value| reader.number("concurrency", value, &bounds));
-    let return_form = map.get("return").map_or(Some(ReturnForm::default()), |value| {
-        reader.choice("return", value, &ReturnForm::ALL, ReturnForm::as_str)
-    });
-    Some(DelegateCall { tasks: tasks?, concurrency, return_form: return_form? })
-}
-
-fn tasks(value: &Value, limits: &CallLimits, reader: &mut Reader) -> Option<Vec<TaskSpec>> {
-    let list = reader.array("tasks", value)?;
-    if list.is_empty() {
-        let message = format!("0 tasks, allowed are 1 to {}", limits.max_tasks);
-        return reader.complain("tasks", message);
-    }
-    let tasks: Vec<Option<TaskSpec>> =
-        list.iter().enumerate().map(|(nth, value)| task(nth, value, limits, reader)).collect();
+    let tasks: Vec<Option<TaskSpec>> = list.into_iter().enumerate().map(task).collect();
     tasks.into_iter().collect()
 }
 
-fn task(nth: usize, value: &Value, limits: &CallLimits, reader: &mut Reader) -> Option<TaskSpec> {
-    let path = format!("tasks[{nth}]");
-    let at = |key: &str| format!("{path}.{key}");
-    let map = reader.object(&path, value)?;
-    reader.known_keys(&path, map, &TASK_KEYS);
-    let label = label(&at("label"), map.get("label"), reader);
-    let prompt = reader.required_string(&at("prompt"), map.get("prompt"));
-    let prompt = prompt.and_then(|prompt| reader.filled(&at("prompt"), prompt));
-    let context = map
-        .get("context")
-        .map_or(Some(Vec::new()), |value| context(&at("context"), value, limits, reader));
-    let model = map.get("model").and_then(|value| text(&at("model"), value, reader));
-    let max_output_tokens = map
-        .get("max_output_tokens")
-        .and_then(|value| reader.number(&at("max_output_tokens"), value, &limits.output_tokens));
+fn task(
+    nth: usize,
+    fields: &FieldReader<'_>,
+    limits: &CallLimits,
+    complaints: &mut Complaints,
+) -> Option<TaskSpec> {
+    complaints.refuse_unknown(&format!("tasks[{nth}]"), fields, &TASK_KEYS);
+    let label = complaints.keep(fields.require("label", label));
+    let prompt = complaints.keep(fields.require("prompt", FieldValue::words));
+    let context = context(fields, limits, complaints);
+    let model = complaints.keep(fields.read("model", FieldValue::words));
+    let tokens = |value: FieldValue<'_>| value.integer(limits.output_tokens.clone());
+    let max_output_tokens = complaints.keep(fields.read("max_output_tokens", tokens));
     Some(TaskSpec {
         label: label?,
-        prompt: prompt?.to_owned(),
+        prompt: prompt?.into_owned(),
         context: context?,
-        model,
-        max_output_tokens,
+        model: model?.map(Into::into),
+        max_output_tokens: max_output_tokens?,
         operation: None,
         timeout_s: None,
     })
 }
 
-fn label(path: &str, value: Option<&Value>, reader: &mut Reader) -> Option<Label> {
-    let text = reader.required_string(path, value)?;
-    match Label::new(text) {
-        Ok(label) => Some(label),
-        Err(invalid) => reader.complain(path, invalid.to_string()),
-    }
+fn label(value: FieldValue<'_>) -> Result<Label, FieldProblem> {
+    Label::new(&value.string()?).map_err(|invalid| invalid.to_string().into())
 }
 
 pub(super) fn context(
-    path: &str,
-    value: &Value,
+    fields: &FieldReader<'_>,
     limits: &CallLimits,
-    reader: &mut Reader,
+    complaints: &mut Complaints,
 ) -> Option<Vec<String>> {
-    let list = reader.array(path, value)?;
     let max = limits.max_context;
-    if list.len() > max {
-        return reader.complain(path, format!("{} paths, allowed are 0 to {max}", list.len()));
-    }
-    let paths: Vec<Option<String>> = list
-        .iter()
-        .enumerate()
-        .map(|(nth, value)| text(&format!("{path}[{nth}]"), value, reader))
-        .collect();
-    paths.into_iter().collect()
-}
-
-pub(super) fn text(path: &str, value: &Value, reader: &mut Reader) -> Option<String> {
-    let text = reader.string(path, value)?;
-    reader.filled(path, text).map(str::to_owned)
+    let few = |value: FieldValue<'_>| match value.items()?.len() {
+        count if count > max => Err(format!("{count} paths, allowed are 0 to {max}").into()),
+        _ => Ok(()),
+    };
+    complaints.keep(fields.read("context", few))?;
+    complaints.keep_all(fields.each("context", |path| path.words().map(Into::into)))
 }
 
 #[cfg(test)]
@@ -257,29 +261,37 @@ mod tests {
             (
                 "max_output_tokens",
                 json!(99),
-                "tasks[0].max_output_tokens: 99 is outside 100 to 16384",
+                "tasks[0].max_output_tokens: must be a whole number from 100 to 16384, not 99",
             ),
             ("max_output_tokens", json!(100), "a"),
             ("max_output_tokens", json!(16_384), "a"),
             (
                 "max_output_tokens",
                 json!(16_385),
-                "tasks[0].max_output_tokens: 16385 is outside 100 to 16384",
+                "tasks[0].max_output_tokens: must be a whole number from 100 to 16384, not 16385",
             ),
             ("model", json!(" "), "tasks[0].model: must not be blank"),
         ] {
             assert_eq!(check(task_with(key, value)), expected);
         }
         for (key, value, expected) in [
-            ("concurrency", json!(0), "concurrency: 0 is outside 1 to 4"),
+            ("concurrency", json!(0), "concurrency: must be a whole number from 1 to 4, not 0"),
             ("concurrency", json!(4), "a"),
             ("concurrency", json!(4.0), "a"),
-            ("concurrency", json!(5), "concurrency: 5 is outside 1 to 4"),
-            ("concurrency", json!(-1), "concurrency: -1 is outside 1 to 4"),
-            ("concurrency", json!(1e300), "concurrency: 1e+300 is outside 1 to 4"),
-            ("concurrency", json!(2.5), "concurrency: 2.5 is not a whole number"),
-            ("concurrency", json!("2"), "concurrency: must be a whole number, not a string"),
-            ("return", json!("xml"), "return: `xml` is not one of markdown, json"),
+            ("concurrency", json!(5), "concurrency: must be a whole number from 1 to 4, not 5"),
+            ("concurrency", json!(-1), "concurrency: must be a whole number from 1 to 4, not -1"),
+            (
+                "concurrency",
+                json!(1e300),
+                "concurrency: must be a whole number from 1 to 4, not 1e+300",
+            ),
+            ("concurrency", json!(2.5), "concurrency: must be a whole number from 1 to 4, not 2.5"),
+            (
+                "concurrency",
+                json!("2"),
+                "concurrency: must be a whole number from 1 to 4, not a string",
+            ),
+            ("return", json!("xml"), "return: must be one of markdown, json, not `xml`"),
             ("return", json!(null), "return: must be a string, not null"),
         ] {
             assert_eq!(check(call_with(key, value)), expected);

@@ -6,13 +6,13 @@
 //! place at once.
 
 mod call;
-mod reader;
+mod complaint;
 mod returning;
 mod spec;
 mod task;
 
 pub use call::{DelegateCall, TaskSpec};
-pub use reader::{SchemaComplaint, SchemaError};
+pub use complaint::{SchemaComplaint, SchemaError};
 pub use returning::{RETURN, return_spec};
 pub use spec::{CallLimits, DELEGATE, ReturnForm, delegate_spec};
 pub use task::{AgentCard, TASK, TaskCall, task_spec};

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::call::{context, text};
-use super::reader::{Reader, SchemaError};
+use super::call::{arguments_of, context};
+use super::complaint::{Complaints, SchemaError};
 use super::spec::CallLimits;
 use crate::message::ToolSpec;
 use crate::policy::Operation;
 use adjutant_formats::excerpt::excerpt;
+use adjutant_formats::fields::{FieldProblem, FieldValue};
 
 /// The name a call of the tool uses.
 pub const TASK: &str = "Task";
@@ -122,52 +123,43 @@ fn listed(agents: &[AgentCard]) -> String {
 impl TaskCall {
     /// Reads the arguments of a call, as strictly as those of `Delegate`.
     pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
-        let mut reader = Reader::default();
-        let call = call(arguments, limits, &mut reader);
-        reader.finish(call)
+        let mut complaints = Complaints::default();
+        let call = call(arguments.into(), limits, &mut complaints);
+        complaints.finish(call)
     }
 }
 
-fn call(arguments: &Value, limits: &CallLimits, reader: &mut Reader) -> Option<TaskCall> {
-    let map = reader.object("arguments", arguments)?;
-    reader.known_keys("arguments", map, &KEYS);
-    let agent = reader.required_string("agent", map.get("agent"));
-    let agent = agent.and_then(|agent| reader.filled("agent", agent)).and_then(|agent| {
-        let count = agent.chars().count();
-        if count <= NAME_CHARS {
-            return Some(agent.trim().to_owned());
-        }
-        reader.complain("agent", format!("has {count} characters, allowed are 1 to {NAME_CHARS}"))
-    });
-    let prompt = reader.required_string("prompt", map.get("prompt"));
-    let prompt = prompt.and_then(|prompt| reader.filled("prompt", prompt));
-    let context = map
-        .get("context")
-        .map_or(Some(Vec::new()), |value| context("context", value, limits, reader));
-    let model = map.get("model").and_then(|value| text("model", value, reader));
-    let operation = map.get("operation").and_then(|value| operation(value, reader));
-    let timeout_s = map.get("timeout").and_then(|value| seconds(value, reader));
+fn call(
+    arguments: FieldValue<'_>,
+    limits: &CallLimits,
+    complaints: &mut Complaints,
+) -> Option<TaskCall> {
+    let fields = complaints.keep(arguments_of(arguments))?;
+    complaints.refuse_unknown("arguments", &fields, &KEYS);
+    let agent = complaints.keep(fields.require("agent", agent));
+    let prompt = complaints.keep(fields.require("prompt", FieldValue::words));
+    let context = context(&fields, limits, complaints);
+    let model = complaints.keep(fields.read("model", FieldValue::words));
+    let operations = OPERATIONS.map(|word| (word, word));
+    let operation = complaints.keep(fields.read("operation", |value| value.choice(&operations)));
+    let seconds = |value: FieldValue<'_>| value.integer(1..=u64::MAX);
+    let timeout_s = complaints.keep(fields.read("timeout", seconds));
     Some(TaskCall {
         agent: agent?,
-        prompt: prompt?.to_owned(),
+        prompt: prompt?.into_owned(),
         context: context?,
-        model,
-        operation,
-        timeout_s,
+        model: model?.map(Into::into),
+        operation: operation?.map(Operation::parse),
+        timeout_s: timeout_s?,
     })
 }
 
-fn operation(value: &Value, reader: &mut Reader) -> Option<Operation> {
-    let text = text("operation", value, reader)?;
-    if OPERATIONS.contains(&text.as_str()) {
-        return Some(Operation::parse(&text));
+fn agent(value: FieldValue<'_>) -> Result<String, FieldProblem> {
+    let name = value.words()?;
+    match name.chars().count() {
+        0..=NAME_CHARS => Ok(name.trim().to_owned()),
+        count => Err(format!("has {count} characters, allowed are 1 to {NAME_CHARS}").into()),
     }
-    reader.complain("operation", format!("must be one of {}", OPERATIONS.join(", ")))
-}
-
-fn seconds(value: &Value, reader: &mut Reader) -> Option<u64> {
-    let whole = value.as_u64().filter(|seconds| *seconds > 0);
-    whole.or_else(|| reader.complain("timeout", "must be a whole number of seconds above zero"))
 }
 
 #[cfg(test)]

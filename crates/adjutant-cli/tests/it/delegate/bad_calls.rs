@@ -123,27 +123,27 @@ fn req_42_properties_and_numbers_are_those_of_the_schema() {
             `adjutant delegate --help` shows the form.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"concurrency":0}
-          adjutant: concurrency: 0 is outside 1 to 4
+          adjutant: concurrency: must be a whole number from 1 to 4, not 0
             `adjutant delegate --help` shows the form.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"concurrency":5}
-          adjutant: concurrency: 5 is outside 1 to 4
+          adjutant: concurrency: must be a whole number from 1 to 4, not 5
             `adjutant delegate --help` shows the form.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"concurrency":"2"}
-          adjutant: concurrency: must be a whole number, not a string
+          adjutant: concurrency: must be a whole number from 1 to 4, not a string
             `adjutant delegate --help` shows the form.
           [exit 2]
         [{"label":"a","prompt":"x","max_output_tokens":99}]
-          adjutant: tasks[0].max_output_tokens: 99 is outside 100 to 16384
+          adjutant: tasks[0].max_output_tokens: must be a whole number from 100 to 16384, not 99
             `adjutant delegate --help` shows the form.
           [exit 2]
         [{"label":"a","prompt":"x","max_output_tokens":16385}]
-          adjutant: tasks[0].max_output_tokens: 16385 is outside 100 to 16384
+          adjutant: tasks[0].max_output_tokens: must be a whole number from 100 to 16384, not 16385
             `adjutant delegate --help` shows the form.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"return":"xml"}
-          adjutant: return: `xml` is not one of markdown, json
+          adjutant: return: must be one of markdown, json, not `xml`
             `adjutant delegate --help` shows the form.
           [exit 2]
         {"tasks":3}

@@ -1,0 +1,107 @@
+//! Everything that is wrong with a call, by path.
+
+use std::fmt;
+
+use crate::code::Code;
+use adjutant_formats::excerpt::excerpt;
+use adjutant_formats::fields::{FieldFault, FieldReader, UnknownField, did_you_mean};
+
+/// The most characters of foreign text that a complaint repeats.
+const SHOWN_CHARS: usize = 40;
+/// The most complaints that one line of text repeats.
+const SHOWN_COMPLAINTS: usize = 20;
+
+/// Says everything that is wrong with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaError {
+    /// What is wrong, place by place; never empty.
+    pub complaints: Vec<SchemaComplaint>,
+}
+
+/// Says what is wrong in one place of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaComplaint {
+    /// Where: `tasks[2].prompt`.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl SchemaError {
+    /// Returns the code by which programs know the error.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        Code::ValidationFailed
+    }
+}
+
+impl fmt::Display for SchemaComplaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for complaint in self.complaints.iter().take(SHOWN_COMPLAINTS) {
+            write!(f, "{separator}{complaint}")?;
+            separator = "; ";
+        }
+        match self.complaints.len().saturating_sub(SHOWN_COMPLAINTS) {
+            0 => Ok(()),
+            left => write!(f, "; and {left} more"),
+        }
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
+impl From<FieldFault> for SchemaComplaint {
+    fn from(fault: FieldFault) -> Self {
+        Self { path: fault.path, message: fault.problem.to_string() }
+    }
+}
+
+/// Everything that is wrong with a call, while it is read.
+#[derive(Debug, Default)]
+pub(super) struct Complaints(Vec<SchemaComplaint>);
+
+impl Complaints {
+    /// Passes `read` on when there was nothing to complain about.
+    pub(super) fn finish<T>(self, read: Option<T>) -> Result<T, SchemaError> {
+        read.filter(|_| self.0.is_empty()).ok_or(SchemaError { complaints: self.0 })
+    }
+
+    /// Passes on what was read; a fault is noted.
+    pub(super) fn keep<T>(&mut self, read: Result<T, FieldFault>) -> Option<T> {
+        read.map_err(|fault| self.0.push(fault.into())).ok()
+    }
+
+    /// Passes on the items that were read; each fault is noted.
+    pub(super) fn keep_all<T>(&mut self, read: Result<Vec<T>, Vec<FieldFault>>) -> Option<Vec<T>> {
+        read.map_err(|faults| self.0.extend(faults.into_iter().map(Into::into))).ok()
+    }
+
+    /// Notes each property of the object at `path` that is not known.
+    pub(super) fn refuse_unknown(&mut self, path: &str, fields: &FieldReader<'_>, known: &[&str]) {
+        for UnknownField { name, .. } in fields.unknown(known) {
+            let (shown, meant) = (excerpt(&name, SHOWN_CHARS), did_you_mean(&name, known));
+            let message = format!("unknown property `{shown}`{meant}");
+            self.0.push(SchemaComplaint { path: path.to_owned(), message });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_an_end_whatever_was_sent() {
+        let complaint = SchemaComplaint { path: "a".to_owned(), message: "b".to_owned() };
+        let error = SchemaError { complaints: vec![complaint; 100_000] };
+        let text = error.to_string();
+        assert!(text.len() < 200 && text.ends_with("a: b; and 99980 more"), "{text}");
+    }
+}
