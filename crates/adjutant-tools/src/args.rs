@@ -3,8 +3,8 @@
 //! Numbers and booleans may come as strings, `null` means absent, and the spellings of other
 //! well-known tools are understood. Everything else is an error that says what to write instead.
 
-use adjutant_core::numbers::whole;
-use serde_json::{Map, Value};
+use adjutant_formats::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
+use serde_json::Value;
 
 use crate::ToolName;
 
@@ -24,14 +24,15 @@ impl Field {
         Self { name, aliases }
     }
 
-    fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name)
+    fn spellings(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 }
 
 /// The arguments of one call.
 pub(crate) struct Args<'call> {
-    map: Option<&'call Map<String, Value>>,
+    /// `None` for a call without arguments.
+    reader: Option<FieldReader<'call>>,
     fields: &'static [Field],
 }
 
@@ -42,94 +43,68 @@ impl<'call> Args<'call> {
         value: &'call Value,
         fields: &'static [Field],
     ) -> Result<Self, ArgError> {
-        let map = match value {
-            Value::Null => None,
-            Value::Object(map) => Some(map),
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                let got = kind(value);
-                return Err(ArgError(format!("arguments must be a JSON object, got {got}")));
-            }
-        };
-        let mut names = map.into_iter().flat_map(Map::keys);
-        let unknown = names.find(|name| !fields.iter().any(|field| field.is_called(name)));
-        if let Some(name) = unknown {
+        if value.is_null() {
+            return Ok(Self { reader: None, fields });
+        }
+        let reader = FieldReader::new(value.into(), "")
+            .map_err(|problem| ArgError(format!("arguments {problem}")))?;
+        let spellings: Vec<&str> = fields.iter().flat_map(Field::spellings).collect();
+        if let Some(unknown) = reader.unknown(&spellings).first() {
             let known: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
-            let (name, known) = (brief(name), known.join(", "));
+            let (name, known) = (brief(&unknown.name), known.join(", "));
             return Err(ArgError(format!("unknown argument `{name}`; {tool} takes {known}")));
         }
-        Ok(Self { map, fields })
+        Ok(Self { reader: Some(reader), fields })
     }
 
     /// Returns a text that must be there and not be empty.
     pub(crate) fn required(&self, name: &'static str) -> Result<String, ArgError> {
         self.text(name)?
             .filter(|text| !text.is_empty())
-            .ok_or_else(|| ArgError(format!("`{name}` is required")))
+            .ok_or_else(|| ArgError(format!("`{name}` {}", FieldProblem::Missing)))
     }
 
     /// Returns a text, if given.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<String>, ArgError> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(wrong(name, "a string", other)),
-        }
+        self.read(name, |value| {
+            if let FieldContent::Number(number) = value.content() {
+                return Ok(number.to_string());
+            }
+            value.string().map(String::from)
+        })
     }
 
     /// Returns a whole number of at least `min`, if given.
     pub(crate) fn number(&self, name: &'static str, min: u64) -> Result<Option<u64>, ArgError> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        let number = match value {
-            Value::Number(number) => whole(number),
-            Value::String(text) => text.trim().parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        };
-        match number {
-            Some(number) if number >= min => Ok(Some(number)),
-            Some(_) | None => Err(wrong(name, &format!("a whole number, {min} or more"), value)),
-        }
+        self.read(name, |value| {
+            let Ok(text) = value.string() else { return value.integer(min..=u64::MAX) };
+            let number = text.trim().parse().ok().filter(|number| *number >= min);
+            let wanted = format!("a whole number of at least {min}");
+            number.ok_or_else(|| value.unfit_as_written(&wanted))
+        })
     }
 
     /// Returns a switch; absent means off.
     pub(crate) fn switch(&self, name: &'static str) -> Result<bool, ArgError> {
-        match self.get(name) {
-            None => Ok(false),
-            Some(Value::Bool(on)) => Ok(*on),
-            Some(Value::String(text)) if text == "true" => Ok(true),
-            Some(Value::String(text)) if text == "false" => Ok(false),
-            Some(other) => Err(wrong(name, "true or false", other)),
-        }
+        let is_on = self.read(name, |value| {
+            let word = value.string().ok().and_then(|word| word.parse().ok());
+            let is_on = word.or_else(|| value.boolean().ok());
+            is_on.ok_or_else(|| value.unfit_as_written("true or false"))
+        });
+        Ok(is_on?.unwrap_or(false))
     }
 
-    fn get(&self, name: &'static str) -> Option<&'call Value> {
-        let map = self.map?;
-        let field = self.fields.iter().find(|field| field.name == name)?;
-        std::iter::once(&field.name)
-            .chain(field.aliases)
-            .filter_map(|spelling| map.get(*spelling))
-            .find(|value| !value.is_null())
-    }
-}
-
-fn wrong(name: &str, wanted: &str, got: &Value) -> ArgError {
-    let got = match got {
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => format!("{:?}", brief(text)),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => kind(got).to_owned(),
-    };
-    ArgError(format!("`{name}` must be {wanted}, got {got}"))
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(true) => "true",
-        Value::Bool(false) => "false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+    /// Reads an argument under the first of its names that is given.
+    fn read<T>(
+        &self,
+        name: &'static str,
+        convert: impl FnOnce(FieldValue<'call>) -> Result<T, FieldProblem>,
+    ) -> Result<Option<T>, ArgError> {
+        let field = self.fields.iter().find(|field| field.name == name);
+        let (Some(reader), Some(field)) = (&self.reader, field) else { return Ok(None) };
+        let given = field.spellings().find(|spelling| reader.filled(spelling).is_some());
+        let read = given.map(|spelling| reader.optional(spelling, convert)).transpose();
+        Ok(read.map_err(|fault| ArgError(fault.to_string()))?.flatten())
     }
 }
 

@@ -29,16 +29,16 @@ fn wrong_arguments_are_answered_with_what_to_write() {
     insta::assert_snapshot!(answers.join("\n"), @r#"
     error: `path` is required
     error: `path` is required
-    error: arguments must be a JSON object, got a string
+    error: arguments must be an object, not a string
     error: `path` is required
-    error: `path` must be a string, got an array
+    error: `path` must be a string, not an array
     error: unknown argument `line`; Read takes `path`, `offset`, `limit`
-    error: `offset` must be a whole number, 1 or more, got 0
-    error: `offset` must be a whole number, 1 or more, got "ten"
-    error: `limit` must be a whole number, 1 or more, got 1.5
-    error: `ignore_case` must be true or false, got "maybe"
+    error: `offset` must be a whole number of at least 1, not 0
+    error: `offset` must be a whole number of at least 1, not "ten"
+    error: `limit` must be a whole number of at least 1, not 1.5
+    error: `ignore_case` must be true or false, not "maybe"
     error: `output` must be "content", "files" or "count", got "lines"
-    error: `context` must be a whole number, 0 or more, got -1
+    error: `context` must be a whole number of at least 0, not -1
     "#);
 }
 

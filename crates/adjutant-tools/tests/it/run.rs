@@ -117,10 +117,10 @@ fn what_cannot_be_run_is_answered_with_what_to_write_instead() {
                 "`command` has 65,537 bytes, more than the 65,536 that are taken; write a script with Write and \
                  run that",
             ),
-            (json!({"command": ["ls", "-l"]}), "`command` must be a string, got an array"),
+            (json!({"command": ["ls", "-l"]}), "`command` must be a string, not an array"),
             (
                 json!({"command": "ls", "timeout": 0}),
-                "`timeout` must be a whole number, 1 or more, got 0",
+                "`timeout` must be a whole number of at least 1, not 0",
             ),
             (
                 json!({"command": "ls", "timeout": 120_000}),
