@@ -4,11 +4,11 @@
 //! `raw_args` goes out as written, to show what a model does that cannot write JSON.
 
 use adjutant_core::ToolCall;
+use adjutant_formats::document::{PositionedKind, PositionedValue};
+use adjutant_formats::fields::FieldValue;
 use serde_json::{Map, Value};
 
-use super::error::Flaw;
-use super::fields::Fields;
-use super::node::{Kind, Node};
+use super::error::{Flaw, table};
 use super::placeholder;
 use super::template::Template;
 use crate::model::TurnRequest;
@@ -41,20 +41,24 @@ enum Tree {
 }
 
 impl Call {
-    pub(crate) fn read(node: &Node, document: &str) -> Result<Self, Flaw> {
-        let fields = Fields::new(node, "a call", &["tool", "args", "raw_args", "id", "times"])?;
-        let missing = || Flaw::new(fields.at, "a call needs its `tool`");
-        let tool = fields.text("tool")?.ok_or_else(missing)?.to_owned();
-        let arguments = match (fields.get("args"), fields.text("raw_args")?) {
+    pub(crate) fn read(value: FieldValue<'_>, document: &str) -> Result<Self, Flaw> {
+        let fields = table(value, "a call", &["tool", "args", "raw_args", "id", "times"])?;
+        let text = |key| fields.read(key, |value| value.string().map(String::from));
+        let missing = || Flaw::new(fields.at(), "a call needs its `tool`");
+        let tool = text("tool")?.ok_or_else(missing)?;
+        let arguments = match (fields.get("args"), text("raw_args")?) {
             (Some(_), Some(_)) => {
-                return Err(fields.flaw("raw_args", "give `args` or `raw_args`, not both"));
+                let message = "give `args` or `raw_args`, not both";
+                return Err(Flaw::new(fields.at_field("raw_args"), message));
             }
-            (None, Some(raw)) => Arguments::Raw(raw.to_owned()),
-            (Some(args), None) => Arguments::Json(Tree::read(args, document)?),
-            (None, None) => Arguments::Json(Tree::Plain(Value::Object(Map::new()))),
+            (Some(FieldValue::Positioned(args)), None) => {
+                Arguments::Json(Tree::read(args, document)?)
+            }
+            (_, Some(raw)) => Arguments::Raw(raw),
+            (_, None) => Arguments::Json(Tree::Plain(Value::Object(Map::new()))),
         };
-        let times = fields.count("times", 1..=MAX_CALLS)?.unwrap_or(1);
-        Ok(Self { id: fields.text("id")?.map(str::to_owned), tool, arguments, times })
+        let times = fields.read("times", |value| value.integer(1..=MAX_CALLS))?.unwrap_or(1);
+        Ok(Self { id: text("id")?, tool, arguments, times })
     }
 
     /// Adds the calls this one stands for to `calls`, numbered on from those already there.
@@ -91,17 +95,17 @@ impl Arguments {
 }
 
 impl Tree {
-    fn read(node: &Node, document: &str) -> Result<Self, Flaw> {
-        Ok(match &node.kind {
-            Kind::Null => Self::Plain(Value::Null),
-            Kind::Bool(flag) => Self::Plain(Value::Bool(*flag)),
-            Kind::Number(number) => Self::Plain(Value::Number(number.clone())),
-            Kind::Text(text) => Self::Text(placeholder::parse(text, node, document)?),
-            Kind::List(items) => {
+    fn read(value: &PositionedValue, document: &str) -> Result<Self, Flaw> {
+        Ok(match &value.kind {
+            PositionedKind::Scalar(Value::String(text)) => {
+                Self::Text(placeholder::parse(text, value.range.clone(), document)?)
+            }
+            PositionedKind::Scalar(scalar) => Self::Plain(scalar.clone()),
+            PositionedKind::List(items) => {
                 let items = items.iter().map(|item| Self::read(item, document));
                 Self::List(items.collect::<Result<_, _>>()?)
             }
-            Kind::Table(pairs) => {
+            PositionedKind::Table(pairs) => {
                 let pairs = pairs
                     .iter()
                     .map(|(key, value)| Ok((key.name.clone(), Self::read(value, document)?)));

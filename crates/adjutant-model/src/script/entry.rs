@@ -8,11 +8,10 @@
 use std::time::Duration;
 
 use adjutant_core::{AttemptError, ErrorKind, StopReason, Usage};
+use adjutant_formats::fields::{FieldContent, FieldFault, FieldProblem, FieldReader, FieldValue};
 
 use super::call::Call;
-use super::error::Flaw;
-use super::fields::Fields;
-use super::node::{Kind, Node};
+use super::error::{Flaw, millis, table, tables};
 use super::pattern::Pattern;
 use super::placeholder;
 use super::template::Template;
@@ -117,23 +116,26 @@ pub(crate) enum UsageRule {
 
 impl Entry {
     /// Reads one turn; `delay` is the script's own default.
-    pub(crate) fn read(node: &Node, document: &str, delay: Duration) -> Result<Self, Flaw> {
-        let fields = Fields::new(node, "a turn", &KEYS)?;
+    pub(crate) fn read(
+        value: FieldValue<'_>,
+        document: &str,
+        delay: Duration,
+    ) -> Result<Self, Flaw> {
+        let fields = table(value, "a turn", &KEYS)?;
         require_content(&fields)?;
-        let turn = fields.count("turn", 1..=u64::from(u32::MAX))?;
         let entry = Self {
-            at: fields.at,
-            agent: fields.text("agent")?.map(str::to_owned),
-            label: fields.text("label")?.map(str::to_owned),
-            turn: turn.and_then(|turn| u32::try_from(turn).ok()),
+            at: fields.at(),
+            agent: read_string(&fields, "agent")?,
+            label: read_string(&fields, "label")?,
+            turn: fields.read("turn", small)?,
             last: read_pattern(&fields, "last")?,
             times: read_times(&fields)?,
             text: read_text(&fields, document)?,
             text_bytes: read_size(&fields, "text_bytes", MAX_TEXT_BYTES)?,
             pace: Pace {
-                delay: fields.millis("delay_ms")?.unwrap_or(delay),
+                delay: fields.read("delay_ms", millis)?.unwrap_or(delay),
                 chunks: read_size(&fields, "chunks", MAX_CHUNKS)?.unwrap_or(1),
-                chunk_delay: fields.millis("chunk_delay_ms")?.unwrap_or_default(),
+                chunk_delay: fields.read("chunk_delay_ms", millis)?.unwrap_or_default(),
             },
             ending: read_ending(&fields, document)?,
         };
@@ -154,67 +156,77 @@ impl Entry {
         }
     }
 
-    fn check_times(&self, fields: &Fields<'_>) -> Result<(), Flaw> {
+    fn check_times(&self, fields: &FieldReader<'_>) -> Result<(), Flaw> {
         if fields.get("times").is_none() || self.is_sequential() || self.is_fault() {
             return Ok(());
         }
         let message = "`times` needs a place in the sequence: an entry with `turn` answers that \
                        turn, one with `last` whenever it matches";
-        Err(fields.flaw("times", message))
+        Err(Flaw::new(fields.at_field("times"), message))
     }
 }
 
-fn require_content(fields: &Fields<'_>) -> Result<(), Flaw> {
+fn require_content(fields: &FieldReader<'_>) -> Result<(), Flaw> {
     const CONTENT: [&str; 5] = ["text", "text_bytes", "call", "error", "panic"];
     if CONTENT.iter().any(|key| fields.get(key).is_some()) {
         return Ok(());
     }
     let message = "this turn says nothing: give it text, text_bytes, call, error or panic \
                    (text = \"\" is an empty answer)";
-    Err(Flaw::new(fields.at, message))
+    Err(Flaw::new(fields.at(), message))
 }
 
-fn read_pattern(fields: &Fields<'_>, key: &str) -> Result<Option<Pattern>, Flaw> {
-    let source = fields.text(key)?;
-    source.map(Pattern::new).transpose().map_err(|reason| fields.flaw(key, reason))
+fn read_pattern(fields: &FieldReader<'_>, key: &str) -> Result<Option<Pattern>, Flaw> {
+    let source = read_string(fields, key)?;
+    let pattern = source.as_deref().map(Pattern::new).transpose();
+    pattern.map_err(|reason| Flaw::new(fields.at_field(key), reason))
 }
 
-fn read_size(fields: &Fields<'_>, key: &str, max: u64) -> Result<Option<usize>, Flaw> {
-    Ok(fields.count(key, 1..=max)?.and_then(|count| usize::try_from(count).ok()))
+fn read_size(fields: &FieldReader<'_>, key: &str, max: u64) -> Result<Option<usize>, Flaw> {
+    let count = fields.read(key, |value| value.integer(1..=max))?;
+    Ok(count.and_then(|count| usize::try_from(count).ok()))
 }
 
-fn read_times(fields: &Fields<'_>) -> Result<Times, Flaw> {
-    let Some(node) = fields.get("times") else { return Ok(Times::Count(1)) };
-    match &node.kind {
-        Kind::Text(word) if word == "forever" => Ok(Times::Forever),
-        Kind::Number(_) => {
-            let count = fields.count("times", 1..=u64::from(u32::MAX))?;
-            Ok(Times::Count(count.and_then(|count| u32::try_from(count).ok()).unwrap_or(1)))
+fn read_string(fields: &FieldReader<'_>, key: &str) -> Result<Option<String>, FieldFault> {
+    fields.read(key, |value| value.string().map(String::from))
+}
+
+fn small(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
+    value.integer(1..=u64::from(u32::MAX)).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn read_times(fields: &FieldReader<'_>) -> Result<Times, Flaw> {
+    let times = fields.read("times", |value| {
+        if value.string().is_ok_and(|word| word == "forever") {
+            return Ok(Times::Forever);
         }
-        Kind::Text(_) | Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Table(_) => {
-            Err(fields.flaw("times", "`times` must be a whole number or \"forever\""))
+        if let FieldContent::Number(_) = value.content() {
+            return small(value).map(Times::Count);
         }
-    }
+        Err(value.unfit_as_written("a whole number or \"forever\""))
+    });
+    Ok(times?.unwrap_or(Times::Count(1)))
 }
 
-fn read_text(fields: &Fields<'_>, document: &str) -> Result<Template, Flaw> {
-    match (fields.text("text")?, fields.get("text")) {
-        (Some(text), Some(node)) => placeholder::parse(text, node, document),
+fn read_text(fields: &FieldReader<'_>, document: &str) -> Result<Template, Flaw> {
+    match (read_string(fields, "text")?, fields.get("text")) {
+        (Some(text), Some(value)) => placeholder::parse(&text, value.range(), document),
         (_, _) => Ok(Template::default()),
     }
 }
 
-fn read_ending(fields: &Fields<'_>, document: &str) -> Result<Ending, Flaw> {
+fn read_ending(fields: &FieldReader<'_>, document: &str) -> Result<Ending, Flaw> {
     const REPLY: [&str; 3] = ["call", "stop", "usage"];
     const ERROR: [&str; 2] = ["message", "retry_after_ms"];
-    if fields.flag("panic")? {
+    if fields.read("panic", FieldValue::boolean)?.unwrap_or(false) {
         refuse(fields, "panic", &[&REPLY[..], &ERROR, &["error"]].concat())?;
         return Ok(Ending::Panic);
     }
-    if let Some(kind) = fields.choice("error", &ERRORS)? {
+    if let Some(kind) = fields.read("error", |value| value.choice(&ERRORS))? {
         refuse(fields, "error", &REPLY)?;
-        let message = fields.text("message")?.unwrap_or("as the script says").to_owned();
-        let retry_after_ms = fields.millis("retry_after_ms")?.map(as_millis);
+        let message = read_string(fields, "message")?;
+        let message = message.unwrap_or_else(|| "as the script says".to_owned());
+        let retry_after_ms = fields.read("retry_after_ms", millis)?.map(as_millis);
         return Ok(Ending::Error(AttemptError {
             kind,
             message,
@@ -223,34 +235,35 @@ fn read_ending(fields: &Fields<'_>, document: &str) -> Result<Ending, Flaw> {
         }));
     }
     if let Some(key) = ERROR.iter().find(|key| fields.get(key).is_some()) {
-        return Err(fields.flaw(key, format!("`{key}` belongs to an `error`, there is none")));
+        return Err(fields.fault(key, "belongs to an `error`, there is none").into());
     }
-    let calls = fields.list("call", "a list of tables, written [[turn.call]]")?;
+    let calls = tables(fields, "call", "[[turn.call]]")?.into_iter();
     Ok(Ending::Reply {
-        calls: calls.iter().map(|call| Call::read(call, document)).collect::<Result<_, _>>()?,
-        stop: fields.choice("stop", &STOPS)?,
+        calls: calls.map(|call| Call::read(call, document)).collect::<Result<_, _>>()?,
+        stop: fields.read("stop", |value| value.choice(&STOPS))?,
         usage: read_usage(fields)?,
     })
 }
 
-fn refuse(fields: &Fields<'_>, with: &str, keys: &[&str]) -> Result<(), Flaw> {
+fn refuse(fields: &FieldReader<'_>, with: &str, keys: &[&str]) -> Result<(), Flaw> {
     match keys.iter().find(|key| fields.get(key).is_some()) {
-        Some(key) => Err(fields.flaw(key, format!("`{key}` cannot stand beside `{with}`"))),
+        Some(key) => Err(fields.fault(key, format!("cannot stand beside `{with}`")).into()),
         None => Ok(()),
     }
 }
 
-fn read_usage(fields: &Fields<'_>) -> Result<UsageRule, Flaw> {
-    let Some(node) = fields.get("usage") else { return Ok(UsageRule::Estimated) };
-    if let Kind::Text(word) = &node.kind {
+fn read_usage(fields: &FieldReader<'_>) -> Result<UsageRule, Flaw> {
+    let Some(value) = fields.get("usage") else { return Ok(UsageRule::Estimated) };
+    if let Ok(word) = value.string() {
+        let problem = value.unfit_as_written("a table or \"none\"");
         return if word == "none" {
             Ok(UsageRule::Silent)
         } else {
-            Err(fields.flaw("usage", "`usage` must be a table or \"none\""))
+            Err(fields.fault("usage", problem).into())
         };
     }
-    let kinds = Fields::new(node, "`usage`", &["input", "output", "cache_read", "cache_write"])?;
-    let tokens = |key| Ok(kinds.count(key, 0..=u64::MAX)?.unwrap_or(0));
+    let kinds = table(value, "`usage`", &["input", "output", "cache_read", "cache_write"])?;
+    let tokens = |key| Ok::<_, Flaw>(kinds.read(key, FieldValue::any_integer)?.unwrap_or(0));
     Ok(UsageRule::Given(Usage {
         input: tokens("input")?,
         output: tokens("output")?,

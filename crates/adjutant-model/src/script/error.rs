@@ -1,10 +1,18 @@
 //! What can be wrong with a script file, and where.
 //!
-//! Readers below find a [`Flaw`] at a byte; only [`Flaw::placed`] knows files, lines and columns.
+//! Readers find a [`Flaw`] at a byte; only [`Flaw::placed`] knows files, lines and columns. [`table`] and the functions
+//! below it read what several parts of a script share.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use adjutant_formats::document::DocumentError;
+use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
+
+/// The longest wait a script may ask for: a day, in milliseconds. Inclusive.
+const MAX_DELAY_MS: u64 = 86_400_000;
 
 /// Says why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +95,49 @@ impl Flaw {
         };
         ScriptError::Malformed { place, message: self.message }
     }
+}
+
+impl From<FieldFault> for Flaw {
+    fn from(fault: FieldFault) -> Self {
+        Self::new(fault.at, fault.to_string())
+    }
+}
+
+impl From<DocumentError> for Flaw {
+    fn from(error: DocumentError) -> Self {
+        Self::new(error.at, error.reason)
+    }
+}
+
+/// Takes `value` as a table of `allowed` keys; `what` is its name in complaints.
+pub(crate) fn table<'v>(
+    value: FieldValue<'v>,
+    what: &str,
+    allowed: &[&str],
+) -> Result<FieldReader<'v>, Flaw> {
+    let fields = FieldReader::new(value, "")
+        .map_err(|problem| Flaw::new(value.at(), format!("{what} {problem}")))?;
+    let Some(unknown) = fields.unknown(allowed).into_iter().next() else { return Ok(fields) };
+    let (name, meant) = (&unknown.name, did_you_mean(&unknown.name, allowed));
+    let allowed = allowed.join(", ");
+    let message = format!("unknown key `{name}` in {what}{meant} (allowed: {allowed})");
+    Err(Flaw::new(unknown.at, message))
+}
+
+/// Reads the tables of a list, none where it is absent.
+pub(crate) fn tables<'v>(
+    fields: &FieldReader<'v>,
+    key: &str,
+    written: &str,
+) -> Result<Vec<FieldValue<'v>>, FieldFault> {
+    let wanted = format!("a list of tables, written {written}");
+    let items = |value: FieldValue<'v>| value.items().map_err(|_| value.unfit(&wanted));
+    Ok(fields.read(key, items)?.unwrap_or_default())
+}
+
+/// Reads a wait.
+pub(crate) fn millis(value: FieldValue<'_>) -> Result<Duration, FieldProblem> {
+    value.integer(0..=MAX_DELAY_MS).map(Duration::from_millis)
 }
 
 /// Returns the line that byte `at` of `text` is on; the first is 1.

@@ -5,9 +5,11 @@
 //!
 //! Start at [`parse`].
 
+use std::ops::Range;
+
+use adjutant_formats::fields::did_you_mean;
+
 use super::error::Flaw;
-use super::fields::nearest;
-use super::node::Node;
 use super::pattern::Pattern;
 use super::template::{Filter, Hole, Part, Source, Template};
 
@@ -28,8 +30,8 @@ const FILTERS: [&str; 11] = [
     "or",
 ];
 
-/// Reads the value `text` of `node` as a template and places flaws in `document`.
-pub(crate) fn parse(text: &str, node: &Node, document: &str) -> Result<Template, Flaw> {
+/// Reads `text`, the value of these bytes of `document`, as a template.
+pub(crate) fn parse(text: &str, range: Range<usize>, document: &str) -> Result<Template, Flaw> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find(OPEN) {
@@ -39,7 +41,7 @@ pub(crate) fn parse(text: &str, node: &Node, document: &str) -> Result<Template,
             Ok(hole) => parts.push(Part::Hole(hole)),
             Err(message) => {
                 let opened_at = text.len() - rest.len() + start;
-                return Err(Flaw::new(place(text, opened_at, node, document), message));
+                return Err(Flaw::new(place(text, opened_at, range, document), message));
             }
         }
         rest = reader.rest;
@@ -59,11 +61,11 @@ fn push_fixed(parts: &mut Vec<Part>, text: &str) {
 /// Escapes make the value differ from its source, but braces are hardly ever escaped: the n-th
 /// opening in the value is the n-th opening in the source. When it is not, the value's start is
 /// close enough.
-fn place(text: &str, opened_at: usize, node: &Node, document: &str) -> usize {
+fn place(text: &str, opened_at: usize, range: Range<usize>, document: &str) -> usize {
     let earlier = text[..opened_at].matches(OPEN).count();
-    let source = document.get(node.span.clone()).unwrap_or_default();
+    let source = document.get(range.clone()).unwrap_or_default();
     let found = source.match_indices(OPEN).nth(earlier);
-    node.span.start + found.map_or(0, |(within, _)| within)
+    range.start + found.map_or(0, |(within, _)| within)
 }
 
 /// What is left to read, just behind an opening.
@@ -210,7 +212,6 @@ fn wants(filter: &str, argument: &str, example: &str) -> String {
 }
 
 fn unknown(what: &str, word: &str, names: &[&str]) -> String {
-    let hint =
-        nearest(word, names).map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
-    format!("unknown {what} `{word}`{hint} (one of {})", names.join(", "))
+    let meant = did_you_mean(word, names);
+    format!("unknown {what} `{word}`{meant} (one of {})", names.join(", "))
 }

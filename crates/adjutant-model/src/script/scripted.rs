@@ -11,11 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, Price, Reply, StopReason, Usage};
+use adjutant_formats::document::{DocumentError, PositionedValue};
+use adjutant_formats::fields::{FieldReader, FieldValue};
 
 use super::entry::{Ending, Entry, Pace, UsageRule};
-use super::error::{Flaw, ScriptError, line_of};
-use super::fields::Fields;
-use super::node::{self, Node};
+use super::error::{Flaw, ScriptError, line_of, millis, table, tables};
 use super::select::Index;
 use super::summary::ScriptSummary;
 use crate::estimate;
@@ -52,8 +52,8 @@ impl ScriptedModel {
         let path = path.as_ref();
         let file = path.display().to_string();
         let parse = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("toml") => node::from_toml,
-            Some("json") => node::from_json,
+            Some("toml") => PositionedValue::from_toml,
+            Some("json") => PositionedValue::from_json,
             Some(_) | None => return Err(ScriptError::UnknownFormat { path: path.to_owned() }),
         };
         let text = read(path)?;
@@ -65,12 +65,12 @@ impl ScriptedModel {
 
     /// Reads a script from TOML text; the model is named `script:inline`.
     pub fn from_toml(text: &str) -> Result<Self, ScriptError> {
-        Self::build(text, node::from_toml).map_err(|flaw| flaw.placed(INLINE, text))
+        Self::build(text, PositionedValue::from_toml).map_err(|flaw| flaw.placed(INLINE, text))
     }
 
     /// Reads a script from JSON text; the model is named `script:inline`.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
-        Self::build(text, node::from_json).map_err(|flaw| flaw.placed(INLINE, text))
+        Self::build(text, PositionedValue::from_json).map_err(|flaw| flaw.placed(INLINE, text))
     }
 
     /// Replaces the model's name.
@@ -86,22 +86,26 @@ impl ScriptedModel {
         ScriptSummary::new(&self.spec, &self.index)
     }
 
-    fn build(text: &str, parse: fn(&str) -> Result<Node, Flaw>) -> Result<Self, Flaw> {
+    fn build(
+        text: &str,
+        parse: fn(&str) -> Result<PositionedValue, DocumentError>,
+    ) -> Result<Self, Flaw> {
         let document = parse(text)?;
-        let fields = Fields::new(&document, "a script", &KEYS)?;
+        let fields = table(FieldValue::Positioned(&document), "a script", &KEYS)?;
+        let tokens = |key| fields.read(key, |value| value.integer(1..=u64::MAX));
         let spec = ModelSpec {
             name: "script:inline".to_owned(),
-            window: fields.count("window", 1..=u64::MAX)?.unwrap_or(DEFAULT_WINDOW),
-            max_output: fields.count("max_output", 1..=u64::MAX)?.unwrap_or(DEFAULT_MAX_OUTPUT),
+            window: tokens("window")?.unwrap_or(DEFAULT_WINDOW),
+            max_output: tokens("max_output")?.unwrap_or(DEFAULT_MAX_OUTPUT),
             price: read_price(&fields)?,
         };
-        let delay = fields.millis("delay_ms")?.unwrap_or_default();
-        let turns = fields.list("turn", "a list of tables, written [[turn]]")?;
+        let delay = fields.read("delay_ms", millis)?.unwrap_or_default();
+        let turns = tables(&fields, "turn", "[[turn]]")?;
         if turns.is_empty() {
             return Err(Flaw::new(0, "the script has no turns: add a [[turn]] with a `text`"));
         }
         let entries = turns
-            .iter()
+            .into_iter()
             .map(|turn| Entry::read(turn, text, delay))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self { spec, lines: lines_of(text, &entries), index: Index::new(entries)? })
@@ -215,18 +219,19 @@ fn read(path: &Path) -> Result<String, ScriptError> {
     })
 }
 
-fn read_price(fields: &Fields<'_>) -> Result<Option<Price>, Flaw> {
-    let Some(node) = fields.get("price") else { return Ok(None) };
-    let kinds = Fields::new(node, "`price`", &["input", "output", "cache_read", "cache_write"])?;
+fn read_price(fields: &FieldReader<'_>) -> Result<Option<Price>, Flaw> {
+    let Some(value) = fields.get("price") else { return Ok(None) };
+    let kinds = table(value, "`price`", &["input", "output", "cache_read", "cache_write"])?;
+    let amount = |key: &str| kinds.read(key, FieldValue::number);
     let required = |key: &str| {
-        let missing = || Flaw::new(kinds.at, format!("`price` needs `{key}`, USD per million"));
-        kinds.amount(key)?.ok_or_else(missing)
+        let missing = || Flaw::new(kinds.at(), format!("`price` needs `{key}`, USD per million"));
+        amount(key)?.ok_or_else(missing)
     };
     Ok(Some(Price {
         input: required("input")?,
         output: required("output")?,
-        cache_read: kinds.amount("cache_read")?.unwrap_or(0.0),
-        cache_write: kinds.amount("cache_write")?.unwrap_or(0.0),
+        cache_read: amount("cache_read")?.unwrap_or(0.0),
+        cache_write: amount("cache_write")?.unwrap_or(0.0),
     }))
 }
 

@@ -26,7 +26,7 @@ fn broken_toml_is_placed() {
     script:1:8: unclosed array table, expected `]`
     script:2:8: string values must be quoted, expected literal string
     script:3:1: duplicate key
-    script:1:10: this number is too large or not a number
+    script:1:10: integer number overflowed
     ");
 }
 
@@ -45,9 +45,9 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
     script:3:3: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, panic)
     script:4:1: unknown key `arg` in a call, did you mean `args`? (allowed: tool, args, raw_args, id, times)
     script:3:11: unknown key `inptu` in `usage`, did you mean `input`? (allowed: input, output, cache_read, cache_write)
-    script:1:34: unknown key `cached` in `price`, did you mean `cache_read`? (allowed: input, output, cache_read, cache_write)
-    script:2:9: unknown error `rate_limit`, did you mean `rate_limited`? (one of context_exhausted, rate_limited, overloaded, authentication, out_of_credit, bad_request, refused, network, truncated, idle)
-    script:3:8: unknown stop `zzz` (one of end_turn, tool_use, max_output, refused)
+    script:1:34: unknown key `cached` in `price` (allowed: input, output, cache_read, cache_write)
+    script:2:9: `error` must be one of context_exhausted, rate_limited, overloaded, authentication, out_of_credit, bad_request, refused, network, truncated, idle, not `rate_limit`, did you mean `rate_limited`?
+    script:3:8: `stop` must be one of end_turn, tool_use, max_output, refused, not `zzz`
     ");
 }
 
@@ -75,22 +75,22 @@ fn wrong_types_and_ranges_say_what_is_allowed() {
     ]), @r#"
     script:1:1: the script has no turns: add a [[turn]] with a `text`
     script:1:1: the script has no turns: add a [[turn]] with a `text`
-    script:1:8: `turn` must be a list of tables, written [[turn]], found a number
-    script:1:9: a turn must be a table, found text
-    script:1:1: `turn` must be a list of tables, written [[turn]], found a table
-    script:1:10: `window` must be a whole number of at least 1, found 0
-    script:1:19: `input` must not be negative, found -1
+    script:1:8: `turn` must be a list of tables, written [[turn]], not a number
+    script:1:9: a turn must be a table, not a string
+    script:1:1: `turn` must be a list of tables, written [[turn]], not a table
+    script:1:10: `window` must be a whole number of at least 1, not 0
+    script:1:19: `input` must be a number of at least 0, not -1
     script:1:9: `price` needs `output`, USD per million
-    script:2:8: `text` must be text, found a number
-    script:3:8: `turn` must be a whole number from 1 to 4294967295, found 0
-    script:3:9: `times` must be a whole number or "forever"
-    script:3:9: `times` must be a whole number from 1 to 4294967295, found 0
-    script:3:12: `delay_ms` must be a whole number from 0 to 86400000, found -5
-    script:2:14: `text_bytes` must be a whole number from 1 to 67108864, found 1000000000000
-    script:2:9: `panic` must be true or false, found text
-    script:3:9: `usage` must be a table or "none"
+    script:2:8: `text` must be a string, not a number
+    script:3:8: `turn` must be a whole number from 1 to 4294967295, not 0
+    script:3:9: `times` must be a whole number or "forever", not "always"
+    script:3:9: `times` must be a whole number from 1 to 4294967295, not 0
+    script:3:12: `delay_ms` must be a whole number from 0 to 86400000, not -5
+    script:2:14: `text_bytes` must be a whole number from 1 to 67108864, not 1000000000000
+    script:2:9: `panic` must be true or false, not a string
+    script:3:9: `usage` must be a table or "none", not "some"
     script:2:1: a call needs its `tool`
-    script:2:1: `call` must be a list of tables, written [[turn.call]], found a table
+    script:2:1: `call` must be a list of tables, written [[turn.call]], not a table
     "#);
 }
 
@@ -180,9 +180,9 @@ fn broken_json_is_placed_too() {
     script:2:3: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, panic)
     script:2:3: `text` is given twice
     script:2:2: unknown placeholder `nope` (one of prompt, last, result, agent, label, turn)
-    script:1:20: `text` must be text, found null
+    script:1:20: `text` must be a string, not null
     script:2:8: unexpected end of hex escape
-    script:1:1: a script must be a table, found a list
+    script:1:1: a script must be a table, not an array
     script:1:73: values nest deeper than 64 levels
     ");
 }
