@@ -11,7 +11,7 @@ mod tools;
 mod yaml;
 
 pub(crate) use find::{Find, Leaf, sweep};
-pub(crate) use read::{Sheet, definition, hint, spelled};
+pub(crate) use read::{Sheet, definition, spelled};
 pub(crate) use tools::allow;
 pub(crate) use yaml::{Front, read as read_front, split};
 

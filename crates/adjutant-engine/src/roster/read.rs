@@ -3,9 +3,10 @@
 //! The products' keys do not contradict each other, so one reader takes them all: what bounds an agent
 //! in one format bounds it in another.
 
-use adjutant_core::nearest;
 use adjutant_core::policy::Operation;
-use serde_json::{Map, Value};
+use adjutant_formats::document::PositionedValue;
+use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
+use serde_json::Value;
 
 use super::tools::{allow, forbid, permit};
 use super::{Definition, Limits, MAX_KEYS, Product, Scope, Wished, agent_name, yaml};
@@ -113,18 +114,11 @@ pub(crate) fn definition(
             (yaml::read(front)?, body)
         }
     };
-    let count = keys.again.len() + keys.keys.values().map(|value| 1 + within(value)).sum::<usize>();
+    let count = keys.again.len() + within(&keys.keys);
     if count > MAX_KEYS {
         return Err(format!("it has {count} keys, allowed are {MAX_KEYS}"));
     }
-    let mut sheet = Sheet { keys: keys.keys, ignored: Vec::new() };
-    for key in keys.again {
-        // A bound that is there twice has two meanings, and the looser one must not win.
-        if READ.contains(&key.as_str()) {
-            return Err(format!("it holds `{key}` twice"));
-        }
-        sheet.ignore(format!("`{key}` is there more than once"));
-    }
+    let mut sheet = Sheet::new(&keys, &READ)?;
     sheet.check_kind()?;
     let name = agent_name(&sheet.text("name").unwrap_or_else(|| stem.to_owned()))?;
     let description = sheet.text("description").unwrap_or_default();
@@ -137,7 +131,7 @@ pub(crate) fn definition(
     let model = sheet.text("model").and_then(|model| spelled(product, &model));
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
-    sheet.own_bounds(&mut tools, &mut limits);
+    sheet.own_bounds(&mut tools, &mut limits, &[]);
     sheet.name_the_rest(&UNUSED, &READ);
     Ok(Definition {
         name,
@@ -166,52 +160,70 @@ fn within(value: &Value) -> usize {
 }
 
 fn toml_keys(text: &str) -> Result<yaml::Front, String> {
-    let table: toml::Table = toml::from_str(text).map_err(|error| {
-        let message = error.message().lines().next().unwrap_or_default().to_owned();
-        format!("its TOML is broken: {message}")
-    })?;
-    let keys: serde_json::Result<Map<String, Value>> =
-        table.into_iter().map(|(key, value)| Ok((key, serde_json::to_value(value)?))).collect();
-    let keys = keys.map_err(|error| format!("its TOML is broken: {error}"))?;
+    let document = PositionedValue::from_toml(text)
+        .map_err(|error| format!("its TOML is broken: {}", error.reason))?;
+    let keys = FieldValue::Positioned(&document).to_json();
     Ok(yaml::Front { keys, again: Vec::new() })
 }
 
-/// The keys of a file that have not been read yet, and what was said about the others.
-pub(crate) struct Sheet {
-    pub(crate) keys: Map<String, Value>,
+/// The keys of a file, and what was said about those that count for nothing.
+pub(crate) struct Sheet<'a> {
+    pub(crate) fields: FieldReader<'a>,
     pub(crate) ignored: Vec<String>,
 }
 
-impl Sheet {
+impl<'a> Sheet<'a> {
+    /// Takes the keys of a file; those of `known` must not be there more than once.
+    pub(crate) fn new(front: &'a yaml::Front, known: &[&str]) -> Result<Self, String> {
+        let fields = FieldReader::new((&front.keys).into(), "");
+        let fields = fields.map_err(|problem| format!("its front matter {problem}"))?;
+        let mut sheet = Self { fields, ignored: Vec::new() };
+        for key in &front.again {
+            // A bound that is there twice has two meanings, and the looser one must not win.
+            if known.contains(&key.as_str()) {
+                return Err(format!("it holds `{key}` twice"));
+            }
+            sheet.ignore(format!("`{key}` is there more than once"));
+        }
+        Ok(sheet)
+    }
+
     pub(crate) fn ignore(&mut self, what: String) {
         self.ignored.push(what);
     }
 
-    /// Takes a text; a number or a word such as `true` is one too.
+    /// Returns what was read; a fault makes a key count for nothing.
+    pub(crate) fn keep<T>(&mut self, read: Result<Option<T>, FieldFault>) -> Option<T> {
+        read.unwrap_or_else(|fault| {
+            self.ignore(fault.to_string());
+            None
+        })
+    }
+
+    /// Reads a text; a number or a word such as `true` is one too.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
-        match self.keys.remove(key)? {
-            Value::String(text) => Some(text.trim().to_owned()),
-            value @ (Value::Bool(_) | Value::Number(_)) => Some(value.to_string()),
-            Value::Null => None,
-            Value::Array(_) | Value::Object(_) => {
-                self.ignore(format!("`{key}` is not a text"));
-                None
-            }
-        }
+        let text = self.fields.optional(key, |value| match value.to_json() {
+            Value::String(text) => Ok(text.trim().to_owned()),
+            scalar @ (Value::Bool(_) | Value::Number(_)) => Ok(scalar.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => Err(value.unfit("a string")),
+        });
+        self.keep(text)
     }
 
-    /// Takes a number above zero, times `unit`, rounded up.
+    /// Reads a number above zero, times `unit`, rounded up.
     pub(crate) fn amount(&mut self, key: &str, unit: f64) -> Option<u64> {
-        let value = self.keys.remove(key)?;
-        let amount = amount(&value, unit);
-        if amount.is_none() && !value.is_null() {
-            self.ignore(format!("`{key}` is not a number above zero"));
-        }
-        amount
+        let amount = self.fields.optional(key, |value| amount(value, unit));
+        self.keep(amount)
     }
 
-    fn is_true(&mut self, key: &str) -> bool {
-        self.keys.remove(key).is_some_and(|value| value == Value::Bool(true))
+    /// Reads an object within the file.
+    pub(crate) fn object(&mut self, key: &str) -> Option<FieldReader<'a>> {
+        let within = self.fields.optional(key, |value| FieldReader::new(value, key));
+        self.keep(within)
+    }
+
+    fn is_true(&self, key: &str) -> bool {
+        self.fields.get(key).is_some_and(|value| value.boolean() == Ok(true))
     }
 
     /// Files that describe no agent of this machine, or one that is switched off.
@@ -240,14 +252,14 @@ impl Sheet {
 
     fn tools(&mut self) -> Wished {
         let mut wished = Wished::default();
-        if let Some(value) = self.keys.remove("tools").filter(|value| !value.is_null()) {
-            allow(&mut wished, "tools", &value, &mut self.ignored);
-        }
-        if let Some(value) = self.keys.remove("disallowedTools") {
-            forbid(&mut wished, "disallowedTools", &value, &mut self.ignored);
-        }
-        if let Some(value) = self.keys.remove("permission").filter(|value| !value.is_null()) {
-            permit(&mut wished, "permission", &value, &mut self.ignored);
+        for (key, take) in [
+            ("tools", allow as fn(&mut Wished, &str, &Value, &mut Vec<String>)),
+            ("disallowedTools", forbid),
+            ("permission", permit),
+        ] {
+            if let Some(value) = self.fields.filled(key) {
+                take(&mut wished, key, &value.to_json(), &mut self.ignored);
+            }
         }
         match self.text("permissionMode").as_deref() {
             None | Some("default") => {}
@@ -282,85 +294,70 @@ impl Sheet {
         limits
     }
 
-    /// Reads what stands under `adjutant:`.
-    pub(crate) fn own_bounds(&mut self, wished: &mut Wished, limits: &mut Limits) {
-        let mut keys = match self.keys.remove("adjutant") {
-            None | Some(Value::Null) => return,
-            Some(Value::Object(keys)) => keys,
-            Some(_) => return self.ignore("`adjutant` is not a list of keys".to_owned()),
+    /// Reads what stands under `adjutant:`; keys of `others` are read elsewhere.
+    pub(crate) fn own_bounds(&mut self, wished: &mut Wished, limits: &mut Limits, others: &[&str]) {
+        let Some(fields) = self.object("adjutant") else { return };
+        if let Some(value) = fields.get("tools") {
+            allow(wished, "adjutant.tools", &value.to_json(), &mut self.ignored);
+        }
+        let mut bound = |key| self.keep(fields.read(key, |value| amount(value, 1.0)));
+        let mut own = Limits {
+            max_turns: bound("max_turns").map(turns),
+            timeout_s: bound("timeout_s"),
+            max_output_tokens: bound("max_output_tokens"),
+            ..Limits::default()
         };
-        if let Some(value) = keys.remove("tools") {
-            allow(wished, "adjutant.tools", &value, &mut self.ignored);
-        }
-        let mut own = Limits::default();
-        for key in ["max_turns", "timeout_s", "max_output_tokens"] {
-            let Some(value) = keys.remove(key) else { continue };
-            let Some(amount) = amount(&value, 1.0) else {
-                self.ignore(format!("`adjutant.{key}` is not a number above zero"));
-                continue;
-            };
-            match key {
-                "max_turns" => own.max_turns = Some(turns(amount)),
-                "timeout_s" => own.timeout_s = Some(amount),
-                _ => own.max_output_tokens = Some(amount),
-            }
-        }
-        if let Some(value) = keys.remove("operation") {
-            match value.as_str().map(Operation::parse) {
-                None | Some(Operation::Unknown) => {
+        if let Some(value) = fields.get("operation") {
+            match value.string().map(|word| Operation::parse(&word)) {
+                Err(_) | Ok(Operation::Unknown) => {
+                    let value = value.to_json();
                     self.ignore(format!("`adjutant.operation`: {value} is not known"));
                 }
-                operation => own.operation = operation,
+                Ok(operation) => own.operation = Some(operation),
             }
         }
-        match keys.remove("artifacts_required") {
-            Some(Value::Bool(required)) => own.artifacts_required = required,
-            Some(_) => self.ignore("`adjutant.artifacts_required` is not true or false".to_owned()),
+        let required = self.keep(fields.read("artifacts_required", FieldValue::boolean));
+        own.artifacts_required = required.unwrap_or_default();
+        match fields.get("network").map(FieldValue::boolean) {
             None => {}
-        }
-        match keys.remove("network") {
-            Some(Value::Bool(false)) => own.offline = true,
-            Some(_) => {
-                self.ignore("`adjutant.network`: a file can only take the network away".to_owned())
+            Some(Ok(false)) => own.offline = true,
+            Some(Ok(true) | Err(_)) => {
+                self.ignore("`adjutant.network`: a file can only take the network away".to_owned());
             }
-            None => {}
         }
         limits.tighten(&own);
-        for key in keys.keys() {
-            self.ignored.push(format!("`adjutant.{key}`: unknown{}", hint(key, &BOUNDS)));
+        for field in fields.unknown(&[&BOUNDS, others].concat()) {
+            let (key, meant) = (&field.name, did_you_mean(&field.name, &BOUNDS));
+            self.ignore(format!("`adjutant.{key}`: unknown{meant}"));
         }
     }
 
-    /// Says of every key that is left that it counts for nothing.
+    /// Says of every key that is not among the known ones that it counts for nothing.
     pub(crate) fn name_the_rest(&mut self, unused: &[&str], known: &[&str]) {
-        let mut keys: Vec<&str> = self.keys.keys().map(String::as_str).collect();
-        keys.sort_unstable();
-        for key in keys {
+        let mut unknown = self.fields.unknown(known);
+        unknown.sort_by(|one, other| one.name.cmp(&other.name));
+        for key in unknown.iter().map(|field| &*field.name) {
             self.ignored.push(if GRANTING.contains(&key) {
                 format!("`{key}`: a file cannot grant this")
             } else if unused.contains(&key) {
                 format!("`{key}`: not used")
             } else {
-                format!("`{key}`: unknown{}", hint(key, known))
+                format!("`{key}`: unknown{}", did_you_mean(key, known))
             });
         }
     }
-}
-
-/// Returns what an unknown word was probably meant to be, as the end of a sentence.
-pub(crate) fn hint(key: &str, known: &[&str]) -> String {
-    nearest(key, known.iter().copied())
-        .map_or_else(String::new, |known| format!(", did you mean `{known}`?"))
 }
 
 fn turns(amount: u64) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
 }
 
-fn amount(value: &Value, unit: f64) -> Option<u64> {
-    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-    let amount = (number * unit).ceil();
-    (amount.is_finite() && amount >= 1.0).then_some(amount as u64)
+fn amount(value: FieldValue<'_>, unit: f64) -> Result<u64, FieldProblem> {
+    let number = value.number().ok().or_else(|| value.string().ok()?.trim().parse().ok());
+    let amount = number.map(|number: f64| (number * unit).ceil());
+    let amount = amount.filter(|amount| amount.is_finite() && *amount >= 1.0);
+    let amount = amount.map(|amount| amount as u64);
+    amount.ok_or_else(|| value.unfit_as_written("a number above zero"))
 }
 
 /// Returns a model in our spelling; `None` where the file leaves it to the caller.

@@ -11,9 +11,10 @@ use serde_json::{Map, Number, Value};
 const MAX_DEPTH: usize = 16;
 
 /// What front matter holds.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Front {
-    pub(crate) keys: Map<String, Value>,
+    /// An object.
+    pub(crate) keys: Value,
     /// Keys of the top level that were there again; the first of each counts.
     pub(crate) again: Vec<String>,
 }
@@ -128,8 +129,8 @@ fn parse(text: &str) -> Result<Front, Broken> {
         }
     }
     match whole {
-        None | Some(Value::Null) => Ok(Front { keys: Map::new(), again }),
-        Some(Value::Object(keys)) => Ok(Front { keys, again }),
+        None | Some(Value::Null) => Ok(Front { keys: Value::Object(Map::new()), again }),
+        Some(keys @ Value::Object(_)) => Ok(Front { keys, again }),
         Some(_) => Err(Broken::Syntax("its front matter is not a list of keys".into())),
     }
 }
@@ -218,7 +219,7 @@ mod tests {
 
     fn check(text: &str) -> Value {
         match read(text) {
-            Ok(front) => Value::Object(front.keys),
+            Ok(front) => front.keys,
             Err(why) => Value::String(why),
         }
     }
@@ -293,7 +294,7 @@ mod tests {
         assert!(check("disallowedTools: [Edit\nname: x").is_string());
         assert_eq!(
             read("a: 1\na: 2").unwrap(),
-            Front { keys: Map::from_iter([("a".to_owned(), json!(1))]), again: vec!["a".into()] }
+            Front { keys: json!({"a": 1}), again: vec!["a".into()] }
         );
     }
 

@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::CallLimits;
 use adjutant_formats::contract::ORCHESTRATOR;
+use adjutant_formats::fields::{FieldReader, FieldValue, did_you_mean};
 use serde_json::Value;
 
 use super::arguments::Form;
 use super::route::Routing;
 use super::{SlashCommand, builtin, fill};
 use crate::roster::{
-    Definition, Front, Leaf, Limits, Product, Scope, Sheet, Wished, agent_name, allow, hint,
-    read_front, spelled, split,
+    Definition, Front, Leaf, Limits, Product, Scope, Sheet, Wished, agent_name, allow, read_front,
+    spelled, split,
 };
 
 /// Keys that are read; for guessing what a stranger was meant to be.
@@ -73,13 +74,7 @@ pub(super) fn name_of(leaf: &Leaf) -> String {
 /// Reads a file, or says why nothing can be made of it.
 pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
     let (front, body) = parts(text)?;
-    let mut sheet = Sheet { keys: front.keys, ignored: Vec::new() };
-    for key in front.again {
-        if READ.contains(&key.as_str()) {
-            return Err(format!("it holds `{key}` twice"));
-        }
-        sheet.ignore(format!("`{key}` is there more than once"));
-    }
+    let mut sheet = Sheet::new(&front, &READ)?;
     sheet.check_kind()?;
     let name = sheet.text("name").unwrap_or_else(|| name_of(leaf));
     let name = agent_name(name.trim_start_matches('/'))?;
@@ -96,7 +91,7 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
     let model = sheet.text("model").and_then(|model| spelled(leaf.product, &model));
     let language = sheet.text("language").filter(|word| word != "varies");
     let mut limits = Limits { timeout_s: sheet.amount("timeout", 1.0), ..Limits::default() };
-    sheet.own_bounds(&mut tools, &mut limits);
+    sheet.own_bounds(&mut tools, &mut limits, &["arguments"]);
     // Whoever works on a task of the list has something to show for it.
     limits.artifacts_required |= works_on_tasks(leaf.product, name.as_str());
     let context = sheet.context_files();
@@ -129,7 +124,7 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
 fn parts(text: &str) -> Result<(Front, &str), String> {
     let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
     if plain.lines().next().is_none_or(|first| first.trim_end() != "---") {
-        return Ok((Front::default(), plain));
+        return Ok((read_front("")?, plain));
     }
     let (front, body) = split(plain)?;
     Ok((read_front(front)?, body))
@@ -150,21 +145,17 @@ fn keep_task(tools: &mut Wished) {
     }
 }
 
-/// Takes the key by which a file says how its arguments are read.
-fn own_form(sheet: &mut Sheet) -> Option<Form> {
-    let own = sheet.keys.get_mut("adjutant").and_then(Value::as_object_mut);
-    let value = own.and_then(|own| own.remove("arguments"))?;
-    let form = match value.as_str() {
-        Some("free") => Some(Form::Free),
-        Some("text") => Some(Form::Text(&[])),
-        Some("task") => Some(Form::Task(&[])),
-        Some("tasks") => Some(Form::Tasks),
-        Some(_) | None => None,
-    };
-    if form.is_none() {
-        sheet.ignore("`adjutant.arguments` is none of free, text, task and tasks".to_owned());
-    }
-    form
+/// Reads the key by which a file says how its arguments are read.
+fn own_form(sheet: &mut Sheet<'_>) -> Option<Form> {
+    let forms = [
+        ("free", Form::Free),
+        ("text", Form::Text(&[])),
+        ("task", Form::Task(&[])),
+        ("tasks", Form::Tasks),
+    ];
+    // What else is wrong there is told with its bounds.
+    let own = FieldReader::new(sheet.fields.filled("adjutant")?, "adjutant").ok()?;
+    sheet.keep(own.read("arguments", |value| value.choice(&forms)))
 }
 
 /// Says whether a command does the work of a built-in one that is about tasks of the list.
@@ -177,7 +168,7 @@ const fn knows_ours(product: Product) -> bool {
     matches!(product, Product::Opencode | Product::Adjutant)
 }
 
-impl Sheet {
+impl Sheet<'_> {
     /// Takes how the command is called and to whom it goes.
     fn manner(&mut self, product: Product, name: &str) -> (Form, Option<String>, Routing) {
         let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
@@ -194,18 +185,18 @@ impl Sheet {
     fn wished(&mut self) -> Wished {
         let mut tools = Wished::default();
         for key in ["allowed-tools", "tools"] {
-            if let Some(value) = self.keys.remove(key).filter(|value| !value.is_null()) {
-                allow(&mut tools, key, &value, &mut self.ignored);
+            if let Some(value) = self.fields.filled(key) {
+                allow(&mut tools, key, &value.to_json(), &mut self.ignored);
             }
         }
         tools
     }
 
     /// Takes the hint for arguments; people write `[topic]`, which is a list to YAML.
-    fn hint(&mut self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         let keys = ["argument-hint", "argument_hint"];
-        let value = keys.into_iter().filter_map(|key| self.keys.remove(key)).next()?;
-        match value {
+        let value = keys.into_iter().find_map(|key| self.fields.get(key))?;
+        match value.to_json() {
             Value::Array(parts) => {
                 let parts = parts.iter().map(|part| part.as_str().unwrap_or("…"));
                 Some(format!("[{}]", parts.collect::<Vec<_>>().join(", ")))
@@ -218,28 +209,19 @@ impl Sheet {
     /// Takes the files that `context_loading` names, by path from the root: `data_files`, and `required`,
     /// which stand in the folder of `index` where there is one.
     fn context_files(&mut self) -> Vec<String> {
-        let keys = match self.keys.remove("context_loading") {
-            None | Some(Value::Null) => return Vec::new(),
-            Some(Value::Object(keys)) => keys,
-            Some(_) => {
-                self.ignore("`context_loading` is not a list of keys".to_owned());
-                return Vec::new();
-            }
-        };
-        let index = keys.get("index").and_then(Value::as_str).and_then(|it| it.rsplit_once('/'));
-        let folder = index.map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+        let Some(keys) = self.object("context_loading") else { return Vec::new() };
+        let index = keys.get("index").and_then(|index| index.string().ok());
+        let folder = index.as_deref().and_then(|index| index.rsplit_once('/'));
+        let folder = folder.map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
         let mut files: Vec<String> = Vec::new();
         for (key, folder) in [("required", folder.as_str()), ("data_files", "")] {
-            let Some(value) = keys.get(key).filter(|value| !value.is_null()) else { continue };
-            let paths: Option<Vec<&str>> =
-                value.as_array().and_then(|paths| paths.iter().map(Value::as_str).collect());
-            let Some(paths) = paths else {
-                self.ignore(format!("`context_loading.{key}` is not a list of paths"));
-                continue;
-            };
+            let paths = keys.each(key, FieldValue::string).unwrap_or_else(|faults| {
+                self.ignored.extend(faults.iter().map(ToString::to_string));
+                Vec::new()
+            });
             for path in paths {
                 let is_whole = path.starts_with(['.', '/', '~']) || path.starts_with(folder);
-                let path = if is_whole { path.to_owned() } else { format!("{folder}{path}") };
+                let path = if is_whole { path.into_owned() } else { format!("{folder}{path}") };
                 if !files.contains(&path) {
                     files.push(path);
                 }
@@ -253,7 +235,8 @@ impl Sheet {
             ));
             files.truncate(most);
         }
-        if let Some(key) = keys.keys().find(|key| !CONTEXT_KEYS.contains(&key.as_str())) {
+        if let Some(unknown) = keys.unknown(&CONTEXT_KEYS).first() {
+            let key = &unknown.name;
             self.ignore(format!(
                 "`context_loading.{key}`: only `required`, `data_files` and `index` are used"
             ));
@@ -266,14 +249,8 @@ impl Sheet {
         let named = |text: String| Some(text).filter(|text| text != ORCHESTRATOR);
         let mut routing =
             Routing { agent: self.text("agent").and_then(named), ..Routing::default() };
-        let keys = match self.keys.remove("routing") {
-            None | Some(Value::Null) => return routing,
-            Some(Value::Object(keys)) => keys,
-            Some(_) => {
-                self.ignore("`routing` is not a list of keys".to_owned());
-                return routing;
-            }
-        };
+        let keys = self.object("routing").and_then(|_| self.fields.get("routing"));
+        let Some(Value::Object(keys)) = keys.map(FieldValue::to_json) else { return routing };
         for (key, value) in keys {
             match (key.as_str(), value) {
                 ("language_based", Value::Bool(by)) => routing.by_language = Some(by),
@@ -284,7 +261,7 @@ impl Sheet {
                 }
                 _ => self.ignore(format!(
                     "`routing.{key}` is not the name of an agent{}",
-                    hint(&key, &["language_based", "default", "target_agent"])
+                    did_you_mean(&key, &["language_based", "default", "target_agent"])
                 )),
             }
         }

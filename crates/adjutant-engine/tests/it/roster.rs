@@ -284,8 +284,8 @@ api_key: none
 Be wide."), @r#"
 wide (.adjutant/agents/wide.md) Wants more.
   tools Delegate, Edit, Glob, Grep, Note, Read, Run, Task, WebFetch, WebSearch, Write
-  - `adjutant.max_turns` is not a number above zero
-  - `adjutant.timeout_s` is not a number above zero
+  - `adjutant.max_turns` must be a number above zero, not 0
+  - `adjutant.timeout_s` must be a number above zero, not "soon"
   - `adjutant.operation`: "rule" is not known
   - `adjutant.network`: a file can only take the network away
   - `adjutant.tool`: unknown, did you mean `tools`?

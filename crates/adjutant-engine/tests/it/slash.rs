@@ -199,7 +199,7 @@ fn what_a_file_cannot_say_or_grant_is_named() {
         .file("home/.claude/commands/slow.md", "---\ntimeout: 7000\nroutng: x\n---\nSlowly.");
     insta::assert_snapshot!(place.shown(), @"
     /a [free] .claude/commands/a.md Unknown tools=Note, Read 3600 s
-      `adjutant.arguments` is none of free, text, task and tasks
+      `adjutant.arguments` must be one of free, text, task, tasks, not `words`
       `Bash(git:*)`: a tool cannot be given in part, so it is left out
       `context_loading.strategy`: only `required`, `data_files` and `index` are used
       `adjutant.operation`: a project's file cannot give itself time
@@ -364,7 +364,7 @@ fn the_files_that_context_loading_names_are_context_of_the_work() {
     insta::assert_snapshot!(["plan", "b", "c", "d"].map(context).join("\n"), @r#"
     .opencode/context/core/plan.md .opencode/context/docs/style.md specs/state.json /etc/passwd ["`context_loading.strategy`: only `required`, `data_files` and `index` are used"]
     a.md []
-     ["`context_loading.required` is not a list of paths"]
+     ["`context_loading.required` must be an array, not a string"]
     a b c d e f g h i j ["`context_loading`: only the first 10 of 12 files are context"]
     "#);
     let prepared = place.prepared("/plan 12", &[], &in_language("rust")).unwrap();
