@@ -165,6 +165,43 @@ fn the_architecture_mentions_every_crate() {
     }
 }
 
+/// Returns what stands between backticks in a document, code blocks left out.
+fn code_spans(document: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let prose: String = text.split("```").step_by(2).collect();
+    prose.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_documents_for_contributors_name_only_types_and_files_that_exist() {
+    let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let sources: String = sources(&root().join("crates"))
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    let words: BTreeSet<&str> = sources.split(|it: char| !is_word(it)).collect();
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        for span in code_spans(document) {
+            let is_path = span.contains('/') && span.starts_with(|it: char| it.is_lowercase());
+            if is_path && !span.contains(' ') && !span.starts_with("refs/") {
+                let found = ["", "crates"].iter().any(|it| root().join(it).join(&span).exists());
+                let is_made = span.starts_with("target/") || span.starts_with("provider/");
+                assert!(found || is_made, "{document}: `{span}` does not exist");
+            }
+            let is_type = |it: &str| {
+                it.starts_with(|it: char| it.is_ascii_uppercase())
+                    && it.contains(|it: char| it.is_ascii_lowercase())
+            };
+            let path = span.split('(').next().unwrap_or_default();
+            if path.chars().all(|it| is_word(it) || it == ':') {
+                for name in path.split("::").filter(|it| is_type(it)) {
+                    assert!(words.contains(name), "{document}: no source file has `{name}`");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn every_crate_takes_the_workspace_s_lints() {
     for package in packages() {
