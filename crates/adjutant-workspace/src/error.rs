@@ -145,13 +145,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_openat2_is_named_with_the_version_it_needs() {
+    fn a_kernel_without_openat2_is_reported_with_the_required_version() {
         let error = PathError::from_errno(Errno::NOSYS);
         assert!(error.to_string().contains("Linux 5.6"), "{error}");
     }
 
     #[test]
-    fn an_unforeseen_errno_keeps_its_cause() {
+    fn an_unexpected_errno_is_kept_as_the_cause() {
         let PathError::Io(source) = PathError::from_errno(Errno::MFILE) else {
             panic!("too many open files is an input/output error");
         };

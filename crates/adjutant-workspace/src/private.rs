@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_a_pipe_and_a_device_in_the_place_of_a_lock_are_refused_at_once() {
+    fn a_link_a_pipe_and_a_device_in_place_of_a_lock_file_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "mine").unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_and_files_are_private_also_those_that_were_not() {
+    fn directories_and_files_are_made_private_even_existing_ones() {
         let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let (open, file) = (folder.path().join("open"), folder.path().join("open/file"));

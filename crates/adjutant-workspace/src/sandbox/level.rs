@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_layer_that_does_not_hold_means_no_sandbox() {
+    fn a_broken_required_layer_means_no_sandbox() {
         for layer in SandboxLayer::ALL {
             let mut findings = all_held();
             findings.push(LayerFinding { layer, tried: "a trick".to_owned(), held: false });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_was_not_tried_is_not_believed() {
+    fn a_layer_that_was_not_tested_is_not_trusted() {
         let findings: Vec<_> = all_held()
             .into_iter()
             .filter(|finding| finding.layer != SandboxLayer::Seccomp)
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_full_is_refused_unless_accepted() {
+    fn a_reduced_level_is_refused_unless_accepted() {
         let level = SandboxLevel::Reduced(vec![SandboxLayer::Landlock]);
         assert!(level.check_missing(&[]).unwrap_err().why.contains("Landlock"));
         assert!(level.check_missing(&[SandboxLayer::Landlock]).is_ok());

@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_beginning_and_the_end_are_kept_whatever_the_chunks(
+        fn the_beginning_and_the_end_are_kept_for_any_chunks(
             chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
             half in 0_usize..50,
         ) {

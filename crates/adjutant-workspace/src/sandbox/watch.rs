@@ -466,7 +466,7 @@ mod tests {
     };
 
     #[test]
-    fn what_others_write_on_the_same_disk_is_not_counted_and_what_is_written_here_is() {
+    fn writes_of_other_programs_are_not_counted_and_own_writes_are() {
         let folder = tempfile::tempdir().unwrap();
         let open = || std::fs::File::open(folder.path()).unwrap().into();
         let nobody = tempfile::tempdir().unwrap();
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_of_the_free_inodes_brings_one_count_forward() {
+    fn a_fall_of_the_free_inodes_triggers_one_early_count() {
         let folder = tempfile::tempdir().unwrap();
         let mut watch = ResourceWatch::new(
             &BOUNDS,
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_file_that_is_open_counts_once_and_only_on_the_same_device() {
+    fn a_deleted_open_file_counts_once_and_only_on_the_same_device() {
         let folder = tempfile::tempdir().unwrap();
         let (path, processes) = (folder.path().join("file"), folder.path().join("processes"));
         fs::write(&path, vec![1; 3 << 20]).unwrap();
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_ended_hides_nothing() {
+    fn an_ended_thread_has_no_open_files() {
         let folder = tempfile::tempdir().unwrap();
         for (stat, ended) in
             [("7 (a) R 1", false), ("7 (Z) S 1", false), ("7 (a) b) Z 1", true), ("", true)]

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_the_last_version_names_the_commit() {
+    fn the_file_of_the_earlier_version_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let id = "a".repeat(40);
         let file = directory.path().join(CLAIMED);

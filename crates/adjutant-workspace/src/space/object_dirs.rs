@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_among_the_objects_later_is_hidden_too() {
+    fn a_socket_that_is_added_later_is_hidden_too() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["pack", "ab"] {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_changed_just_now_is_not_remembered() {
+    fn a_directory_that_changed_just_now_is_not_cached() {
         let folder = tempfile::tempdir().unwrap();
         let seen = ObjectDirCache::default();
         assert!(hidden(&seen, folder.path()).is_empty());

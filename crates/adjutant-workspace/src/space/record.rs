@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_nothing_else_does() {
+    fn layer_names_round_trip_and_invalid_ones_are_refused() {
         let (one, two) = ("a".repeat(40), "b".repeat(64));
         for text in [
             format!("base:{one}"),

@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_catches_up_as_often_for_many_files_as_for_a_few() {
+    fn the_number_of_syncs_does_not_depend_on_the_number_of_files() {
         for count in [3, 300] {
             let outer = tempfile::tempdir().unwrap();
             let seen = carried_out(outer.path(), count);
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_does_not_catch_up_changes_nothing() {
+    fn a_failed_sync_changes_nothing() {
         for refused in 1..=3 {
             let outer = tempfile::tempdir().unwrap();
             let plan = plan(outer.path(), 5);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_any_depth_and_rights_go_and_links_lead_nowhere() {
+    fn directories_of_any_depth_and_mode_are_removed_and_links_are_not_followed() {
         let outer = tempfile::tempdir().unwrap();
         let kept = outer.path().join("kept");
         std::fs::create_dir(&kept).unwrap();

@@ -557,7 +557,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_keeps_its_time_wherever_it_goes() {
+    fn a_moved_index_keeps_its_timestamp() {
         // `/dev/shm` is another file system on most machines.
         let [from, near] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let far = tempfile::tempdir_in("/dev/shm").unwrap();

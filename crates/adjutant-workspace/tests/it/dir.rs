@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use crate::{Tree, rel, word};
 
 #[test]
-fn a_listing_is_sorted_and_names_kinds_without_following_links() {
+fn a_listing_is_sorted_and_reports_kinds_without_following_links() {
     let tree = Tree::new();
     tree.write("b.txt", "");
     tree.write("a/x", "");
@@ -59,7 +59,7 @@ fn a_directory_handle_opens_single_names_and_no_links() {
 }
 
 #[test]
-fn a_directory_two_thousand_levels_down_is_reached_in_steps() {
+fn a_directory_two_thousand_levels_down_is_opened() {
     let tree = Tree::new();
     let mut handle = openat(CWD, tree.path(""), OFlags::DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..2000 {
@@ -74,7 +74,7 @@ fn a_directory_two_thousand_levels_down_is_reached_in_steps() {
 }
 
 #[test]
-fn descending_refuses_to_climb() {
+fn descend_refuses_parent_components() {
     let tree = Tree::new();
     tree.write("a/b", "");
     let start = tree.root.open_dir(&rel("a")).unwrap();

@@ -17,7 +17,7 @@ fn top(tree: &Tree) -> Dir {
 }
 
 #[test]
-fn files_are_prepared_beside_their_places_and_take_them_with_their_modes() {
+fn prepared_files_are_moved_into_place_with_their_modes() {
     let tree = Tree::new();
     tree.write("a", "old");
     fs::set_permissions(tree.path("a"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -38,7 +38,7 @@ fn files_are_prepared_beside_their_places_and_take_them_with_their_modes() {
 }
 
 #[test]
-fn what_came_to_be_meanwhile_stays_and_so_does_what_was_prepared() {
+fn a_file_that_was_created_meanwhile_stays_and_so_does_the_prepared_one() {
     let tree = Tree::new();
     let place = top(&tree).file_target(name("a")).unwrap();
     place.prepare(b"ours", None, name(".a.new")).unwrap();
@@ -94,7 +94,7 @@ fn nothing_is_written_through_a_link_or_outside() {
 }
 
 #[test]
-fn a_folder_is_made_once_and_a_link_in_its_place_is_refused() {
+fn a_directory_is_created_once_and_a_link_in_its_place_is_refused() {
     let tree = Tree::new();
     fs::create_dir(tree.outer.path().join("elsewhere")).unwrap();
     tree.link("../elsewhere", "link");
@@ -109,7 +109,7 @@ fn a_folder_is_made_once_and_a_link_in_its_place_is_refused() {
 }
 
 #[test]
-fn an_exclusive_lock_keeps_others_out_and_shared_ones_get_along() {
+fn an_exclusive_lock_excludes_others_and_shared_locks_coexist() {
     let tree = Tree::new();
     let (one, other) = (top(&tree), top(&tree));
     let held = one.try_lock(LockMode::Exclusive).unwrap().unwrap();

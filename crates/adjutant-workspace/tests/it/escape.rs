@@ -213,7 +213,7 @@ fn other_processes_are_neither_traced_nor_signalled() {
 }
 
 #[test]
-fn mounts_namespaces_and_doors_into_the_kernel_are_closed() {
+fn mounts_namespaces_and_kernel_interfaces_are_refused() {
     let cell = Cell::new();
     cell.only_outside(&["mount", &cell.path("at")]);
     cell.only_outside(&["unshare"]);
@@ -235,7 +235,7 @@ fn mounts_namespaces_and_doors_into_the_kernel_are_closed() {
 }
 
 #[test]
-fn proc_is_of_the_sandbox_and_cannot_be_written() {
+fn proc_belongs_to_the_sandbox_and_is_read_only() {
     let cell = Cell::new();
     cell.only_outside(&["write", "/proc/self/comm"]);
     for path in [
@@ -262,7 +262,7 @@ fn proc_is_of_the_sandbox_and_cannot_be_written() {
 }
 
 #[test]
-fn nobody_survives_the_call() {
+fn no_process_survives_the_run() {
     let cell = Cell::new();
     let before = cell.path("before");
     outside(&["survive", &before]);
@@ -277,7 +277,7 @@ fn nobody_survives_the_call() {
 }
 
 #[test]
-fn processes_are_bounded() {
+fn the_number_of_processes_is_bounded() {
     let cell = Cell::bounded(ResourceBounds { processes: 320, ..ResourceBounds::default() });
     outside(&["threads", "400"]);
     let (ended, said) = cell.inside(&["threads", "400"]);
@@ -308,7 +308,7 @@ fn memory_is_bounded() {
 
 /// The program closes the directory it fills, so that its own account cannot look into it.
 #[test]
-fn writing_is_bounded() {
+fn disk_use_is_bounded() {
     let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
     let cell = Cell::over(bounds, |ground| SandboxWorkspace::Overlay(ground.mount()));
     let bytes = (40 << 20).to_string();
@@ -332,7 +332,7 @@ fn writing_is_bounded() {
 }
 
 #[test]
-fn open_files_and_the_environment_stay_outside() {
+fn open_files_and_the_environment_are_not_inherited() {
     let cell = Cell::new();
     let leaked = fs::File::open(cell.path("secret")).unwrap();
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
@@ -367,7 +367,7 @@ fn escape_sequences_arrive_as_they_were_written() {
 }
 
 #[test]
-fn tmp_is_private_and_empty_each_time() {
+fn tmp_is_private_and_empty_in_each_run() {
     let cell = Cell::new();
     let mine = PathBuf::from("/tmp").join(format!("adjutant-escape-{}", std::process::id()));
     fs::write(&mine, "outside").unwrap();
@@ -385,7 +385,7 @@ fn tmp_is_private_and_empty_each_time() {
 
 /// A sandbox is itself a machine that allows no namespaces.
 #[test]
-fn where_namespaces_are_forbidden_nothing_is_run() {
+fn without_user_namespaces_nothing_is_run() {
     let cell = Cell::new();
     let state = cell.path("at");
     cell.only_outside(&["overlay", &state]);
@@ -423,7 +423,7 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
 
 /// Two at a time in one workspace: neither sees the other, whatever they share.
 #[test]
-fn calls_of_one_workspace_do_not_see_each_other() {
+fn runs_in_one_workspace_do_not_see_each_other() {
     let cell = Cell::new();
     let mut waiting =
         ProgramSpec::shell("echo secret > /tmp/mine; echo ready; while [ ! -e go ]; do :; done");
@@ -450,7 +450,7 @@ fn calls_of_one_workspace_do_not_see_each_other() {
 }
 
 #[test]
-fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
+fn a_dot_git_that_is_a_link_prevents_the_run() {
     let cell = Cell::new();
     fs::remove_dir(cell.path("at/.git")).unwrap();
     std::os::unix::fs::symlink("elsewhere", cell.path("at/.git")).unwrap();
@@ -467,7 +467,7 @@ fn a_git_folder_that_is_a_link_cannot_be_guarded_and_stops_the_call() {
 }
 
 #[test]
-fn a_hidden_home_shows_what_was_granted_in_it_and_nothing_else() {
+fn a_hidden_home_shows_only_the_grants_inside_it() {
     let ground = Ground::new();
     let files = ["outer/file", "outer/home/secret", "outer/home/.cargo/crate", "outer/home/.netrc"];
     for file in files {
@@ -493,7 +493,7 @@ fn a_hidden_home_shows_what_was_granted_in_it_and_nothing_else() {
 }
 
 #[test]
-fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
+fn set_user_id_programs_cannot_be_created() {
     let cell = Cell::new();
     let file = cell.path("at/tool");
     fs::write(&file, "").unwrap();
@@ -512,7 +512,7 @@ fn no_program_is_left_behind_that_lends_its_owner_s_rights() {
 
 /// The layers overlap, so that a mount which could be written might go unnoticed behind Landlock.
 #[test]
-fn the_mounts_alone_let_nothing_else_be_written() {
+fn the_mounts_alone_prevent_writes_outside_the_workspace() {
     let ground = Ground::new();
     fs::create_dir(ground.path("base/.git")).unwrap();
     let mut config = config(&ground, SandboxWorkspace::Overlay(ground.mount()));

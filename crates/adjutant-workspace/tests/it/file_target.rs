@@ -92,7 +92,7 @@ fn a_device_is_not_written() {
 }
 
 #[test]
-fn folders_are_made_and_a_file_is_replaced_whole() {
+fn parent_directories_are_created_and_a_file_is_replaced_whole() {
     let tree = Tree::new();
     assert_eq!(tree.put("specs/plans", "specs/plans/one/a.md", "first"), "written");
     assert_eq!(tree.put("specs/plans", tree.path("specs/plans/one/a.md"), "second"), "written");
@@ -107,7 +107,7 @@ fn folders_are_made_and_a_file_is_replaced_whole() {
 }
 
 #[test]
-fn the_mode_of_a_file_stays_and_a_read_only_one_is_left_alone() {
+fn the_mode_of_a_file_stays_and_a_read_only_file_is_not_replaced() {
     let tree = Tree::new();
     for mode in [0o600, 0o644, 0o755, 0o700, 0o664] {
         tree.write("file", "old");
@@ -126,7 +126,7 @@ fn the_mode_of_a_file_stays_and_a_read_only_one_is_left_alone() {
 }
 
 #[test]
-fn a_file_that_appeared_meanwhile_is_not_replaced_and_nothing_is_left_beside_it() {
+fn a_file_that_was_created_meanwhile_is_not_replaced_and_no_temporary_file_remains() {
     let tree = Tree::new();
     let place = tree.root.file_target(&rel(""), &rel("file"), MissingParents::Create).unwrap();
     assert_eq!(place.read(MAX).unwrap(), None);
@@ -151,7 +151,7 @@ fn a_file_that_appeared_meanwhile_is_not_replaced_and_nothing_is_left_beside_it(
 }
 
 #[test]
-fn more_than_is_taken_is_refused_by_its_size() {
+fn a_file_above_the_size_limit_is_refused() {
     let tree = Tree::new();
     tree.write("big", &"x".repeat(1_001));
     assert_eq!(tree.put("", "big", "new"), "<TooLarge { max_bytes: 1000 }>");
@@ -160,7 +160,7 @@ fn more_than_is_taken_is_refused_by_its_size() {
 }
 
 #[test]
-fn a_folder_nobody_may_write_is_left_alone() {
+fn a_read_only_directory_is_not_written() {
     let tree = Tree::new();
     tree.write("locked/file", "old");
     std::fs::set_permissions(tree.path("locked"), PermissionsExt::from_mode(0o555)).unwrap();

@@ -112,7 +112,7 @@ fn guarded_root(tree: &Path) -> Root {
 }
 
 #[test]
-fn a_git_directory_of_any_name_is_not_written_in_place() {
+fn a_git_directory_of_any_name_is_not_written() {
     for layout in &LAYOUTS {
         let user = layout.user();
         let git_dir = layout.git_dir;
@@ -162,7 +162,7 @@ fn a_renamed_parent_and_a_root_below_the_top_hide_no_git_directory() {
 }
 
 #[test]
-fn work_trees_beside_and_inside_a_shared_git_directory_are_written_and_it_is_not() {
+fn work_trees_beside_and_inside_a_shared_git_directory_are_writable_and_the_git_directory_is_not() {
     let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap());
     user.git(["init", "-q", "-b", "main", "--bare", ".bare"]);
     put(&user.path(".git"), "gitdir: ./.bare\n");
@@ -195,7 +195,7 @@ fn work_trees_beside_and_inside_a_shared_git_directory_are_written_and_it_is_not
 }
 
 #[test]
-fn a_submodule_s_git_directory_is_guarded_from_the_outer_and_the_inner_tree() {
+fn the_git_directory_of_a_submodule_is_guarded_from_both_trees() {
     let layout = &LAYOUTS[0];
     let (user, inner) = (layout.user(), User::new());
     let inner = inner.tree.to_str().unwrap();
@@ -215,7 +215,7 @@ fn a_submodule_s_git_directory_is_guarded_from_the_outer_and_the_inner_tree() {
 }
 
 #[test]
-fn a_git_directory_that_cannot_be_resolved_refuses_every_write_in_place() {
+fn every_write_is_refused_while_the_git_directory_cannot_be_resolved() {
     for (what, text) in [
         ("dangling", "gitdir: nowhere\n"),
         ("empty", ""),
@@ -243,7 +243,7 @@ fn a_git_directory_that_cannot_be_resolved_refuses_every_write_in_place() {
 }
 
 #[test]
-fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_made_in_place() {
+fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_created() {
     let user = User::new();
     user.git(["init", "-q", "--bare", "fixture.git"]);
     let root = guarded_root(&user.tree);
@@ -291,7 +291,7 @@ const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
 ];
 
 #[test]
-fn a_workspace_has_no_copy_of_the_git_directory_and_its_result_reaches_none() {
+fn a_workspace_and_its_result_contain_nothing_of_the_git_directory() {
     for (wish, kind) in KINDS {
         for layout in &LAYOUTS {
             let (what, git_dir) = (format!("{kind} {}", layout.name), layout.git_dir);
@@ -360,7 +360,7 @@ fn planted(user: &User, repository: &Repository, path: &str) -> ObjectId {
 }
 
 #[test]
-fn a_result_with_files_in_the_git_directory_is_refused_whole() {
+fn a_result_with_files_in_the_git_directory_is_refused_as_a_whole() {
     for layout in &LAYOUTS {
         let user = layout.user();
         let state = user.outer.path().join("state");
@@ -383,7 +383,7 @@ fn a_result_with_files_in_the_git_directory_is_refused_whole() {
 }
 
 #[test]
-fn ignored_folders_come_along_without_the_git_directory_in_them() {
+fn included_ignored_directories_are_copied_without_the_git_directory_in_them() {
     let layout = &LAYOUTS[1];
     for (wish, kind) in KINDS {
         let user = layout.user();
@@ -447,7 +447,7 @@ fn closed_spaces(user: &User, wish: BackingChoice, include: &[&str]) -> Workspac
 }
 
 #[test]
-fn the_configuration_directory_is_in_no_workspace_and_no_result() {
+fn the_configuration_directory_is_never_part_of_a_workspace_or_a_result() {
     for (wish, kind) in KINDS {
         let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised().filled();
         let config = format!("token = \"{SECRET}\"\n");
@@ -490,7 +490,7 @@ fn the_configuration_directory_is_in_no_workspace_and_no_result() {
 }
 
 #[test]
-fn a_result_with_files_in_the_configuration_directory_is_refused_whole() {
+fn a_result_with_files_in_the_configuration_directory_is_refused_as_a_whole() {
     for exists in [true, false] {
         let user = User::new();
         if exists {
@@ -538,7 +538,7 @@ fn a_grant_around_the_git_directory_does_not_show_it() {
 }
 
 #[test]
-fn a_file_that_a_closed_link_leads_to_is_out_of_reach_and_a_read_only_directory_is_not_written() {
+fn the_target_of_a_protected_link_cannot_be_opened_and_a_read_only_directory_cannot_be_written() {
     let user = User::new();
     user.write("dotfiles/config.toml", "mine\n");
     user.write("dotfiles/other", "other\n");

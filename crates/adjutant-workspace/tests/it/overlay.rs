@@ -61,7 +61,7 @@ impl Ground {
 }
 
 #[test]
-fn the_top_layer_takes_what_is_written_by_the_handle() {
+fn files_written_through_the_handle_are_in_the_upper_layer() {
     let ground = Ground::new();
     fs::write(ground.path("base/a"), "base").unwrap();
     fs::write(ground.path("dirty/a"), "dirty").unwrap();
@@ -79,7 +79,7 @@ fn the_top_layer_takes_what_is_written_by_the_handle() {
 
 /// Shell commands in the merged tree, and what the changes are then.
 #[test]
-fn changes_are_what_commands_did() {
+fn the_upper_layer_shows_what_commands_changed() {
     let cases = [
         ("nothing", "cat file >/dev/null; ls dir >/dev/null", ""),
         ("a file is written", "echo x > file", "+file"),
@@ -149,7 +149,7 @@ fn an_upper_is_mounted_once_at_a_time() {
 }
 
 #[test]
-fn what_was_mounted_ends_with_its_handle() {
+fn dropping_the_handle_ends_the_mount() {
     let ground = Ground::new();
     let mounted = Overlay::mount(&helper(), ground.layers()).unwrap();
     assert_ne!(holders(&ground), Vec::<i32>::new());
@@ -182,7 +182,7 @@ fn many_layers_with_awkward_names_are_mounted_in_order() {
 }
 
 #[test]
-fn what_cannot_be_mounted_says_why() {
+fn a_failed_mount_says_why() {
     let ground = Ground::new();
     Overlay::probe(&helper(), ground.directory.path()).unwrap();
     let left: Vec<_> =

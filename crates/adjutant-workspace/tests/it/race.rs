@@ -61,7 +61,7 @@ fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
 
 /// What is hidden below a grant comes, goes and changes its kind while sandboxes are built over it.
 #[test]
-fn what_is_to_be_hidden_and_comes_and_goes_stops_no_call_and_is_hidden_at_rest() {
+fn a_hidden_path_that_is_replaced_all_the_time_fails_no_run_and_ends_up_hidden() {
     let ground = Ground::new();
     let cache = ground.path("cache");
     std::fs::create_dir_all(cache.join("folder")).unwrap();

@@ -47,7 +47,7 @@ fn links_and_dots_that_stay_beneath_are_followed() {
 }
 
 #[test]
-fn an_absolute_path_below_the_roots_own_is_taken_as_relative() {
+fn an_absolute_path_below_the_root_is_converted_to_a_relative_one() {
     let tree = Tree::new();
     tree.write("dir/a.txt", "inside");
     assert_eq!(tree.read(tree.path("dir/a.txt")), "inside");
@@ -84,7 +84,7 @@ fn only_regular_files_open_and_nothing_blocks() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn a_failed_open_says_why() {
     let tree = Tree::new();
     tree.write("a.txt", "x");
     tree.link("loop-b", "loop-a");
@@ -123,7 +123,7 @@ fn a_root_must_be_a_directory_that_exists() {
 }
 
 #[test]
-fn a_root_taken_as_a_handle_is_known_by_its_given_name() {
+fn a_root_from_a_handle_accepts_paths_below_its_given_name() {
     let tree = Tree::new();
     tree.write("a.txt", "inside");
     let handle = std::fs::File::open(tree.path("")).unwrap().into();

@@ -58,7 +58,7 @@ fn simple() -> (Ground, Sandbox) {
 }
 
 #[test]
-fn this_machine_gives_every_layer() {
+fn every_sandbox_layer_works_on_this_machine() {
     let level = Sandbox::level_here(&helper()).unwrap();
     assert_eq!(level.to_string(), "full: every layer is active and was tested");
     let (_ground, sandbox) = simple();
@@ -67,7 +67,7 @@ fn this_machine_gives_every_layer() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_with_a_reason() {
+fn a_command_that_cannot_be_run_is_refused_with_a_reason() {
     let (ground, sandbox) = simple();
     fs::write(ground.path("at/text"), "no program").unwrap();
     let refused = |program: &ProgramSpec| run(&sandbox, program).unwrap_err().to_string();
@@ -97,7 +97,7 @@ fn insta_like(pairs: &[(String, &str)]) {
 }
 
 #[test]
-fn the_starting_directory_lies_in_the_workspace() {
+fn the_working_directory_must_be_in_the_workspace() {
     let (ground, sandbox) = simple();
     fs::create_dir_all(ground.path("at/a b/ü")).unwrap();
     std::os::unix::fs::symlink("/usr", ground.path("at/usr")).unwrap();
@@ -130,7 +130,7 @@ fn arguments_of_any_bytes_and_the_given_environment_arrive() {
 }
 
 #[test]
-fn a_program_ends_as_it_ends() {
+fn exit_codes_and_signals_are_reported() {
     let (_ground, sandbox) = simple();
     let end = |text: &str| run(&sandbox, &ProgramSpec::shell(text)).unwrap().0.end;
     assert_eq!(end("exit 0"), ProgramEnd::Exited(0));
@@ -194,7 +194,7 @@ fn within(bound: Duration, mut attempt: impl FnMut() -> Duration) {
 }
 
 #[test]
-fn what_never_ends_is_ended_in_time() {
+fn a_program_that_never_ends_is_killed_at_the_timeout() {
     let (_ground, sandbox) = simple();
     let endless = [
         "while :; do :; done",
@@ -231,7 +231,7 @@ fn a_cancelled_program_is_gone_at_once() {
 }
 
 #[test]
-fn background_processes_end_with_the_call_and_do_not_hold_it() {
+fn background_processes_are_killed_and_do_not_delay_the_end() {
     let (_ground, sandbox) = simple();
     let begun = Instant::now();
     let (ended, said) = run(&sandbox, &ProgramSpec::shell("sleep 1000 & echo done")).unwrap();
@@ -278,7 +278,7 @@ fn nothing_outlives_the_engine() {
 }
 
 #[test]
-fn a_holder_that_is_killed_takes_its_programs_along_and_is_missed() {
+fn a_killed_holder_takes_its_programs_along_and_the_next_run_fails() {
     let ground = Ground::new();
     let mounted = ground.mount();
     let sandbox =

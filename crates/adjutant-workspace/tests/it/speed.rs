@@ -48,7 +48,7 @@ fn a_sandboxed_call_costs_at_most_three_milliseconds_more() {
 
 #[test]
 #[ignore = "a measurement"]
-fn an_overlay_is_ready_in_the_same_time_whatever_lies_below() {
+fn mounting_an_overlay_takes_the_same_time_whatever_is_in_its_layers() {
     let mut least_of = Vec::new();
     for files in [100, 50_000] {
         let ground = Ground::new();

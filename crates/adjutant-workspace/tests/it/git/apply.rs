@@ -23,7 +23,7 @@ fn index(user: &User) -> String {
 }
 
 #[test]
-fn a_result_is_applied_beside_other_dirty_files_and_taken_back() {
+fn a_result_is_applied_beside_other_dirty_files_and_undone() {
     let user = User::new();
     user.write("mine", "untracked\n");
     user.write("src/lib.rs", "fn dirty() {}\n");
@@ -53,7 +53,7 @@ fn a_result_is_applied_beside_other_dirty_files_and_taken_back() {
 }
 
 #[test]
-fn modes_links_and_kinds_are_applied_and_taken_back() {
+fn modes_links_and_file_types_are_applied_and_undone() {
     let user = User::new();
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();
@@ -77,7 +77,7 @@ fn modes_links_and_kinds_are_applied_and_taken_back() {
 }
 
 #[test]
-fn uncommitted_work_the_child_never_saw_is_not_overwritten() {
+fn uncommitted_changes_the_child_did_not_start_from_are_not_overwritten() {
     let user = User::new();
     let made = result(&user, &[("README", "zero\none\ntwo\nthree\n"), ("new", "child\n")], &[]);
     // It would merge: the lines are far enough apart. It is still the user's unsaved work.
@@ -94,7 +94,7 @@ fn uncommitted_work_the_child_never_saw_is_not_overwritten() {
 }
 
 #[test]
-fn uncommitted_work_on_the_very_lines_is_said_to_be_uncommitted() {
+fn uncommitted_changes_on_the_same_lines_are_reported_as_uncommitted() {
     let user = User::new();
     let made = result(&user, &[("README", "child\n")], &[]);
     user.write("README", "mine\n");
@@ -106,7 +106,7 @@ fn uncommitted_work_on_the_very_lines_is_said_to_be_uncommitted() {
 }
 
 #[test]
-fn dirty_work_the_child_began_from_is_carried_on() {
+fn uncommitted_changes_the_child_started_from_are_kept() {
     let user = User::new();
     user.write("README", "one\ntwo\nthree\ndirty\n");
     let made = result(&user, &[("README", "zero\none\ntwo\nthree\ndirty\n")], &[]);
@@ -128,7 +128,7 @@ fn an_ignored_file_in_the_way_is_not_overwritten() {
 }
 
 #[test]
-fn a_failure_in_the_middle_puts_everything_back() {
+fn a_failure_in_the_middle_restores_everything() {
     let user = User::new();
     user.write("zz/tracked", "x\n");
     user.commit("folder");
@@ -164,7 +164,7 @@ fn a_conflict_is_refused_with_its_files() {
 }
 
 #[test]
-fn an_application_is_not_taken_back_over_later_work() {
+fn an_application_is_not_undone_over_later_changes() {
     let user = User::new();
     let made = result(&user, &[("README", "child\n"), ("other", "child\n")], &[]);
     let repository = user.open();
@@ -179,7 +179,7 @@ fn an_application_is_not_taken_back_over_later_work() {
 }
 
 #[test]
-fn a_link_put_in_the_way_leads_nowhere() {
+fn a_link_put_in_place_of_a_directory_is_not_followed() {
     let user = User::new();
     let made = result(&user, &[("src/lib.rs", "child\n")], &[]);
     let outside = user.outer.path().join("outside");
@@ -191,7 +191,7 @@ fn a_link_put_in_the_way_leads_nowhere() {
 }
 
 #[test]
-fn the_way_back_is_listed() {
+fn applied_results_that_can_be_undone_are_listed() {
     let user = User::new();
     let made = result(&user, &[("README", "child\n")], &[]);
     let repository = user.open();
@@ -202,7 +202,7 @@ fn the_way_back_is_listed() {
 }
 
 #[test]
-fn what_a_cut_short_application_cannot_put_back_is_kept_and_named() {
+fn files_that_an_interrupted_application_cannot_restore_are_saved_and_reported() {
     let user = User::new();
     user.write("src/lib.rs", "fn dirty() {}\n");
     let made = result(&user, &[("README", "child\n"), ("src/lib.rs", "child\n")], &["src/deep"]);

@@ -5,7 +5,7 @@ use adjutant_workspace::{BaseCheckouts, BaseLeaseCost};
 use super::*;
 
 #[test]
-fn a_base_is_warm_the_second_time_and_shared() {
+fn a_base_is_reused_the_second_time_and_shared() {
     let user = User::new();
     let repository = user.open();
     let bases = BaseCheckouts::open(&repository).unwrap();
@@ -17,7 +17,7 @@ fn a_base_is_warm_the_second_time_and_shared() {
 }
 
 #[test]
-fn an_unused_base_is_moved_by_what_differs_and_a_leased_one_stays() {
+fn an_unused_base_is_updated_by_the_differences_and_a_leased_one_stays() {
     let user = User::new();
     let one = user.id("HEAD^{tree}");
     user.write("README", "two\n");
@@ -44,7 +44,7 @@ fn an_unused_base_is_moved_by_what_differs_and_a_leased_one_stays() {
 }
 
 #[test]
-fn a_base_whose_move_was_cut_short_is_completed() {
+fn an_interrupted_update_of_a_base_is_completed() {
     let user = User::new();
     let one = user.id("HEAD^{tree}");
     user.write("README", "two\n");
@@ -66,7 +66,7 @@ fn a_base_whose_move_was_cut_short_is_completed() {
 }
 
 #[test]
-fn a_base_of_unknown_state_is_made_anew() {
+fn a_base_of_unknown_state_is_recreated() {
     let user = User::new();
     let tree = user.id("HEAD^{tree}");
     let repository = user.open();
@@ -82,7 +82,7 @@ fn a_base_of_unknown_state_is_made_anew() {
 }
 
 #[test]
-fn many_who_need_the_same_base_get_one() {
+fn many_threads_that_need_the_same_base_share_one() {
     let user = User::new();
     let repository = user.open();
     let tree = user.id("HEAD^{tree}");

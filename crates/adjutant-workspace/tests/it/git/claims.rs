@@ -41,7 +41,7 @@ fn hollow(at: &Path, config: &str) {
 }
 
 #[test]
-fn a_folder_cannot_claim_the_repository_of_another() {
+fn a_directory_cannot_claim_the_repository_of_another() {
     let victim = User::new();
     let common = victim.path(".git");
     let plants: [(&str, Plant); 6] = [
@@ -129,7 +129,7 @@ fn a_pipe_where_git_keeps_a_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_pipe_for_attributes_holds_nobody() {
+fn a_pipe_in_place_of_attributes_does_not_block() {
     let user = User::new();
     let made = Command::new("mkfifo").arg(user.path(".gitattributes")).status().unwrap();
     assert!(made.success());

@@ -152,7 +152,7 @@ fn plain_git(planted: &Planted) {
 }
 
 #[test]
-fn nothing_planted_runs() {
+fn no_planted_helper_runs() {
     let planted = Planted::new();
     planted.plant("");
     plain_git(&planted);
@@ -205,7 +205,7 @@ fn nothing_planted_runs() {
 }
 
 #[test]
-fn a_child_s_own_attributes_and_nested_repositories_run_nothing_either() {
+fn attributes_and_nested_repositories_of_a_child_run_no_helper() {
     let planted = Planted::new();
     planted.plant_more();
     planted.forget();
@@ -232,7 +232,7 @@ fn a_child_s_own_attributes_and_nested_repositories_run_nothing_either() {
 }
 
 #[test]
-fn a_git_that_is_a_link_or_leads_to_another_repository_is_refused() {
+fn a_dot_git_that_is_a_link_or_leads_to_another_repository_is_refused() {
     let victim = User::new();
     let open = |user: &User| Repository::open(&find_git(), &user.tree, &user.state());
 
@@ -270,7 +270,7 @@ fn a_git_that_is_a_link_or_leads_to_another_repository_is_refused() {
 }
 
 #[test]
-fn a_git_replaced_after_opening_is_met_with_an_error_or_ignored() {
+fn a_dot_git_that_is_replaced_after_opening_causes_an_error_or_is_ignored() {
     let user = User::new();
     let repository = user.open();
     let victim = User::new();
@@ -283,7 +283,7 @@ fn a_git_replaced_after_opening_is_met_with_an_error_or_ignored() {
 }
 
 #[test]
-fn folders_that_became_links_are_not_followed_when_capturing() {
+fn directories_that_became_links_are_not_followed_when_capturing() {
     let user = User::new();
     let outside = user.outer.path().join("outside");
     put(&outside.join("lib.rs"), "secret\n");

@@ -86,7 +86,7 @@ fn a_layer_that_deletes_the_patterns_ignores_nothing_by_them() {
 }
 
 #[test]
-fn many_folders_are_asked_about_in_parts() {
+fn many_directories_are_checked_in_batches() {
     let user = User::new();
     let paths: Vec<String> = (0..1200).map(|number| format!("target/{number}/x")).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).chain(["src/lib.rs"]).collect();

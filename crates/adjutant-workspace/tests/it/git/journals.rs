@@ -25,7 +25,7 @@ fn is_unfinished(error: &ApplyError, wanted: &Path) -> bool {
 }
 
 #[test]
-fn one_that_is_stuck_is_named_and_does_not_hold_up_the_others() {
+fn a_journal_that_cannot_be_undone_is_reported_and_does_not_block_the_others() {
     let user = User::new();
     let before = on_disk(&user.tree);
     let journals = ["README", "src/lib.rs", "src/deep/down/file"]
@@ -50,7 +50,7 @@ fn one_that_is_stuck_is_named_and_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_read_is_not_taken_for_one_that_never_began() {
+fn an_unreadable_plan_is_not_mistaken_for_a_missing_one() {
     let user = User::new();
     let before = on_disk(&user.tree);
     let journal = applied(&user, &[("README", "child\n")], &[]);
@@ -76,7 +76,7 @@ fn a_plan_that_cannot_be_read_is_not_taken_for_one_that_never_began() {
 }
 
 #[test]
-fn taking_back_that_fails_says_what_is_replaced_and_goes_on_later() {
+fn a_failed_undo_reports_the_replaced_files_and_continues_later() {
     let user = User::new();
     let before = on_disk(&user.tree);
     let journal = applied(&user, &[("README", "child\n"), ("src/lib.rs", "child\n")], &[]);
@@ -92,7 +92,7 @@ fn taking_back_that_fails_says_what_is_replaced_and_goes_on_later() {
 }
 
 #[test]
-fn the_plan_goes_before_the_rest_of_a_journal() {
+fn the_plan_is_removed_before_the_rest_of_a_journal() {
     let user = User::new();
     let journal = applied(&user, &[("README", "child\n")], &[]);
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
@@ -156,7 +156,7 @@ const MEETINGS: [Meeting; 5] = [
 ];
 
 #[test]
-fn a_person_who_meets_files_and_folders_that_were_exchanged_is_told_and_nothing_is_lost() {
+fn a_swap_of_files_and_directories_is_reported_and_loses_nothing() {
     for (what, meet, expected) in MEETINGS {
         let user = User::new();
         let before = on_disk(&user.tree);
@@ -196,7 +196,7 @@ fn on_disk_one(user: &User, path: &str) -> String {
 }
 
 #[test]
-fn folders_of_which_only_the_first_was_made_are_not_taken_for_a_person_s() {
+fn partly_created_parent_directories_are_not_mistaken_for_the_users() {
     let user = User::new();
     let before = on_disk(&user.tree);
     let journal = applied(&user, &[("README/a/b/c", "was a file\n")], &["README"]);
@@ -209,7 +209,7 @@ fn folders_of_which_only_the_first_was_made_are_not_taken_for_a_person_s() {
 }
 
 #[test]
-fn what_one_torn_application_left_is_not_overwritten_by_the_next() {
+fn files_saved_by_one_interrupted_application_are_not_overwritten_by_the_next() {
     let user = User::new();
     let made = result(&user, &[("README", "child\n")], &[]);
     let mut copies = Vec::new();
@@ -231,7 +231,7 @@ fn what_one_torn_application_left_is_not_overwritten_by_the_next() {
 }
 
 #[test]
-fn only_applications_that_are_old_and_done_are_forgotten() {
+fn only_old_and_complete_applications_are_removed() {
     let user = User::new();
     let journals = ["README", "src/lib.rs", "src/deep/down/file"]
         .map(|path| applied(&user, &[(path, "child\n")], &[]));

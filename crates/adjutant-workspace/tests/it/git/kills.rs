@@ -56,7 +56,7 @@ fn live(tree: &Path, state: &Path, name: &str) {
 
 #[test]
 #[ignore = "the part of the process that is killed; started by the test below"]
-fn the_life_that_is_cut_short() {
+fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE) else { return };
     let place = PathBuf::from(place);
     let name = fs::read_to_string(place.join("name")).unwrap();
@@ -66,7 +66,7 @@ fn the_life_that_is_cut_short() {
 fn start(user: &User, name: &str) -> Child {
     fs::write(user.outer.path().join("name"), name).unwrap();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "git::kills::the_life_that_is_cut_short", "--ignored", "--nocapture"])
+        .args(["--exact", "git::kills::child_process_that_is_killed", "--ignored", "--nocapture"])
         .env(PLACE, user.outer.path().canonicalize().unwrap())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -156,7 +156,7 @@ fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<St
 }
 
 #[test]
-fn a_kill_anywhere_loses_no_work_and_changes_nothing_of_the_user_s() {
+fn a_kill_at_any_point_loses_no_work_and_changes_none_of_the_users_files() {
     let user = User::in_memory();
     for number in 0..40 {
         user.write(format!("many/{number}"), "x\n");

@@ -19,7 +19,7 @@ fn check_capture_of_disk(user: &User) -> adjutant_workspace::Snapshot {
 }
 
 #[test]
-fn a_clean_tree_is_head_itself() {
+fn the_capture_of_a_clean_tree_is_head_itself() {
     let user = User::new();
     let snapshot = check_capture_of_disk(&user);
     assert_eq!(snapshot.commit, user.id("HEAD"));
@@ -86,7 +86,7 @@ fn head_is_found_wherever_git_keeps_it() {
 }
 
 #[test]
-fn a_head_among_very_many_packed_references_is_left_to_git() {
+fn head_among_very_many_packed_references_is_resolved_by_git() {
     let user = User::new();
     user.git(["pack-refs", "--all"]);
     let packed = user.path(".git/packed-refs");
@@ -99,14 +99,14 @@ fn a_head_among_very_many_packed_references_is_left_to_git() {
 }
 
 #[test]
-fn a_folder_below_the_top_finds_the_whole_repository() {
+fn a_directory_below_the_top_finds_the_whole_repository() {
     let user = User::new();
     let repository = Repository::open(&find_git(), &user.path("src/deep"), &user.state()).unwrap();
     assert_eq!(repository.work_tree(), user.tree);
 }
 
 #[test]
-fn a_linked_work_tree_is_a_repository_of_its_own_state() {
+fn a_linked_work_tree_is_captured_with_its_own_state() {
     let user = User::new();
     let linked = user.outer.path().join("linked tree");
     user.git(["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
@@ -135,7 +135,7 @@ fn a_repository_with_its_git_directory_elsewhere_is_found() {
 }
 
 #[test]
-fn a_folder_without_a_repository_is_told_the_way_out() {
+fn without_a_repository_the_error_says_how_to_create_one() {
     let user = User::bare_folder();
     let error = Repository::open(&find_git(), &user.tree, &user.state()).unwrap_err();
     assert!(matches!(error, GitError::NotARepository { .. }));
@@ -210,7 +210,7 @@ fn a_file_becomes_a_folder_and_a_folder_a_file() {
 }
 
 #[test]
-fn staged_unstaged_and_half_removed_files_are_taken_as_they_lie_on_disk() {
+fn staged_unstaged_and_half_removed_files_are_captured_as_they_are_on_disk() {
     let user = User::new();
     user.write("README", "staged\n");
     user.git(["add", "README"]);
@@ -257,7 +257,7 @@ fn ignored_files_stay_out_and_are_listed() {
 }
 
 #[test]
-fn a_submodule_is_left_empty_and_named() {
+fn a_submodule_is_left_empty_and_reported() {
     let inner = User::new();
     let user = User::new();
     user.git([
@@ -282,7 +282,7 @@ fn a_submodule_is_left_empty_and_named() {
 }
 
 #[test]
-fn a_repository_inside_is_left_out_and_said() {
+fn a_nested_repository_is_left_out_and_reported() {
     let user = User::new();
     user.write("vendor/inner/file", "x\n");
     user.git(["init", "-q", "vendor/inner"]);
@@ -294,7 +294,7 @@ fn a_repository_inside_is_left_out_and_said() {
 }
 
 #[test]
-fn a_result_never_holds_what_git_keeps_for_itself() {
+fn a_result_never_contains_files_of_a_git_directory() {
     let user = User::new();
     let repository = user.open();
     let base = user.id("HEAD");
@@ -315,7 +315,7 @@ fn a_result_never_holds_what_git_keeps_for_itself() {
 }
 
 #[test]
-fn large_file_storage_pointers_stay_pointers_while_nobody_touches_them() {
+fn unchanged_large_file_storage_pointers_stay_pointers() {
     let user = User::new();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n";
     user.write(".gitattributes", "*.bin filter=lfs -text\n");
@@ -345,7 +345,7 @@ fn large_file_storage_pointers_stay_pointers_while_nobody_touches_them() {
 }
 
 #[test]
-fn a_sparse_checkout_keeps_what_is_not_checked_out() {
+fn a_sparse_checkout_keeps_the_excluded_files() {
     for index in ["--no-sparse-index", "--sparse-index"] {
         let user = User::new();
         user.git(["sparse-checkout", "set", "--cone", index, "src/deep"]);
@@ -388,7 +388,7 @@ fn a_change_within_the_same_tick_as_the_index_is_seen() {
 }
 
 #[test]
-fn ids_of_the_longer_kind_work() {
+fn sha256_object_ids_work() {
     let user = User::bare_folder();
     user.git(["init", "-q", "--object-format=sha256", "."]);
     user.write("a/b", "x\n");
@@ -406,7 +406,7 @@ fn ids_of_the_longer_kind_work() {
 }
 
 #[test]
-fn a_large_file_is_passed_on_in_pieces() {
+fn a_large_file_is_streamed() {
     let user = User::new();
     let text = "0123456789abcdef".repeat(700_000);
     user.write("large", &text);
@@ -416,7 +416,7 @@ fn a_large_file_is_passed_on_in_pieces() {
 }
 
 #[test]
-fn a_pipe_and_a_socket_are_left_out_and_said() {
+fn a_pipe_and_a_socket_are_left_out_and_reported() {
     let user = User::new();
     let upper = user.upper();
     put(&upper.join("x"), "x\n");

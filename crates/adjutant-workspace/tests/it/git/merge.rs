@@ -157,7 +157,7 @@ fn nothing_is_committed_where_nothing_differs() {
 }
 
 #[test]
-fn a_result_names_its_author_and_hangs_on_its_base() {
+fn a_result_has_an_author_and_its_base_as_parent() {
     let user = User::new();
     let repository = user.open();
     put(&user.upper().join("x"), "1\n");
@@ -183,7 +183,7 @@ fn a_branch_is_made_once_and_never_over_another() {
 }
 
 #[test]
-fn what_is_merged_is_told_from_what_is_not() {
+fn merged_results_are_told_from_others() {
     let user = User::new();
     let repository = user.open();
     let base = user.id("HEAD");
@@ -206,7 +206,7 @@ fn what_is_merged_is_told_from_what_is_not() {
 }
 
 #[test]
-fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
+fn the_lock_file_of_a_killed_git_does_not_block_a_result_forever() {
     let user = User::new();
     let repository = user.open().with_stale_lock(Duration::from_secs(3));
     let base = user.id("HEAD");
@@ -229,7 +229,7 @@ fn a_lock_left_by_a_killed_git_does_not_block_a_result_for_ever() {
 }
 
 #[test]
-fn a_lock_of_an_update_that_takes_its_time_is_waited_for() {
+fn the_lock_file_of_a_slow_update_is_waited_for() {
     let user = User::new();
     let (repository, base) = (user.open(), user.id("HEAD"));
     let lock = user.path(".git/refs/adjutant/run/x.lock");
@@ -248,7 +248,7 @@ fn a_lock_of_an_update_that_takes_its_time_is_waited_for() {
 }
 
 #[test]
-fn what_is_merged_is_asked_once_for_all() {
+fn merged_results_are_found_with_one_git_call() {
     let user = User::new();
     let repository = user.open();
     let base = user.id("HEAD");

@@ -35,7 +35,7 @@ fn ends(pid: &str, within: Timespec) -> bool {
 }
 
 #[test]
-fn a_missing_or_old_git_is_named() {
+fn a_missing_or_old_git_is_reported() {
     assert!(matches!(Git::find(OsStr::new("/nonexistent")), Err(GitError::NoGit)));
     for old in ["2.40.9", "1.9", "2", "nonsense"] {
         let folder = pretend(old, "exit 0");
@@ -49,7 +49,7 @@ fn a_missing_or_old_git_is_named() {
 }
 
 #[test]
-fn a_git_that_never_ends_is_ended_with_what_it_started() {
+fn a_git_that_never_ends_is_killed_with_its_children() {
     let user = User::new();
     let pid = user.outer.path().join("pid");
     let folder = pretend("2.47", &format!("sleep 1000 & echo $! > '{}'; wait", pid.display()));
@@ -62,7 +62,7 @@ fn a_git_that_never_ends_is_ended_with_what_it_started() {
 }
 
 #[test]
-fn a_git_that_fails_is_quoted_in_one_short_line() {
+fn the_error_of_a_failed_git_is_one_short_line() {
     let user = User::new();
     let folder =
         pretend("2.47", "echo 'fatal: \u{1b}[31mred\u{1b}[0m' >&2; echo 'second' >&2; exit 77");
@@ -91,7 +91,7 @@ fn with_status(user: &User, then: &str) -> TempDir {
 }
 
 #[test]
-fn a_state_that_git_tells_in_pieces_is_captured_whole() {
+fn a_status_that_git_prints_in_pieces_is_captured_whole() {
     let user = User::new();
     for number in 0..5 {
         user.write(format!("untracked-{number}"), &number.to_string());
@@ -116,7 +116,7 @@ fn a_state_that_git_tells_in_pieces_is_captured_whole() {
 }
 
 #[test]
-fn what_a_git_said_that_failed_in_the_end_is_not_stored() {
+fn the_output_of_a_failed_git_is_not_stored() {
     let user = User::new();
     user.write("README", "changed\n");
     let folder = with_status(&user, "cat \"$said\"; exit 3");

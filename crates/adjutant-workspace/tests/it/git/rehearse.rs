@@ -31,7 +31,7 @@ fn three(user: &User) -> [ObjectId; 3] {
 }
 
 #[test]
-fn what_is_rehearsed_is_what_then_happens() {
+fn a_rehearsal_predicts_what_applying_does() {
     let user = User::new();
     let results = three(&user);
     let repository = user.open();
@@ -57,7 +57,7 @@ fn what_is_rehearsed_is_what_then_happens() {
 }
 
 #[test]
-fn what_a_person_changed_after_an_application_is_not_merged_over() {
+fn changes_made_after_an_application_are_not_overwritten() {
     let user = User::new();
     let results = three(&user);
     let repository = user.open();
@@ -71,7 +71,7 @@ fn what_a_person_changed_after_an_application_is_not_merged_over() {
 }
 
 #[test]
-fn a_file_git_ignores_in_the_way_is_found_in_the_rehearsal() {
+fn an_ignored_file_in_the_way_is_found_in_the_rehearsal() {
     let user = User::new();
     let base = user.id("HEAD");
     let result = result_on(&user, &base, "l", &[("a.log", "by the child\n")]);

@@ -35,7 +35,7 @@ fn repository_of(count: usize) -> User {
 
 #[test]
 #[ignore = "a measurement, not a judgement"]
-fn what_things_cost() {
+fn the_cost_of_captures_commits_and_merges() {
     for count in [100, 1_000, 10_000, 50_000] {
         let user = repository_of(count);
         user.write("d0/e0/f0", "changed\n");
@@ -106,7 +106,7 @@ fn what_things_cost() {
 
 #[test]
 #[ignore = "a measurement, not a judgement"]
-fn what_applying_many_files_costs() {
+fn the_cost_of_applying_many_files() {
     let user = repository_of(13_000);
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();

@@ -36,7 +36,7 @@ fn store_tree(user: &User, listed: &str) -> String {
 }
 
 #[test]
-fn folders_of_old_repositories_keep_their_other_files() {
+fn directories_of_old_repositories_keep_their_other_files() {
     let user = User::new();
     // Git shows every mode with six digits, and long ago it stored folders so.
     let tree = store_tree(&user, &user.git(["ls-tree", "HEAD"]));
@@ -70,7 +70,7 @@ fn deep_changes(upper: &Path) -> Vec<Change> {
 
 #[test]
 #[ignore = "the part of the process that may open few files; started by the test below"]
-fn the_keeper_with_few_files() {
+fn child_process_with_few_file_descriptors() {
     let Some(place) = std::env::var_os(PLACE) else { return };
     let place = PathBuf::from(place);
     let limit = getrlimit(Resource::Nofile);
@@ -90,7 +90,12 @@ fn many_changes_are_kept_by_a_process_that_may_open_few_files() {
     let user = User::new();
     let changes = deep_changes(&user.upper());
     let keeper = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "git::storing::the_keeper_with_few_files", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "git::storing::child_process_with_few_file_descriptors",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(PLACE, user.outer.path().canonicalize().unwrap())
         .output()
         .unwrap();
@@ -161,7 +166,7 @@ fn modes(user: &User) -> BTreeMap<PathBuf, u32> {
 }
 
 #[test]
-fn in_a_repository_of_several_accounts_git_says_who_may_read() {
+fn objects_of_a_shared_repository_get_the_permissions_that_git_configures() {
     let user = User::new();
     user.git(["config", "core.sharedRepository", "0640"]);
     let before = modes(&user);
@@ -176,7 +181,7 @@ fn in_a_repository_of_several_accounts_git_says_who_may_read() {
 }
 
 #[test]
-fn a_captured_state_is_known_by_its_own_words_until_head_has_it() {
+fn a_captured_commit_is_recognised_by_its_message_until_head_contains_it() {
     let user = User::new();
     let repository = user.open();
     let (first, branch) = (user.id("HEAD"), user.git(["symbolic-ref", "--short", "HEAD"]));

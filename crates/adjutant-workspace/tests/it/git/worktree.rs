@@ -69,7 +69,7 @@ fn work_that_is_not_committed_is_not_removed() {
 }
 
 #[test]
-fn a_live_work_tree_is_nobody_s_orphan_and_cannot_be_made_twice() {
+fn a_locked_work_tree_is_not_an_orphan_and_cannot_be_created_twice() {
     let user = User::new();
     let spaces = user.spaces();
     let space = spaces.make("run", "w", "1", None).unwrap();
@@ -85,7 +85,7 @@ fn a_live_work_tree_is_nobody_s_orphan_and_cannot_be_made_twice() {
 }
 
 #[test]
-fn eight_at_once_lose_none() {
+fn eight_work_trees_are_created_at_once() {
     let user = User::new();
     let spaces = user.spaces();
     std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ fn eight_at_once_lose_none() {
 }
 
 #[test]
-fn a_child_that_spoils_its_own_git_file_and_rights_is_still_committed_and_removed() {
+fn work_is_committed_and_removed_although_the_child_damaged_its_dot_git_and_permissions() {
     let user = User::new();
     let space = user.spaces().make("run", "w", "1", None).unwrap();
     put(&space.path().join("work"), "x\n");
@@ -124,7 +124,7 @@ fn a_child_that_spoils_its_own_git_file_and_rights_is_still_committed_and_remove
 }
 
 #[test]
-fn a_removal_cut_short_is_finished_and_does_not_look_like_deletions() {
+fn an_interrupted_removal_is_completed_and_does_not_look_like_deletions() {
     let user = User::new();
     let spaces = user.spaces();
     let space = spaces.make("run", "w", "1", None).unwrap();

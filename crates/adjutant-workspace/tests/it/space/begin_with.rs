@@ -57,7 +57,7 @@ fn text_of(path: &str) -> String {
 }
 
 #[test]
-fn what_one_branch_took_out_does_not_come_back_with_another() {
+fn a_deletion_in_one_result_is_not_reverted_by_another() {
     let all = Stories::new();
     let a = all.story("a", &[], &["by-a"], &[]);
     let b = all.story("b", &[&a], &["by-b"], &["by-a"]);
@@ -70,7 +70,7 @@ fn what_one_branch_took_out_does_not_come_back_with_another() {
 }
 
 #[test]
-fn what_a_person_took_out_of_a_commit_does_not_come_back_with_work_upon_it() {
+fn a_deletion_by_the_user_is_not_reverted_by_work_based_on_the_commit() {
     for amends in [true, false] {
         let all = Stories::new();
         all.writes("wrong");
@@ -89,7 +89,7 @@ fn what_a_person_took_out_of_a_commit_does_not_come_back_with_work_upon_it() {
 }
 
 #[test]
-fn work_that_was_done_anew_replaces_what_other_work_stands_on() {
+fn repeated_work_replaces_the_earlier_result_that_other_work_is_based_on() {
     let all = Stories::new();
     let old = all.story("old", &[], &["by-old"], &[]);
     let b = all.story("b", &[&old], &["by-b"], &[]);
@@ -102,7 +102,7 @@ fn work_that_was_done_anew_replaces_what_other_work_stands_on() {
 }
 
 #[test]
-fn work_that_a_person_merged_and_took_back_is_taken_in() {
+fn a_result_that_the_user_merged_and_reverted_is_merged() {
     let all = Stories::new();
     let a = all.story("a", &[], &["by-a"], &[]);
     let before = all.user.id("HEAD");
@@ -114,7 +114,7 @@ fn work_that_a_person_merged_and_took_back_is_taken_in() {
 }
 
 #[test]
-fn work_that_was_in_the_files_for_a_while_is_taken_in() {
+fn a_result_that_was_in_the_files_for_a_while_is_merged() {
     let all = Stories::new();
     let a = all.story("a", &[], &["by-a"], &[]);
     let b = all.story("b", &[&a], &["by-b"], &[]);
@@ -128,7 +128,7 @@ fn work_that_was_in_the_files_for_a_while_is_taken_in() {
 }
 
 #[test]
-fn work_that_the_files_had_when_it_was_merged_is_taken_in_once_they_have_it_no_more() {
+fn a_merged_result_is_merged_again_once_the_files_no_longer_contain_it() {
     let all = Stories::new();
     let a = all.story("a", &[], &["by-a"], &[]);
     let b = all.story("b", &[&a], &["by-b"], &[]);
@@ -187,7 +187,7 @@ fn meddle(all: &Stories, dice: &mut Dice, number: usize, done: &[Done]) {
 }
 
 #[test]
-fn whatever_happened_in_between_a_story_finds_the_files_and_what_it_depends_on() {
+fn a_story_always_starts_with_the_users_files_and_its_dependencies() {
     for seed in 0..SEEDS {
         let (all, mut dice) = (Stories::new(), Dice(seed));
         let mut done: Vec<Done> = Vec::new();
@@ -229,7 +229,7 @@ fn whatever_happened_in_between_a_story_finds_the_files_and_what_it_depends_on()
 }
 
 #[test]
-fn a_state_upon_a_commit_of_a_date_that_no_clock_shows_is_captured() {
+fn a_commit_with_a_timestamp_outside_the_range_of_system_time_is_captured() {
     let all = Stories::new();
     let (tree, file) = (all.user.id("HEAD^{tree}"), all.user.outer.path().join("commit"));
     let who = format!("a <a@b> {} +0000", u64::MAX);

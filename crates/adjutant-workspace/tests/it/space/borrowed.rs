@@ -9,7 +9,7 @@ use crate::git::put;
 
 /// Objects are data: a program among them is read and not run, and what it might be lent counts for nothing.
 #[test]
-fn nothing_among_the_objects_is_run() {
+fn files_in_object_directories_cannot_be_executed() {
     for (wish, kind) in KINDS {
         let user = user();
         let program = user.path(".git/objects/pack/tool");
@@ -39,7 +39,7 @@ fn nothing_among_the_objects_is_run() {
 }
 
 #[test]
-fn alternates_that_nobody_granted_refuse_no_command() {
+fn alternates_that_are_not_granted_prevent_no_command() {
     for (wish, kind) in KINDS {
         let (user, lender) = (user(), user());
         let lent = lender.path(".git/objects");
@@ -59,7 +59,7 @@ fn alternates_that_nobody_granted_refuse_no_command() {
 }
 
 #[test]
-fn alternates_open_no_other_folder_and_sockets_are_hidden() {
+fn alternates_expose_no_other_directory_and_sockets_are_hidden() {
     for (wish, kind) in KINDS {
         let (user, lender) = (user(), user());
         // Or both would have the same commit.

@@ -36,7 +36,7 @@ fn machine_can(folder: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn overlays_are_chosen_exactly_where_the_machine_can_do_them() {
+fn overlays_are_chosen_exactly_where_the_machine_supports_them() {
     // The usual disk, and memory, which is another file system.
     for place in ["/var/tmp", "/dev/shm"] {
         let folder = TempDir::new_in(place).unwrap();
@@ -76,7 +76,7 @@ fn overlays_are_chosen_exactly_where_the_machine_can_do_them() {
 
 /// The one that needs no luck: wanted, so there is one or the reason why not, and never the other kind.
 #[test]
-fn what_was_asked_for_is_had_or_refused() {
+fn the_requested_kind_is_used_or_refused() {
     let user = user();
     let can = machine_can(&user.outer.path().join("by-hand"));
     let opened = Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Overlay));

@@ -8,7 +8,7 @@ use crate::git::put;
 
 /// As root nothing is closed, so this shows something only for an ordinary account.
 #[test]
-fn what_a_program_closed_is_kept_and_removed() {
+fn files_without_permissions_are_kept_and_removed() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -37,7 +37,7 @@ fn what_a_program_closed_is_kept_and_removed() {
 }
 
 #[test]
-fn what_a_program_closed_is_kept_after_a_crash_too() {
+fn files_without_permissions_are_kept_after_a_crash() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -52,7 +52,7 @@ fn what_a_program_closed_is_kept_after_a_crash_too() {
 }
 
 #[test]
-fn a_work_tree_whose_record_says_nothing_is_left_alone() {
+fn a_work_tree_with_an_unreadable_record_is_not_removed() {
     let user = user();
     let spaces = open(&user, BackingChoice::Worktree);
     let space = spaces.make("run", "child", "1", None).unwrap();

@@ -15,7 +15,7 @@ const PLACE: &str = "ADJUTANT_TEST_SPACES";
 const ROUNDS: u32 = 25;
 
 #[test]
-fn a_workspace_that_was_dropped_is_taken_up() {
+fn a_dropped_workspace_is_reopened() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
@@ -70,7 +70,7 @@ fn a_record_that_a_power_cut_left_empty_does_not_hide_the_work() {
 }
 
 #[test]
-fn layers_from_before_the_machine_was_started_are_made_anew() {
+fn layers_from_before_the_last_boot_are_recreated() {
     let user = user();
     user.write("README", "dirty\n");
     let spaces = open(&user, BackingChoice::Overlay);
@@ -94,7 +94,7 @@ fn layers_from_before_the_machine_was_started_are_made_anew() {
 }
 
 #[test]
-fn a_workspace_that_cannot_be_locked_is_said_and_not_taken_for_one_in_use() {
+fn a_workspace_that_cannot_be_locked_is_reported_and_not_mistaken_for_one_in_use() {
     let user = user();
     let spaces = open(&user, BackingChoice::Overlay);
     drop(spaces.make("run", "c", "1", None).unwrap());
@@ -106,7 +106,7 @@ fn a_workspace_that_cannot_be_locked_is_said_and_not_taken_for_one_in_use() {
 }
 
 #[test]
-fn a_workspace_whose_files_are_gone_is_made_anew_from_its_reference() {
+fn a_workspace_whose_files_are_gone_is_recreated_from_its_reference() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
@@ -136,7 +136,7 @@ fn a_workspace_whose_files_are_gone_is_made_anew_from_its_reference() {
 }
 
 #[test]
-fn making_again_takes_up_work_and_clears_the_rest() {
+fn making_a_workspace_again_reopens_work_and_removes_the_rest() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -198,7 +198,7 @@ fn live(place: &Path) {
 
 #[test]
 #[ignore = "the part of the process that is killed; started by the test below"]
-fn the_life_that_is_cut_short() {
+fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE) else { return };
     live(&PathBuf::from(place));
 }
@@ -207,7 +207,7 @@ fn start(user: &User, kind: WorkspaceBacking, run: &str) -> Child {
     std::fs::write(user.outer.path().join("wish"), kind.to_string()).unwrap();
     std::fs::write(user.outer.path().join("run"), run).unwrap();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "space::crash::the_life_that_is_cut_short", "--ignored", "--nocapture"])
+        .args(["--exact", "space::crash::child_process_that_is_killed", "--ignored", "--nocapture"])
         .env(PLACE, user.outer.path().canonicalize().unwrap())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -267,7 +267,7 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
 }
 
 #[test]
-fn the_state_that_work_in_another_work_tree_began_from_stays() {
+fn the_base_commit_of_work_in_another_work_tree_is_kept() {
     for (wish, kind) in KINDS {
         let user = user();
         let linked = user.outer.path().canonicalize().unwrap().join("linked");
@@ -325,7 +325,7 @@ fn started_by(pid: u32) -> Vec<u32> {
 }
 
 #[test]
-fn killed_anywhere_no_work_is_lost_and_nothing_stays() {
+fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
@@ -370,7 +370,7 @@ fn killed_anywhere_no_work_is_lost_and_nothing_stays() {
 }
 
 #[test]
-fn a_killed_run_goes_on_where_it_was() {
+fn a_killed_run_continues_where_it_was() {
     for (wish, kind) in KINDS {
         let user = user();
         kill_when_ready(start(&user, kind, "dead"));

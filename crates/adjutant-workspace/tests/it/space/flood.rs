@@ -9,7 +9,7 @@ use crate::git::put;
 use crate::overlay::PROBE;
 
 #[test]
-fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
+fn deep_directories_and_sparse_files_do_not_lose_the_work() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -37,7 +37,7 @@ fn a_folder_far_down_and_files_of_mere_size_do_not_lose_the_work() {
 }
 
 #[test]
-fn five_thousand_levels_are_left_out_said_and_removed() {
+fn five_thousand_levels_are_left_out_reported_and_removed() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -60,7 +60,7 @@ fn five_thousand_levels_are_left_out_said_and_removed() {
 }
 
 #[test]
-fn a_pipe_in_place_of_patterns_holds_nobody_up() {
+fn a_pipe_in_place_of_gitignore_does_not_block() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -81,7 +81,7 @@ fn a_pipe_in_place_of_patterns_holds_nobody_up() {
 }
 
 #[test]
-fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
+fn the_disk_bound_includes_unreadable_directories() {
     for (wish, kind) in KINDS {
         for closed in ["true", "chmod 000 full"] {
             let user = user();
@@ -105,7 +105,7 @@ fn what_a_program_writes_is_bounded_and_no_folder_hides_it() {
 }
 
 #[test]
-fn the_files_that_a_program_adds_are_counted_and_those_of_the_base_are_not() {
+fn added_files_are_counted_and_those_of_the_base_are_not() {
     for (wish, kind) in KINDS {
         let user = user();
         for number in 0..300 {
@@ -148,7 +148,7 @@ fn the_files_that_a_program_adds_are_counted_and_those_of_the_base_are_not() {
 }
 
 #[test]
-fn what_a_program_writes_into_deleted_files_is_bounded_too() {
+fn the_disk_bound_includes_deleted_open_files() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -171,7 +171,7 @@ fn what_a_program_writes_into_deleted_files_is_bounded_too() {
 }
 
 #[test]
-fn what_others_write_on_the_same_disk_ends_no_program() {
+fn writes_of_other_programs_on_the_same_disk_end_no_run() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);

@@ -31,7 +31,7 @@ fn ask(user: &User, words: &[&str]) -> String {
 }
 
 #[test]
-fn after_a_base_was_moved_its_index_is_that_of_the_new_tree() {
+fn the_index_of_an_updated_base_matches_the_new_tree() {
     let user = user();
     user.write("folder/inner", "1\n");
     user.write("tool", "1\n");

@@ -8,7 +8,7 @@ use super::*;
 use crate::git::put;
 
 #[test]
-fn work_by_tools_and_programs_is_in_the_reference() {
+fn work_of_tools_and_programs_is_committed_to_the_reference() {
     for (wish, kind) in KINDS {
         let user = user();
         let before = user.untouched();
@@ -54,7 +54,7 @@ fn work_by_tools_and_programs_is_in_the_reference() {
 }
 
 #[test]
-fn what_is_kept_at_the_end_is_gone_from_the_disk_and_what_is_not_stays() {
+fn conclude_removes_kept_files_and_leaves_others() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -69,7 +69,7 @@ fn what_is_kept_at_the_end_is_gone_from_the_disk_and_what_is_not_stays() {
 }
 
 #[test]
-fn what_is_too_large_to_be_kept_stays_where_it_is() {
+fn a_file_that_is_too_large_to_keep_stays_in_the_workspace() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -146,7 +146,7 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
 }
 
 #[test]
-fn keeping_again_changes_nothing_and_what_is_not_kept_is_not_removed() {
+fn keeping_again_changes_nothing_and_unkept_work_is_not_removed() {
     for (wish, kind) in KINDS {
         let user = user();
         let spaces = open(&user, wish);
@@ -170,7 +170,7 @@ fn keeping_again_changes_nothing_and_what_is_not_kept_is_not_removed() {
 }
 
 #[test]
-fn it_begins_with_the_true_state_of_the_tree() {
+fn a_workspace_starts_with_the_uncommitted_state_of_the_tree() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
@@ -217,7 +217,7 @@ fn it_begins_with_the_true_state_of_the_tree() {
 }
 
 #[test]
-fn ignored_files_are_left_out_and_named_folders_come_along() {
+fn ignored_files_are_left_out_unless_they_are_included() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("target/debug/tool", "built\n");
@@ -252,7 +252,7 @@ fn ignored_files_are_left_out_and_named_folders_come_along() {
 }
 
 #[test]
-fn git_reads_inside_and_writes_nothing_of_the_users() {
+fn git_inside_a_workspace_reads_and_cannot_write_to_the_users_repository() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
@@ -290,7 +290,7 @@ fn git_reads_inside_and_writes_nothing_of_the_users() {
 }
 
 #[test]
-fn a_repository_without_commits_and_a_folder_without_one() {
+fn a_repository_without_commits_works_and_a_missing_repository_is_reported() {
     for (wish, kind) in KINDS {
         let unborn = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised();
         let spaces = open(&unborn, wish);
@@ -317,7 +317,7 @@ fn a_repository_without_commits_and_a_folder_without_one() {
 }
 
 #[test]
-fn making_and_closing_in_one_run_do_not_meet() {
+fn making_and_closing_workspaces_of_one_run_do_not_interfere() {
     let user = user();
     let spaces = open(&user, BackingChoice::Overlay);
     std::thread::scope(|scope| {
@@ -339,7 +339,7 @@ fn making_and_closing_in_one_run_do_not_meet() {
 
 /// Matters for an ordinary user; the superuser reads everything.
 #[test]
-fn what_a_program_closed_to_itself_is_kept_all_the_same() {
+fn files_that_a_program_made_unreadable_are_kept() {
     let user = user();
     let spaces = open(&user, BackingChoice::Overlay);
     let space = spaces.make("run", "child", "1", None).unwrap();
@@ -355,7 +355,7 @@ fn what_a_program_closed_to_itself_is_kept_all_the_same() {
 }
 
 #[test]
-fn eight_at_once() {
+fn eight_workspaces_are_made_at_once() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");

@@ -5,7 +5,7 @@ use adjutant_workspace::sandbox::ProgramEnd;
 use super::*;
 
 #[test]
-fn a_child_begins_with_the_state_of_its_parent_and_neither_sees_the_other() {
+fn a_child_starts_with_the_state_of_its_parent_and_neither_sees_later_changes_of_the_other() {
     for (wish, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
@@ -79,7 +79,7 @@ fn children_of_an_idle_parent_share_one_snapshot() {
 }
 
 #[test]
-fn a_parent_whose_tree_is_in_use_is_not_frozen_and_its_state_is_passed_on() {
+fn a_parent_in_use_is_not_frozen_and_its_state_is_passed_on() {
     let user = user();
     let spaces = open(&user, BackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();

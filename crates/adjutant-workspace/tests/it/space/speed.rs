@@ -163,7 +163,7 @@ fn eight(spaces: &Workspaces) -> Duration {
 
 #[test]
 #[ignore = "a measurement"]
-fn a_workspace_is_ready_in_the_same_time_whatever_the_size() {
+fn making_a_workspace_takes_the_same_time_whatever_the_size() {
     let places = std::env::var("ADJUTANT_TEST_PLACES").unwrap_or_else(|_| "/dev/shm".to_owned());
     for place in places.split(':') {
         let measured = measure(place, BackingChoice::Overlay, &[100, 1_000, 10_000, 50_000]);
@@ -178,7 +178,7 @@ fn a_workspace_is_ready_in_the_same_time_whatever_the_size() {
 
 #[test]
 #[ignore = "a measurement"]
-fn a_work_tree_costs_what_git_takes() {
+fn making_a_work_tree_takes_as_long_as_git_needs() {
     for (_, said) in measure("/dev/shm", BackingChoice::Worktree, &[100, 10_000]) {
         println!("{said}");
     }

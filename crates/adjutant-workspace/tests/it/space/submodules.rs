@@ -19,7 +19,7 @@ fn left_out(skipped: &[Skipped]) -> Vec<&str> {
 }
 
 #[test]
-fn files_in_a_submodule_are_left_out_and_said_and_it_stays_as_it_is() {
+fn files_in_a_submodule_are_left_out_and_reported() {
     for (wish, kind) in KINDS {
         let user = user_with_submodule();
         let spaces = open(&user, wish);
@@ -44,7 +44,7 @@ fn files_in_a_submodule_are_left_out_and_said_and_it_stays_as_it_is() {
 }
 
 #[test]
-fn a_result_with_files_in_place_of_a_submodule_puts_none_into_it() {
+fn a_result_with_files_in_place_of_a_submodule_changes_nothing_in_it() {
     let user = user_with_submodule();
     let base = user.id("HEAD");
     user.git(["rm", "-q", "--cached", "the module"]);

@@ -150,7 +150,7 @@ const CLEAN: &[Case<&str>] = &[
 ];
 
 #[test]
-fn what_can_be_merged_is_there_and_stays() {
+fn a_merged_result_is_in_the_files_and_stays() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         for (number, (parent, child, expected)) in CLEAN.iter().enumerate() {
@@ -248,7 +248,7 @@ const CLASHES: &[Case<ConflictKind>] = &[
 ];
 
 #[test]
-fn what_clashes_is_named_and_nothing_changes() {
+fn conflicts_are_reported_and_nothing_changes() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let outside = TempDir::new_in("/var/tmp").unwrap();
@@ -277,7 +277,7 @@ fn what_clashes_is_named_and_nothing_changes() {
 }
 
 #[test]
-fn one_child_after_the_other_and_what_the_second_may_not() {
+fn a_second_child_is_merged_unless_it_conflicts_with_the_first() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let first = family.child("a", "sed -i s/^1$/a/ ten; echo a > of-a");
@@ -307,7 +307,7 @@ fn one_child_after_the_other_and_what_the_second_may_not() {
 }
 
 #[test]
-fn children_of_children_and_children_made_after() {
+fn results_of_grandchildren_and_of_later_children_are_merged() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let child = family.spaces.make("run", "c", "2", Some(&family.parent)).unwrap();
@@ -340,7 +340,7 @@ fn children_of_children_and_children_made_after() {
 }
 
 #[test]
-fn it_can_be_kept_closed_and_taken_up_afterwards() {
+fn a_workspace_can_be_kept_closed_and_reopened_after_a_merge() {
     for (wish, kind) in KINDS {
         let Family { user, spaces, parent } = Family::new(wish);
         let result = below(&spaces, &parent, "c", "echo c > of-c; rm -r src; chmod +x tool");
@@ -396,7 +396,7 @@ fn ignored_files_stay_and_the_users_tree_is_not_touched() {
 }
 
 #[test]
-fn a_submodule_and_what_is_gits_own_are_left_out() {
+fn submodules_and_git_directories_are_left_out() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let user = &family.user;
@@ -426,7 +426,7 @@ fn a_submodule_and_what_is_gits_own_are_left_out() {
 
 /// For an ordinary user; the superuser writes everywhere, and in an overlay the folder is opened up.
 #[test]
-fn a_folder_that_was_closed_for_writing_does_not_stop_it() {
+fn a_read_only_directory_does_not_prevent_the_merge() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let result =
@@ -440,7 +440,7 @@ fn a_folder_that_was_closed_for_writing_does_not_stop_it() {
 }
 
 #[test]
-fn the_change_of_a_result_can_be_shown_in_part() {
+fn the_diff_of_a_result_can_be_limited_to_paths() {
     let family = Family::new(BackingChoice::Best);
     let result =
         family.child("c", "sed -i s/^9$/child/ ten; echo x >> README; echo y > 'dir with space/y'");
@@ -464,7 +464,7 @@ fn the_change_of_a_result_can_be_shown_in_part() {
 
 #[test]
 #[ignore = "a measurement"]
-fn the_cost_follows_the_change() {
+fn the_cost_depends_on_the_size_of_the_change() {
     let place = std::env::var("ADJUTANT_TEST_PLACES").unwrap_or_else(|_| "/dev/shm".to_owned());
     for (wish, kind) in KINDS {
         for count in [100_usize, 10_000] {

@@ -78,7 +78,7 @@ impl Waiting {
         put(&place.join("who"), &format!("{} {} {}", self.name, self.result, self.record.kind));
         put(&place.join("record"), &serde_json::to_string(&self.record).unwrap());
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "space::take_in_killed::the_life_that_is_cut_short"])
+            .args(["--exact", "space::take_in_killed::child_process_that_is_killed"])
             .args(["--ignored", "--nocapture"])
             .env(PLACE, place.canonicalize().unwrap())
             .stdout(Stdio::piped())
@@ -103,7 +103,7 @@ impl Waiting {
 
 #[test]
 #[ignore = "the part of the process that is killed; started by the tests below"]
-fn the_life_that_is_cut_short() {
+fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let who = std::fs::read_to_string(place.join("who")).unwrap();
     let [name, result, kind] = who.split(' ').collect::<Vec<_>>()[..] else { panic!("{who}") };
@@ -144,7 +144,7 @@ fn undisturbed(user: &User, wish: BackingChoice) -> Shown {
 }
 
 #[test]
-fn killed_after_any_file_it_is_all_or_nothing_and_asking_again_completes_it() {
+fn a_merge_killed_after_any_file_is_undone_and_succeeds_when_repeated() {
     for (wish, kind) in KINDS {
         let user = filled();
         let after = undisturbed(&user, wish);
@@ -173,7 +173,7 @@ fn killed_after_any_file_it_is_all_or_nothing_and_asking_again_completes_it() {
 }
 
 #[test]
-fn what_was_half_done_is_not_kept_as_work() {
+fn an_incomplete_merge_is_not_kept_as_work() {
     for (wish, kind) in KINDS {
         let user = filled();
         let waiting = Waiting::new(&user, wish, 0);

@@ -78,7 +78,7 @@ fn a_fresh_workspace_has_the_files_of_the_commit_and_nothing_else() {
 }
 
 #[test]
-fn whatever_the_command_does_the_agents_workspace_and_the_result_stay() {
+fn a_verify_command_changes_neither_the_agents_workspace_nor_the_result() {
     for (wish, kind) in KINDS {
         let user = in_memory();
         let (_spaces, space) = begun(&user, wish);
@@ -103,7 +103,7 @@ fn whatever_the_command_does_the_agents_workspace_and_the_result_stay() {
 }
 
 #[test]
-fn what_the_agent_does_after_a_verify_is_in_the_next_one() {
+fn work_done_after_a_verification_is_part_of_the_next_one() {
     for (wish, kind) in KINDS {
         let user = in_memory();
         let (_spaces, space) = begun(&user, wish);
@@ -121,7 +121,7 @@ fn what_the_agent_does_after_a_verify_is_in_the_next_one() {
 }
 
 #[test]
-fn work_that_is_taken_back_after_a_verify_leaves_no_result() {
+fn work_that_is_undone_after_a_verification_leaves_no_result() {
     for (wish, kind) in KINDS {
         let user = in_memory();
         let spaces = open(&user, wish);
@@ -150,7 +150,7 @@ fn work_that_changes_nothing_is_verified_as_the_base() {
 }
 
 #[test]
-fn a_child_is_verified_upon_its_parents_work_without_what_the_parent_built() {
+fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
     for (wish, kind) in KINDS {
         let user = in_memory();
         let (spaces, parent) = begun(&user, wish);
@@ -175,7 +175,7 @@ const PLACE: &str = "ADJUTANT_TEST_VERIFY";
 
 #[test]
 #[ignore = "the part of the process that is killed; started by the test below"]
-fn the_life_that_is_cut_short() {
+fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let text = std::fs::read_to_string(place.join("record")).unwrap();
     let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
@@ -197,7 +197,12 @@ fn killed_while_it_verifies(user: &User, record: &WorkspaceRecord) {
     let place = user.outer.path();
     std::fs::write(place.join("record"), serde_json::to_string(record).unwrap()).unwrap();
     let mut life = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "space::verify::the_life_that_is_cut_short", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "space::verify::child_process_that_is_killed",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(PLACE, place.canonicalize().unwrap())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -211,7 +216,7 @@ fn killed_while_it_verifies(user: &User, record: &WorkspaceRecord) {
 }
 
 #[test]
-fn after_a_kill_the_work_is_verified_anew_or_swept_without_what_the_command_left() {
+fn after_a_kill_the_work_is_verified_again_or_swept_without_the_files_of_the_command() {
     for (wish, kind) in KINDS {
         let user = user();
         let (spaces, space) = begun(&user, wish);
@@ -262,7 +267,7 @@ fn as_left_by_the_last_version(
 }
 
 #[test]
-fn a_workspace_that_the_last_version_left_in_a_verify_goes_on_from_its_commit() {
+fn a_workspace_that_the_last_version_left_during_a_verification_continues_from_its_commit() {
     for (wish, kind) in KINDS {
         for command in ["echo junk > junk; rm -r made folder", "rm -rf * .gitignore"] {
             for again in ["adopt", "make", "sweep"] {
