@@ -29,9 +29,10 @@ pub use dir_write::{DirLock, LockMode};
 pub use error::{FileKind, PathError};
 pub use file_target::{FileImage, FileMode, FileTarget, MissingParents, Overwrite};
 pub use git::{
-    Binary, Change, Commit, Committed, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, Git,
-    GitError, Kept, Lines, ObjectId, Patch, Preview, Repository, ResultRef, Side, SkipReason,
-    Skipped, Snapshot, is_branch_name, layer_changes,
+    BinaryContent, Conflict, ConflictKind, ConflictSide, CreatedCommit, Diff, DiffEntry,
+    DiffStatus, FileChange, Git, GitError, KeptRef, LineCounts, MergePreview, NewCommit, ObjectId,
+    PatchOptions, Repository, ResultRef, SkipReason, SkippedPath, WorkTreeSnapshot, is_branch_name,
+    layer_changes,
 };
 pub use git_guard::git_dirs_around;
 pub use path::RelPath;

@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Component, Path, PathBuf};
 
 use adjutant_engine::Archive;
-use adjutant_engine::work::{Binary, Diff, DiffEntry, DiffStatus, Patch, shared_files};
+use adjutant_engine::work::{
+    BinaryContent, Diff, DiffEntry, DiffStatus, PatchOptions, shared_files,
+};
 use adjutant_view::layout::some_of;
 use adjutant_view::palette::Style;
 use adjutant_view::{patch, sanitize};
@@ -114,8 +116,8 @@ fn beneath(chosen: &Chosen, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> 
 /// Prints a patch: for eyes on a terminal, and exactly as it is anywhere else.
 fn show(chosen: &Chosen, picked: &Picked, paths: &[PathBuf]) -> Result<(), Failure> {
     let terminal = io::stdout().is_terminal();
-    let binary = if terminal { Binary::Named } else { Binary::Whole };
-    let what = Patch { paths, binary, max_bytes: PATCH_BYTES };
+    let binary = if terminal { BinaryContent::Named } else { BinaryContent::Whole };
+    let what = PatchOptions { paths, binary, max_bytes: PATCH_BYTES };
     let (bytes, more) = chosen.work.patch(&picked.kept, what).map_err(|error| explained(&error))?;
     if terminal {
         print(&patch::render(&bytes, colours()))?;

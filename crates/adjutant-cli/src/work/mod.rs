@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use adjutant_core::space::KeptWork;
 use adjutant_core::{Outcome, RunId, SessionId, State};
 use adjutant_engine::work::{
-    Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, KeptResult, Shared, Side,
-    Whereabouts, Work, WorkError,
+    Conflict, ConflictKind, ConflictSide, Diff, DiffEntry, DiffStatus, GitError, KeptResult,
+    Shared, Whereabouts, Work, WorkError,
 };
 use adjutant_engine::{Archive, RunFiles, why_no_repository};
 use adjutant_view::{Delegation, Liveness, RunView, sanitize};
@@ -519,7 +519,7 @@ fn mode(mode: u32) -> Option<String> {
 
 /// Returns a conflict as JSON, with every side.
 pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
-    let side = |side: &Option<Side>| {
+    let side = |side: &Option<ConflictSide>| {
         side.as_ref().map(|it| json!({ "mode": format!("{:06o}", it.mode), "id": it.id.as_str() }))
     };
     let kind = clash(conflict.kind);
@@ -531,7 +531,7 @@ pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
 
 /// Returns a conflict in words, with what each side has.
 pub(crate) fn conflict_line(conflict: &Conflict) -> String {
-    let side = |side: &Option<Side>| match side {
+    let side = |side: &Option<ConflictSide>| match side {
         Some(side) => {
             let id = side.id.as_str().get(..8).unwrap_or_default();
             let mode =

@@ -18,7 +18,7 @@ use adjutant_core::space::{Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKin
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::space::{SandboxOptions, Workspace, Workspaces};
-use adjutant_workspace::{Binary, Conflict, ObjectId, Patch};
+use adjutant_workspace::{BinaryContent, Conflict, ObjectId, PatchOptions};
 
 use crate::chain::chain;
 use crate::runner::clock::Wall;
@@ -239,7 +239,11 @@ impl Spaces {
         let repository = self.all.repository();
         let base = repository.base_of(result).ok()?;
         let paths = [path.to_owned()];
-        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes: 2 * PATCH_BYTES };
+        let what = PatchOptions {
+            paths: &paths,
+            binary: BinaryContent::Named,
+            max_bytes: 2 * PATCH_BYTES,
+        };
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let whole_lines = text.rfind('\n').filter(|_| more).map_or(&*text, |end| &text[..end]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
 use adjutant_workspace::space::{KeptCommit, WorkspaceBacking, WorkspaceRecord};
-use adjutant_workspace::{DiffStatus, SkipReason, Skipped};
+use adjutant_workspace::{DiffStatus, SkipReason, SkippedPath};
 
 pub(super) fn as_space(record: WorkspaceRecord) -> Space {
     let kind = match record.kind {
@@ -32,8 +32,8 @@ pub(super) fn as_kept(kept: KeptCommit, changed: &BTreeSet<PathBuf>) -> KeptWork
         added: entry.lines.map(|lines| lines.added),
         removed: entry.lines.map(|lines| lines.removed),
     });
-    let left_out = |it: &&Skipped| it.reason != SkipReason::Ignored && !it.is_work();
-    let named = |it: &Skipped| format!("{} ({})", it.path.display(), why(it.reason));
+    let left_out = |it: &&SkippedPath| it.reason != SkipReason::Ignored && !it.is_work();
+    let named = |it: &SkippedPath| format!("{} ({})", it.path.display(), why(it.reason));
     let skipped = kept.skipped.iter().filter(left_out).map(named);
     let ignored = ignored_among(changed, &kept.skipped);
     let ignored = ignored.map(|path| format!("{} ({})", path.display(), why(SkipReason::Ignored)));
@@ -50,7 +50,7 @@ pub(super) fn as_kept(kept: KeptCommit, changed: &BTreeSet<PathBuf>) -> KeptWork
 /// Returns those of some paths that were left out as ignored, by themselves or with a folder above them.
 pub(super) fn ignored_among<'n>(
     named: &'n BTreeSet<PathBuf>,
-    skipped: &[Skipped],
+    skipped: &[SkippedPath],
 ) -> impl Iterator<Item = &'n Path> + use<'n> {
     let ignored = skipped.iter().filter(|skipped| skipped.reason == SkipReason::Ignored);
     let ignored: BTreeSet<PathBuf> = ignored.map(|skipped| skipped.path.clone()).collect();

@@ -85,7 +85,7 @@ impl SpaceSetup {
             reserved: self.reserved_in(tree),
             closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
             // Whoever keeps a record of results goes on from them.
-            alike: !self.reserved.is_empty(),
+            reproducible: !self.reserved.is_empty(),
             helper: self
                 .helper
                 .as_ref()
@@ -135,7 +135,7 @@ impl SpaceSetup {
                  {elsewhere}"
             ));
         }
-        let tracked = all.repository().tracked_closed().map_err(|error| chain(&error))?;
+        let tracked = all.repository().tracked_protected().map_err(|error| chain(&error))?;
         match tracked.iter().find(|path| top.join(path) == config) {
             Some(path) => Err(format!(
                 "the repository tracks your configuration directory {}, where agents would see it; {elsewhere}, or \

@@ -20,11 +20,11 @@ use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId, content_hash};
 pub use adjutant_workspace::{
-    ApplyError, Binary, Conflict, ConflictKind, Diff, DiffEntry, DiffStatus, GitError, Lines,
-    Patch, Side, UnrestoredFile,
+    ApplyError, BinaryContent, Conflict, ConflictKind, ConflictSide, Diff, DiffEntry, DiffStatus,
+    GitError, LineCounts, PatchOptions, UnrestoredFile,
 };
 use adjutant_workspace::{
-    Git, Kept, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
+    Git, KeptRef, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
 };
 
 pub use machine::{Machine, look_at_machine};
@@ -154,7 +154,7 @@ impl Work {
     /// Merges nothing into the directory with the person's configuration, nor into the files that links in it lead to.
     #[must_use]
     pub fn closing(mut self, config: &Path) -> Self {
-        self.repository = self.repository.closing(&with_link_targets(config));
+        self.repository = self.repository.with_protected(&with_link_targets(config));
         self
     }
 
@@ -233,7 +233,7 @@ impl Work {
     pub fn patch(
         &self,
         result: &KeptResult,
-        what: Patch<'_>,
+        what: PatchOptions<'_>,
     ) -> Result<(Vec<u8>, bool), WorkError> {
         let (base, commit) = self.ends(result)?;
         Ok(self.repository.patch_of(&base, &commit, what)?)
@@ -386,7 +386,7 @@ impl Work {
     ///
     /// Why git could not be asked.
     pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, WorkError> {
-        Ok(self.repository.holds_captured(&id_of(result)?)?)
+        Ok(self.repository.contains_capture(&id_of(result)?)?)
     }
 
     /// Says whether HEAD and a result have a commit in common; also where HEAD has no commit yet, since git then takes
@@ -415,7 +415,7 @@ impl Work {
 }
 
 impl KeptResult {
-    fn of(kept: Kept) -> Self {
+    fn of(kept: KeptRef) -> Self {
         Self {
             session: kept.reference.child().parse().ok(),
             run: kept.reference.run().to_owned(),
@@ -514,7 +514,7 @@ fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository
     }
     let merges = state.join(MERGES);
     let found = Repository::open(&git, tree, &merges)?.with_persons_excludes()?;
-    let found = found.closing(&[state.to_owned()]);
+    let found = found.with_protected(&[state.to_owned()]);
     let key = content_hash(found.work_tree().as_os_str().as_bytes());
     found.with_state(&merges.join(key.get(..16).unwrap_or(&key)))
 }

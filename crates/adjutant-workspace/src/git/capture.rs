@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::GitError;
-use super::change::{Change, SkipReason, Skipped};
-use super::excludes::says_something;
+use super::change::{FileChange, SkipReason, SkippedPath};
+use super::excludes::has_patterns;
 use super::id::ObjectId;
-use super::import::{Commit, IDENTITY, Imported, Storing, seconds};
+use super::import::{IDENTITY, ImportedCommit, NewCommit, ObjectStorage, seconds};
 use super::repository::{Repository, path_of};
-use super::run::{Call, Running};
-use super::scratch::Scratch;
+use super::run::{GitCall, RunningGit};
+use super::scratch::ScratchGitDir;
 use super::trust::open_plain;
 use crate::private;
 use crate::trees::is_temp_of_replacement;
@@ -34,7 +34,7 @@ const ATTRIBUTE_BYTES: u64 = 1024 * 1024;
 
 /// A captured state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct WorkTreeSnapshot {
     /// The commit HEAD named; none before the first one.
     pub head: Option<ObjectId>,
     /// The tree of that commit, or the empty one.
@@ -44,9 +44,9 @@ pub struct Snapshot {
     /// The tree of that commit.
     pub tree: ObjectId,
     /// What differs from HEAD, deletions first: files changed, untracked or gone.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// What was left out.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedPath>,
     /// Files that a merge left in conflict; they are captured as they lie on disk, with its marks.
     pub unmerged: Vec<PathBuf>,
     /// Submodules; they are empty folders in everything made from this state.
@@ -56,7 +56,7 @@ pub struct Snapshot {
     pub filtered: bool,
 }
 
-impl Snapshot {
+impl WorkTreeSnapshot {
     /// Says whether the work tree differed from HEAD.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
@@ -66,9 +66,9 @@ impl Snapshot {
 
 /// What a look at a work tree found.
 #[derive(Debug, Default)]
-pub(crate) struct Status {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) skipped: Vec<Skipped>,
+pub(crate) struct WorkTreeStatus {
+    pub(crate) changes: Vec<FileChange>,
+    pub(crate) skipped: Vec<SkippedPath>,
     /// Files that a merge left in conflict.
     pub(crate) unmerged: Vec<PathBuf>,
     /// The folders with an untracked file `HEAD`, which may be git directories.
@@ -82,9 +82,9 @@ impl Repository {
     /// # Errors
     ///
     /// Why it could not be captured; nothing is changed then.
-    pub fn capture(&self, at: SystemTime) -> Result<Snapshot, GitError> {
+    pub fn capture(&self, at: SystemTime) -> Result<WorkTreeSnapshot, GitError> {
         let head = self.head()?;
-        self.capture_state(head, GitLike::LeftOut, |_| Ok(at))
+        self.capture_state(head, GitLikeDirs::LeftOut, |_| Ok(at))
     }
 
     /// Captures the state for work to begin from: the same state upon the same commit is the same commit,
@@ -93,11 +93,11 @@ impl Repository {
     /// # Errors
     ///
     /// Why it could not be captured; nothing is changed then.
-    pub(crate) fn capture_alike(&self) -> Result<Snapshot, GitError> {
+    pub(crate) fn capture_reproducibly(&self) -> Result<WorkTreeSnapshot, GitError> {
         let head = self.head()?;
         // It is dated like the commit that it stands on.
         let dated = |head: Option<&_>| head.map_or(Ok(UNIX_EPOCH), |head| self.committed_at(head));
-        self.capture_state(head, GitLike::LeftOut, dated)
+        self.capture_state(head, GitLikeDirs::LeftOut, dated)
     }
 
     fn committed_at(&self, commit: &ObjectId) -> Result<SystemTime, GitError> {
@@ -118,7 +118,7 @@ impl Repository {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn holds_captured(&self, commit: &ObjectId) -> Result<bool, GitError> {
+    pub fn contains_capture(&self, commit: &ObjectId) -> Result<bool, GitError> {
         let call = self.call("rev-list").args(["--no-commit-header", "--format=%B%x00"]);
         let mut call = call.arg(commit.as_str());
         if let Some(head) = self.head()? {
@@ -167,16 +167,16 @@ impl Repository {
         &self,
         head: Option<ObjectId>,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
-    ) -> Result<Snapshot, GitError> {
-        self.capture_state(head, GitLike::Taken, at)
+    ) -> Result<WorkTreeSnapshot, GitError> {
+        self.capture_state(head, GitLikeDirs::Taken, at)
     }
 
     fn capture_state(
         &self,
         head: Option<ObjectId>,
-        git_like: GitLike,
+        git_like: GitLikeDirs,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
-    ) -> Result<Snapshot, GitError> {
+    ) -> Result<WorkTreeSnapshot, GitError> {
         let scratch = self.scratch(head.as_ref())?;
         let status = scratch.begin_status(self)?;
         // Git may be asked for the date while it looks at the files.
@@ -184,7 +184,7 @@ impl Repository {
         let status = finish_status(status)?;
         let mut left_out = Vec::new();
         let changes = self.captured_changes(&status, git_like, &mut left_out);
-        let Status { mut skipped, unmerged, .. } = status;
+        let WorkTreeStatus { mut skipped, unmerged, .. } = status;
         skipped.extend(left_out);
         let (commit, tree, head_tree) = match &head {
             Some(head) if changes.is_empty() => {
@@ -196,14 +196,16 @@ impl Repository {
                 let root = Root::open(path)
                     .map_err(|source| GitError::Path { path: path.to_owned(), source })?;
                 let base = head.as_ref();
-                let commit = Commit { base, root: &root, changes: &changes, message: MESSAGE, at };
-                let Imported { made, base_tree } = scratch.import(commit, Storing::Durable)?;
+                let commit =
+                    NewCommit { base, root: &root, changes: &changes, message: MESSAGE, at };
+                let ImportedCommit { made, base_tree } =
+                    scratch.import(commit, ObjectStorage::Durable)?;
                 skipped.extend(made.skipped);
                 (made.commit, made.tree, base_tree)
             }
         };
         let (submodules, filtered) = (self.submodules(&scratch, &head_tree)?, self.names_filters());
-        Ok(Snapshot {
+        Ok(WorkTreeSnapshot {
             head,
             head_tree,
             commit,
@@ -219,16 +221,17 @@ impl Repository {
     /// Returns the changes that are captured, and names what is left out.
     fn captured_changes(
         &self,
-        status: &Status,
-        git_like: GitLike,
-        left_out: &mut Vec<Skipped>,
-    ) -> Vec<Change> {
+        status: &WorkTreeStatus,
+        git_like: GitLikeDirs,
+        left_out: &mut Vec<SkippedPath>,
+    ) -> Vec<FileChange> {
         let mut changes = self.without_reserved(status.changes.clone(), left_out);
-        if git_like == GitLike::LeftOut {
+        if git_like == GitLikeDirs::LeftOut {
             for folder in self.git_like_on_disk(&status.untracked_heads) {
                 changes.retain(|change| !change.path().as_path().starts_with(&folder));
                 if !left_out.iter().any(|known| folder.starts_with(&known.path)) {
-                    left_out.push(Skipped { path: folder, reason: SkipReason::NestedRepository });
+                    left_out
+                        .push(SkippedPath { path: folder, reason: SkipReason::NestedRepository });
                 }
             }
         }
@@ -253,15 +256,15 @@ impl Repository {
     /// Gives a call the patterns that git would use here.
     pub(crate) fn excluding<'c>(
         &self,
-        scratch: &Scratch<'_>,
-        call: Call<'c>,
-    ) -> Result<Call<'c>, GitError> {
+        scratch: &ScratchGitDir<'_>,
+        call: GitCall<'c>,
+    ) -> Result<GitCall<'c>, GitError> {
         let own = self.common_dir().join("info/exclude");
         if own.is_file() {
             let copy = || -> io::Result<()> {
                 let mut text = Vec::new();
                 open_plain(&own)?.read_to_end(&mut text)?;
-                if !says_something(&text) {
+                if !has_patterns(&text) {
                     return Ok(());
                 }
                 private::ensure_dir(&scratch.path("info"))?;
@@ -284,7 +287,7 @@ impl Repository {
     /// Lists the submodules of a tree, if there are any in the work tree.
     pub(crate) fn submodules(
         &self,
-        scratch: &Scratch<'_>,
+        scratch: &ScratchGitDir<'_>,
         tree: &ObjectId,
     ) -> Result<Vec<PathBuf>, GitError> {
         if !self.work_tree().join(".gitmodules").is_file() {
@@ -303,14 +306,14 @@ impl Repository {
     }
 }
 
-impl Scratch<'_> {
+impl ScratchGitDir<'_> {
     /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
-    pub(crate) fn status(&self, repository: &Repository) -> Result<Status, GitError> {
+    pub(crate) fn status(&self, repository: &Repository) -> Result<WorkTreeStatus, GitError> {
         finish_status(self.begin_status(repository)?)
     }
 
     /// Begins to look at a work tree; [`finish_status`] waits for what git finds.
-    fn begin_status(&self, repository: &Repository) -> Result<Running<'_>, GitError> {
+    fn begin_status(&self, repository: &Repository) -> Result<RunningGit<'_>, GitError> {
         self.copy_index(repository.git_dir())?;
         let call = self.call_in("status", repository.work_tree()).args([
             "--porcelain=v2",
@@ -323,21 +326,21 @@ impl Scratch<'_> {
     }
 }
 
-fn finish_status(status: Running<'_>) -> Result<Status, GitError> {
+fn finish_status(status: RunningGit<'_>) -> Result<WorkTreeStatus, GitError> {
     read_status(&status.answer()?.bytes)
         .ok_or_else(|| GitError::Unreadable { command: "status".to_owned() })
 }
 
 /// Whether untracked directories that look like git directories are part of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GitLike {
+enum GitLikeDirs {
     /// They are left out, as repositories with a `.git` are: their configuration may hold credentials.
     LeftOut,
     /// They are taken: an agent made them.
     Taken,
 }
 
-fn read_status(bytes: &[u8]) -> Option<Status> {
+fn read_status(bytes: &[u8]) -> Option<WorkTreeStatus> {
     let mut found: BTreeMap<RelPath, bool> = BTreeMap::new();
     let (mut skipped, mut unmerged) = (Vec::new(), Vec::new());
     let mut untracked_heads = Vec::new();
@@ -359,7 +362,7 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
                 }
             }
             // A whole folder is listed only where it is a repository of its own.
-            b'?' if rest.ends_with(b"/") => skipped.push(Skipped {
+            b'?' if rest.ends_with(b"/") => skipped.push(SkippedPath {
                 path: path_of(rest.strip_suffix(b"/")?),
                 reason: SkipReason::NestedRepository,
             }),
@@ -376,10 +379,10 @@ fn read_status(bytes: &[u8]) -> Option<Status> {
         }
     }
     let as_change =
-        |(path, there)| if there { Change::Written(path) } else { Change::Deleted(path) };
-    let mut changes: Vec<Change> = found.into_iter().map(as_change).collect();
+        |(path, there)| if there { FileChange::Written(path) } else { FileChange::Deleted(path) };
+    let mut changes: Vec<FileChange> = found.into_iter().map(as_change).collect();
     changes.sort();
-    Some(Status { changes, skipped, unmerged, untracked_heads })
+    Some(WorkTreeStatus { changes, skipped, unmerged, untracked_heads })
 }
 
 #[cfg(test)]
@@ -394,18 +397,18 @@ mod tests {
             1 .M SC.. 160000 160000 160000 a b module\0\
             u UU N... 100644 100644 100644 100644 a b c both\0";
         let status = read_status(text.as_bytes()).unwrap();
-        let written = |path| Change::Written(RelPath::new(path).unwrap());
+        let written = |path| FileChange::Written(RelPath::new(path).unwrap());
         assert_eq!(
             status.changes,
             [
-                Change::Deleted(RelPath::new("gone").unwrap()),
+                FileChange::Deleted(RelPath::new("gone").unwrap()),
                 written("both"),
                 written("dir/a file"),
                 written("kept"),
                 written("new\nline"),
             ]
         );
-        let nested = Skipped { path: "nested".into(), reason: SkipReason::NestedRepository };
+        let nested = SkippedPath { path: "nested".into(), reason: SkipReason::NestedRepository };
         assert_eq!(status.skipped, [nested]);
         assert_eq!(status.unmerged, [PathBuf::from("both")]);
     }

@@ -3,7 +3,7 @@
 //! A folder is a work tree or the upper layer of an overlay. Both are read by handle and no link is
 //! followed; a link is content of its own.
 //!
-//! Start at [`Change`] and [`layer_changes`].
+//! Start at [`FileChange`] and [`layer_changes`].
 
 use std::fs::File;
 use std::io;
@@ -22,27 +22,27 @@ use crate::{Dir, FileKind, PathError, RelPath, Root};
 const OPAQUE: [&str; 2] = ["user.overlay.opaque", "trusted.overlay.opaque"];
 
 /// The most entries all folders of a layer may have together.
-const MAX_ALL: usize = 1_000_000;
+const MAX_LAYER_ENTRIES: usize = 1_000_000;
 
 /// The deepest path that is kept: one handle is open for each level.
 pub(crate) const MAX_DEPTH: usize = 200;
 
 /// The longest path that is kept; git is told some hundred of them on one command line.
-const PATH_BYTES: usize = 2_000;
+const MAX_PATH_BYTES: usize = 2_000;
 
 /// The most files that one piece of work may change.
 const MAX_CHANGES: usize = 200_000;
 
 /// One way a folder differs from a base.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum FileChange {
     /// The file, or everything below the folder, is gone. Deletions come before what is written.
     Deleted(RelPath),
     /// The file or link is new or another one; its content lies in the folder.
     Written(RelPath),
 }
 
-impl Change {
+impl FileChange {
     /// Returns the path.
     #[must_use]
     pub const fn path(&self) -> &RelPath {
@@ -54,14 +54,14 @@ impl Change {
 
 /// A path that was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Skipped {
+pub struct SkippedPath {
     /// The path.
     pub path: PathBuf,
     /// Why.
     pub reason: SkipReason,
 }
 
-impl Skipped {
+impl SkippedPath {
     /// Says whether it may be what somebody worked for: nothing else holds it, and it is not to be removed.
     #[must_use]
     pub const fn is_work(&self) -> bool {
@@ -89,7 +89,7 @@ pub enum SkipReason {
 }
 
 /// What lies at a path, ready to be handed to git.
-pub(crate) enum Content {
+pub(crate) enum OpenedContent {
     /// A regular file.
     File { file: File, len: u64, executable: bool },
     /// A link and where it leads.
@@ -99,51 +99,51 @@ pub(crate) enum Content {
 }
 
 /// Opens what lies at `path`.
-pub(crate) fn content(
+pub(crate) fn content_at(
     root: &Root,
     path: &RelPath,
-) -> Result<Result<Content, SkipReason>, PathError> {
+) -> Result<Result<OpenedContent, SkipReason>, PathError> {
     match kernel::open_regular(root.handle(), path.to_open(), SymlinkPolicy::Refuse) {
         Ok(opened) => {
             let stat = rustix::fs::fstat(&opened.file).map_err(PathError::from_errno)?;
             let executable = stat.st_mode & 0o100 != 0;
-            Ok(Ok(Content::File { file: opened.file, len: opened.len, executable }))
+            Ok(Ok(OpenedContent::File { file: opened.file, len: opened.len, executable }))
         }
-        Err(PathError::Loop) => link(root, path).map(Ok),
+        Err(PathError::Loop) => read_link(root, path).map(Ok),
         Err(PathError::NotFound | PathError::NotDirectory)
-        | Err(PathError::NotRegular(FileKind::Directory)) => Ok(Ok(Content::Nothing)),
+        | Err(PathError::NotRegular(FileKind::Directory)) => Ok(Ok(OpenedContent::Nothing)),
         Err(PathError::NotRegular(_)) => Ok(Err(SkipReason::Special)),
         Err(PathError::PermissionDenied) => Ok(Err(SkipReason::Unreadable)),
         Err(error) => Err(error),
     }
 }
 
-fn link(root: &Root, path: &RelPath) -> Result<Content, PathError> {
+fn read_link(root: &Root, path: &RelPath) -> Result<OpenedContent, PathError> {
     let parent = path.as_path().parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let Some(name) = path.as_path().file_name() else { return Ok(Content::Nothing) };
+    let Some(name) = path.as_path().file_name() else { return Ok(OpenedContent::Nothing) };
     let folder = match kernel::open_directory(root.handle(), parent, SymlinkPolicy::Refuse) {
         Ok(folder) => folder,
         // The way leads through a link: beneath the root there is nothing of that name.
         Err(PathError::Loop | PathError::NotFound | PathError::NotDirectory) => {
-            return Ok(Content::Nothing);
+            return Ok(OpenedContent::Nothing);
         }
         Err(error) => return Err(error),
     };
     match readlinkat(&folder, name, Vec::new()) {
-        Ok(target) => Ok(Content::Link(target.into_bytes())),
-        Err(Errno::NOENT | Errno::INVAL) => Ok(Content::Nothing),
+        Ok(target) => Ok(OpenedContent::Link(target.into_bytes())),
+        Err(Errno::NOENT | Errno::INVAL) => Ok(OpenedContent::Nothing),
         Err(errno) => Err(PathError::from_errno(errno)),
     }
 }
 
 /// Says whether a path leads into a folder of git, in any spelling.
-pub(crate) fn guarded(path: &Path) -> bool {
+pub(crate) fn is_in_dot_git(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
 }
 
 /// Says whether a path only goes down.
-pub(crate) fn plain(path: &Path) -> bool {
+pub(crate) fn has_only_normal_components(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
@@ -155,14 +155,14 @@ pub(crate) fn plain(path: &Path) -> bool {
 /// # Errors
 ///
 /// When the layer cannot be read.
-pub fn layer_changes(upper: &Root) -> Result<(Vec<Change>, Vec<Skipped>), PathError> {
-    layer_changes_within(upper, MAX_ALL)
+pub fn layer_changes(upper: &Root) -> Result<(Vec<FileChange>, Vec<SkippedPath>), PathError> {
+    layer_changes_within(upper, MAX_LAYER_ENTRIES)
 }
 
 fn layer_changes_within(
     upper: &Root,
     max: usize,
-) -> Result<(Vec<Change>, Vec<Skipped>), PathError> {
+) -> Result<(Vec<FileChange>, Vec<SkippedPath>), PathError> {
     let mut found = (Vec::new(), Vec::new());
     let top = upper.open_dir(&RelPath::default())?;
     let mut left = max;
@@ -172,16 +172,16 @@ fn layer_changes_within(
 }
 
 /// Says whether a path is too long, or has too many levels, to be kept.
-pub(crate) fn too_deep(path: &Path) -> bool {
-    path.as_os_str().len() > PATH_BYTES || path.components().count() > MAX_DEPTH
+pub(crate) fn is_too_deep(path: &Path) -> bool {
+    path.as_os_str().len() > MAX_PATH_BYTES || path.components().count() > MAX_DEPTH
 }
 
 /// Refuses work that changes more files than are taken.
-pub(crate) fn bounded(changes: &[Change]) -> Result<(), GitError> {
-    within(changes.len(), MAX_CHANGES)
+pub(crate) fn check_change_count(changes: &[FileChange]) -> Result<(), GitError> {
+    check_count(changes.len(), MAX_CHANGES)
 }
 
-fn within(count: usize, max: usize) -> Result<(), GitError> {
+fn check_count(count: usize, max: usize) -> Result<(), GitError> {
     if count <= max {
         return Ok(());
     }
@@ -193,57 +193,58 @@ fn within(count: usize, max: usize) -> Result<(), GitError> {
 fn walk(
     folder: &Dir,
     at: &Path,
-    found: &mut (Vec<Change>, Vec<Skipped>),
+    found: &mut (Vec<FileChange>, Vec<SkippedPath>),
     left: &mut usize,
 ) -> Result<(), PathError> {
     let listed = folder.list(*left)?;
     if listed.truncated {
-        let text = format!("more than {MAX_ALL} entries were written; all were left in place");
+        let text =
+            format!("more than {MAX_LAYER_ENTRIES} entries were written; all were left in place");
         return Err(PathError::Io(io::Error::other(text)));
     }
     *left = left.saturating_sub(listed.entries.len());
     for entry in listed.entries {
         let path = at.join(&entry.name);
-        if too_deep(&path) {
-            found.1.push(Skipped { path, reason: SkipReason::TooDeep });
+        if is_too_deep(&path) {
+            found.1.push(SkippedPath { path, reason: SkipReason::TooDeep });
             continue;
         }
         if entry.name.eq_ignore_ascii_case(".git") {
-            found.1.push(Skipped { path, reason: SkipReason::NestedRepository });
+            found.1.push(SkippedPath { path, reason: SkipReason::NestedRepository });
             continue;
         }
         let named = RelPath::new(&path)?;
         match entry.kind {
             FileKind::Directory => {
                 let below = folder.open_dir(&entry.name)?;
-                if opaque(&below) {
-                    found.0.push(Change::Deleted(named));
+                if is_opaque(&below) {
+                    found.0.push(FileChange::Deleted(named));
                 }
                 walk(&below, &path, found, left)?;
             }
-            FileKind::Regular | FileKind::Symlink => found.0.push(Change::Written(named)),
-            FileKind::CharDevice if whiteout(folder, entry.name.as_bytes())? => {
-                found.0.push(Change::Deleted(named));
+            FileKind::Regular | FileKind::Symlink => found.0.push(FileChange::Written(named)),
+            FileKind::CharDevice if is_whiteout(folder, entry.name.as_bytes())? => {
+                found.0.push(FileChange::Deleted(named));
             }
             FileKind::CharDevice
             | FileKind::BlockDevice
             | FileKind::Fifo
             | FileKind::Socket
             | FileKind::Unknown => {
-                found.1.push(Skipped { path, reason: SkipReason::Special });
+                found.1.push(SkippedPath { path, reason: SkipReason::Special });
             }
         }
     }
     Ok(())
 }
 
-fn whiteout(folder: &Dir, name: &[u8]) -> Result<bool, PathError> {
+fn is_whiteout(folder: &Dir, name: &[u8]) -> Result<bool, PathError> {
     let stat: Stat = statat(folder.handle(), path_of(name), AtFlags::SYMLINK_NOFOLLOW)
         .map_err(PathError::from_errno)?;
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0)
 }
 
-fn opaque(folder: &Dir) -> bool {
+fn is_opaque(folder: &Dir) -> bool {
     let mut value = [0_u8; 4];
     OPAQUE.iter().any(|name| {
         fgetxattr(folder.handle(), *name, &mut value[..]).is_ok_and(|count| count == 1)
@@ -265,9 +266,9 @@ mod tests {
         let root = Root::open(folder.path()).unwrap();
         assert_eq!(layer_changes_within(&root, 20).unwrap().0.len(), 10);
         assert!(layer_changes_within(&root, 19).is_err());
-        let refused = within(6, 5).unwrap_err();
+        let refused = check_count(6, 5).unwrap_err();
         let GitError::Io { source, .. } = refused else { panic!("{refused}") };
         assert!(source.to_string().contains("more than the 5"), "{source}");
-        within(5, 5).unwrap();
+        check_count(5, 5).unwrap();
     }
 }

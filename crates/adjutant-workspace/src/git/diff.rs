@@ -33,7 +33,7 @@ pub struct DiffEntry {
     /// The content after, all zeros where there is none.
     pub new_id: ObjectId,
     /// Lines added and removed; none for content that is not text.
-    pub lines: Option<Lines>,
+    pub lines: Option<LineCounts>,
 }
 
 /// How a file differs.
@@ -53,7 +53,7 @@ pub enum DiffStatus {
 
 /// Lines of text that came and went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineCounts {
     /// How many are new.
     pub added: u64,
     /// How many are gone.
@@ -62,18 +62,18 @@ pub struct Lines {
 
 /// Which part of a difference becomes a patch.
 #[derive(Clone, Copy, Debug)]
-pub struct Patch<'a> {
+pub struct PatchOptions<'a> {
     /// What lies at and below these paths; everything where none is given.
     pub paths: &'a [PathBuf],
     /// What becomes of content that is not text.
-    pub binary: Binary,
+    pub binary: BinaryContent,
     /// The most bytes of it.
     pub max_bytes: usize,
 }
 
 /// How a patch shows content that is not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binary {
+pub enum BinaryContent {
     /// Only that it differs, for people.
     Named,
     /// All of it, so that the patch can be applied.
@@ -83,9 +83,9 @@ pub enum Binary {
 impl Diff {
     /// Adds up the lines of all files.
     #[must_use]
-    pub fn lines(&self) -> Lines {
+    pub fn lines(&self) -> LineCounts {
         let each = self.entries.iter().filter_map(|entry| entry.lines);
-        each.fold(Lines::default(), |sum, lines| Lines {
+        each.fold(LineCounts::default(), |sum, lines| LineCounts {
             added: sum.added + lines.added,
             removed: sum.removed + lines.removed,
         })
@@ -164,7 +164,11 @@ impl Repository {
         to: &ObjectId,
         max_bytes: usize,
     ) -> Result<(Vec<u8>, bool), GitError> {
-        self.patch_of(from, to, Patch { paths: &[], binary: Binary::Named, max_bytes })
+        self.patch_of(
+            from,
+            to,
+            PatchOptions { paths: &[], binary: BinaryContent::Named, max_bytes },
+        )
     }
 
     /// Returns a patch, and whether there is more of it.
@@ -178,13 +182,13 @@ impl Repository {
         &self,
         from: &ObjectId,
         to: &ObjectId,
-        what: Patch<'_>,
+        what: PatchOptions<'_>,
     ) -> Result<(Vec<u8>, bool), GitError> {
         let scratch = self.scratch(None)?;
         let call = scratch.call("diff-tree").args(["-r", "-p", "-M"]);
         let call = match what.binary {
-            Binary::Named => call,
-            Binary::Whole => call.arg("--binary"),
+            BinaryContent::Named => call,
+            BinaryContent::Whole => call.arg("--binary"),
         };
         let call = call.args(["--no-color", "--no-ext-diff", "--no-textconv"]);
         let call = call.config("core.quotePath=false");
@@ -212,7 +216,7 @@ fn read(bytes: &[u8]) -> Option<Diff> {
             records.next()?;
         }
         let entry = diff.entries.get_mut(counted)?;
-        entry.lines = added.zip(removed).map(|(added, removed)| Lines { added, removed });
+        entry.lines = added.zip(removed).map(|(added, removed)| LineCounts { added, removed });
         counted += 1;
     }
     Some(diff)

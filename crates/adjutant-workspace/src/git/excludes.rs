@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use super::GitError;
 use super::repository::{Repository, path_of};
-use super::run::Call;
-use super::scratch::Scratch;
+use super::run::GitCall;
+use super::scratch::ScratchGitDir;
 use super::trust::open_plain;
 use crate::private;
 
@@ -32,7 +32,7 @@ const WORDS: [&[u8]; 2] = [b"excludesfile", b"include"];
 
 /// Where a person and a system keep what git is to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Places {
+struct GitConfigPaths {
     /// Files of configuration; what a later one says holds.
     configs: Vec<PathBuf>,
     /// The file of patterns where no configuration names one.
@@ -41,7 +41,7 @@ struct Places {
     home: Option<PathBuf>,
 }
 
-impl Places {
+impl GitConfigPaths {
     /// Takes them from the variables that git goes by; `system` is the system's file where none is named.
     fn of(variable: impl Fn(&str) -> Option<OsString>, system: &Path) -> Self {
         let path = |name: &str| variable(name).map(PathBuf::from);
@@ -107,7 +107,7 @@ impl Repository {
     /// what must stay out is not known.
     pub fn with_persons_excludes(self) -> Result<Self, GitError> {
         let places =
-            Places::of(|name| std::env::var_os(name), &system_config(self.git().program()));
+            GitConfigPaths::of(|name| std::env::var_os(name), &system_config(self.git().program()));
         let file = self.find_excludes(&places)?;
         Ok(match file {
             Some(file) => self.with_excludes(file),
@@ -115,16 +115,16 @@ impl Repository {
         })
     }
 
-    fn find_excludes(&self, places: &Places) -> Result<Option<PathBuf>, GitError> {
+    fn find_excludes(&self, places: &GitConfigPaths) -> Result<Option<PathBuf>, GitError> {
         let mut said = Vec::new();
-        for config in places.configs.iter().filter(|config| may_name(config)) {
+        for config in places.configs.iter().filter(|config| may_set_excludes(config)) {
             // A name without a folder is meant from where the person stands; git is run elsewhere.
             let config = std::path::absolute(config).map_err(GitError::io("finding patterns"))?;
             let call = self.call("config").arg("--file").arg(config).arg("--includes");
             said.push(excludes_file(call, places)?);
         }
         let own = [self.common_dir().join("config"), self.git_dir().join("config.worktree")];
-        if own.iter().any(|config| may_name(config)) {
+        if own.iter().any(|config| may_set_excludes(config)) {
             said.push(excludes_file(self.call("config"), places)?);
         }
         Ok(places.chosen(said, self.work_tree()))
@@ -133,13 +133,13 @@ impl Repository {
     /// Gives a call the person's patterns: a copy, so that git never opens what may be a pipe by then.
     pub(super) fn excluding_own<'c>(
         &self,
-        scratch: &Scratch<'_>,
-        call: Call<'c>,
-    ) -> Result<Call<'c>, GitError> {
+        scratch: &ScratchGitDir<'_>,
+        call: GitCall<'c>,
+    ) -> Result<GitCall<'c>, GitError> {
         // What cannot be read counts for nothing, as with git.
         let text = self.excludes().and_then(|file| read(file).ok());
         let mut setting = OsString::from("core.excludesFile=");
-        match text.filter(|text| says_something(text)) {
+        match text.filter(|text| has_patterns(text)) {
             Some(text) => {
                 let copy = scratch.path("excludes");
                 private::write(&copy, text).map_err(GitError::io("copying the exclude file"))?;
@@ -152,7 +152,7 @@ impl Repository {
 }
 
 /// Asks for the value, with `~` replaced.
-fn excludes_file(call: Call<'_>, places: &Places) -> Result<Option<PathBuf>, GitError> {
+fn excludes_file(call: GitCall<'_>, places: &GitConfigPaths) -> Result<Option<PathBuf>, GitError> {
     let call = match &places.home {
         Some(home) => call.env("HOME", home),
         None => call,
@@ -163,7 +163,7 @@ fn excludes_file(call: Call<'_>, places: &Places) -> Result<Option<PathBuf>, Git
 }
 
 /// Says whether it is worth asking git about a configuration; most name no file of patterns.
-fn may_name(config: &Path) -> bool {
+fn may_set_excludes(config: &Path) -> bool {
     let mut text = Vec::new();
     let Ok(file) = open_plain(config) else { return false };
     if file.take(CONFIG_BYTES).read_to_end(&mut text).is_err() {
@@ -186,21 +186,21 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Says whether a file of patterns has any: what git puts there explains itself and has none.
-pub(super) fn says_something(text: &[u8]) -> bool {
-    let says_nothing = |line: &[u8]| line.is_empty() || line.starts_with(b"#");
-    !text.split(|byte| *byte == b'\n').all(says_nothing)
+pub(super) fn has_patterns(text: &[u8]) -> bool {
+    let is_comment_or_empty = |line: &[u8]| line.is_empty() || line.starts_with(b"#");
+    !text.split(|byte| *byte == b'\n').all(is_comment_or_empty)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn places(variables: &[(&str, &str)]) -> Places {
+    fn places(variables: &[(&str, &str)]) -> GitConfigPaths {
         let found = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        Places::of(found, Path::new(SYSTEM))
+        GitConfigPaths::of(found, Path::new(SYSTEM))
     }
 
     #[test]
@@ -266,8 +266,8 @@ mod tests {
     fn only_a_configuration_that_may_name_the_file_is_asked_about() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
-        assert!(!may_name(&path), "not there");
-        assert!(!may_name(folder.path()), "a folder");
+        assert!(!may_set_excludes(&path), "not there");
+        assert!(!may_set_excludes(folder.path()), "a folder");
         let rows = [
             ("", false),
             ("[user]\n\tname = U\n", false),
@@ -276,7 +276,7 @@ mod tests {
         ];
         for (text, may) in rows {
             fs::write(&path, text).unwrap();
-            assert_eq!(may_name(&path), may, "{text}");
+            assert_eq!(may_set_excludes(&path), may, "{text}");
         }
     }
 }

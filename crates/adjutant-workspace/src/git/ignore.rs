@@ -12,10 +12,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::GitError;
-use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain};
+use super::change::{
+    FileChange, OpenedContent, SkipReason, SkippedPath, content_at, has_only_normal_components,
+    is_in_dot_git,
+};
 use super::id::ObjectId;
 use super::repository::{Repository, bytes_of, path_of};
-use super::scratch::Scratch;
+use super::scratch::ScratchGitDir;
 use crate::private;
 use crate::{PathError, RelPath, Root};
 
@@ -44,13 +47,15 @@ impl Repository {
         &self,
         base: &ObjectId,
         layer: &Root,
-        changes: Vec<Change>,
-    ) -> Result<(Vec<Change>, Vec<Skipped>), GitError> {
+        changes: Vec<FileChange>,
+    ) -> Result<(Vec<FileChange>, Vec<SkippedPath>), GitError> {
         let written = changes.iter().filter_map(|change| match change {
-            Change::Written(path) => Some(path.as_path()),
-            Change::Deleted(_) => None,
+            FileChange::Written(path) => Some(path.as_path()),
+            FileChange::Deleted(_) => None,
         });
-        let written: Vec<&Path> = written.filter(|path| plain(path) && !guarded(path)).collect();
+        let written: Vec<&Path> = written
+            .filter(|path| has_only_normal_components(path) && !is_in_dot_git(path))
+            .collect();
         if written.is_empty() {
             return Ok((changes, Vec::new()));
         }
@@ -63,18 +68,19 @@ impl Repository {
         for path in scratch.tracked(base, &ignored)? {
             ignored.remove(&path);
         }
-        let kept = |change: &Change| {
-            matches!(change, Change::Deleted(_)) || !ignored.contains(change.path().as_path())
+        let kept = |change: &FileChange| {
+            matches!(change, FileChange::Deleted(_)) || !ignored.contains(change.path().as_path())
         };
-        let kept: Vec<Change> = changes.into_iter().filter(kept).collect();
-        let left = ignored.into_iter().map(|path| Skipped { path, reason: SkipReason::Ignored });
+        let kept: Vec<FileChange> = changes.into_iter().filter(kept).collect();
+        let left =
+            ignored.into_iter().map(|path| SkippedPath { path, reason: SkipReason::Ignored });
         Ok((kept, left.collect()))
     }
 
     /// Returns those of some paths that the gathered patterns match.
     fn match_patterns(
         &self,
-        scratch: &Scratch<'_>,
+        scratch: &ScratchGitDir<'_>,
         some: Vec<&Path>,
     ) -> Result<BTreeSet<PathBuf>, GitError> {
         let mut list = Vec::new();
@@ -94,14 +100,14 @@ impl Repository {
     /// Puts the pattern files of every folder on the way to a change into one place.
     fn gather_patterns(
         &self,
-        scratch: &Scratch<'_>,
+        scratch: &ScratchGitDir<'_>,
         base: &ObjectId,
         layer: &Root,
-        changes: &[Change],
+        changes: &[FileChange],
     ) -> Result<(), GitError> {
         let into = scratch.path("patterns");
         private::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
-        let above = |change: &Change| -> Vec<PathBuf> {
+        let above = |change: &FileChange| -> Vec<PathBuf> {
             change
                 .path()
                 .as_path()
@@ -129,7 +135,7 @@ impl Repository {
     }
 }
 
-impl Scratch<'_> {
+impl ScratchGitDir<'_> {
     /// Returns those of some paths that are files of a tree.
     fn tracked(
         &self,
@@ -158,7 +164,11 @@ impl Scratch<'_> {
     }
 }
 
-fn check_out_patterns(scratch: &Scratch<'_>, into: &Path, entries: &[u8]) -> Result<(), GitError> {
+fn check_out_patterns(
+    scratch: &ScratchGitDir<'_>,
+    into: &Path,
+    entries: &[u8],
+) -> Result<(), GitError> {
     if !entries.is_empty() {
         scratch.call("update-index").args(["-z", "--index-info"]).feed(entries)?;
         scratch.call_in("checkout-index", into).args(["--all", "--quiet"]).run()?;
@@ -183,7 +193,9 @@ fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError>
 /// Reads a pattern file, if there is a plain one.
 fn read_patterns(root: &Root, file: &RelPath) -> Result<Option<Vec<u8>>, PathError> {
     // A link is not followed, as git follows none here.
-    let Ok(Content::File { file: opened, .. }) = content(root, file)? else { return Ok(None) };
+    let Ok(OpenedContent::File { file: opened, .. }) = content_at(root, file)? else {
+        return Ok(None);
+    };
     let mut bytes = Vec::new();
     opened.take(PATTERN_BYTES).read_to_end(&mut bytes).map_err(PathError::Io)?;
     Ok(Some(bytes))

@@ -20,30 +20,33 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, statat};
 
 use super::GitError;
-use super::change::{Change, Content, SkipReason, Skipped, content, guarded, plain, too_deep};
+use super::change::{
+    FileChange, OpenedContent, SkipReason, SkippedPath, content_at, has_only_normal_components,
+    is_in_dot_git, is_too_deep,
+};
 use super::id::{ObjectId, ResultRef};
 use super::quarantine::Quarantine;
 use super::repository::{Repository, bytes_of};
-use super::scratch::Scratch;
+use super::scratch::ScratchGitDir;
 use crate::{RelPath, Root};
 
 /// Who commits.
 pub(super) const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
 /// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
-const WHOLE_BYTES: u64 = 4 * 1024 * 1024;
+const BUFFERED_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The largest file that is kept; a file may have a size without having content.
 pub(crate) const FILE_BYTES: u64 = 512 * 1024 * 1024;
 
 /// The most bytes of one commit; files beyond it are left out.
-const ALL_BYTES: u64 = 4 * FILE_BYTES;
+const MAX_COMMIT_BYTES: u64 = 4 * FILE_BYTES;
 
 /// How much of a larger file is passed on at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
 
 /// How often a commit begins again because a large file shrank while it was read.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// A commit of more changes is not small.
 const SMALL_CHANGES: usize = 200;
@@ -55,7 +58,7 @@ const SMALL_BYTES: u64 = 1024 * 1024;
 const MAX_LOOSE_OBJECTS: u32 = 100;
 
 /// How the objects of a small commit are written: compressing them takes half of the time, and `git gc` does it later.
-const AS_THEY_ARE: &str = "core.compression=0";
+const NO_COMPRESSION: &str = "core.compression=0";
 
 /// Keeps glibc from giving memory back after each object and asking for it again: half of the time of an import.
 const KEEP_MEMORY: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=67108864");
@@ -65,7 +68,7 @@ const NO_SYNC: &str = "core.fsync=none";
 
 /// Whether the objects of a commit stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storing {
+pub(crate) enum ObjectStorage {
     /// They are on disk when the work is done.
     Durable,
     /// Only their ids are wanted.
@@ -74,23 +77,23 @@ pub(crate) enum Storing {
 
 /// A commit that is to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Commit<'a> {
+pub struct NewCommit<'a> {
     /// The commit it is made upon; none for the first one.
     pub base: Option<&'a ObjectId>,
     /// The folder that what is written lies in.
     pub root: &'a Root,
     /// What differs from the base.
-    pub changes: &'a [Change],
+    pub changes: &'a [FileChange],
     /// What the commit says.
     pub message: &'a str,
     /// When.
     pub at: SystemTime,
 }
 
-impl<'a> Commit<'a> {
+impl<'a> NewCommit<'a> {
     /// Says whether there is little to store; a file that grows meanwhile may make it more.
     fn is_small(&self) -> bool {
-        let size = |change: &Change| {
+        let size = |change: &FileChange| {
             let path = change.path().as_path();
             let found = statat(self.root.handle(), path, AtFlags::SYMLINK_NOFOLLOW);
             found.map_or(0, |found| u64::try_from(found.st_size).unwrap_or_default())
@@ -103,9 +106,9 @@ impl<'a> Commit<'a> {
     fn folders(&self) -> BTreeSet<&'a Path> {
         let mut all = BTreeSet::new();
         for change in self.changes {
-            let Change::Written(path) = change else { continue };
+            let FileChange::Written(path) = change else { continue };
             let path = path.as_path();
-            if guarded(path) || !plain(path) || too_deep(path) {
+            if is_in_dot_git(path) || !has_only_normal_components(path) || is_too_deep(path) {
                 continue;
             }
             let above = path.ancestors().skip(1).filter(|at| !at.as_os_str().is_empty());
@@ -121,13 +124,13 @@ impl<'a> Commit<'a> {
 
 /// A commit that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CreatedCommit {
     /// The commit.
     pub commit: ObjectId,
     /// Its tree.
     pub tree: ObjectId,
     /// What was left out.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedPath>,
 }
 
 impl Repository {
@@ -141,15 +144,15 @@ impl Repository {
     /// reference is then as it was.
     pub fn commit(
         &self,
-        commit: Commit<'_>,
+        commit: NewCommit<'_>,
         reference: &ResultRef,
         expected: Option<&ObjectId>,
-    ) -> Result<Option<Committed>, GitError> {
+    ) -> Result<Option<CreatedCommit>, GitError> {
         if commit.changes.is_empty() {
             return Ok(None);
         }
         let scratch = self.scratch(None)?;
-        let Imported { made, base_tree } = scratch.import(commit, Storing::Durable)?;
+        let ImportedCommit { made, base_tree } = scratch.import(commit, ObjectStorage::Durable)?;
         if made.tree == base_tree {
             return Ok(None);
         }
@@ -159,33 +162,33 @@ impl Repository {
 }
 
 /// A commit that was made, and what it was made upon.
-pub(crate) struct Imported {
-    pub(crate) made: Committed,
+pub(crate) struct ImportedCommit {
+    pub(crate) made: CreatedCommit,
     /// The tree of the base, or the empty one.
     pub(crate) base_tree: ObjectId,
 }
 
 /// A commit that git made in a quarantine.
 struct ImportAttempt {
-    imported: Imported,
+    imported: ImportedCommit,
     quarantine: Quarantine,
     is_small: bool,
     /// The submodules of the base that something was written in.
     submodules: BTreeSet<PathBuf>,
 }
 
-impl Scratch<'_> {
+impl ScratchGitDir<'_> {
     /// Makes the commit, or says what it would be; no reference leads to it yet.
     pub(crate) fn import(
         &self,
-        commit: Commit<'_>,
-        storing: Storing,
-    ) -> Result<Imported, GitError> {
+        commit: NewCommit<'_>,
+        storing: ObjectStorage,
+    ) -> Result<ImportedCommit, GitError> {
         let mut attempt = 1;
         let mut submodules = BTreeSet::new();
         let attempted = loop {
             match self.import_once(commit, &submodules) {
-                Err(GitError::Changed { .. }) if attempt < ATTEMPTS => attempt += 1,
+                Err(GitError::Changed { .. }) if attempt < MAX_ATTEMPTS => attempt += 1,
                 // Files in the folder of one would take its place in the tree.
                 Ok(again) if submodules.is_empty() && !again.submodules.is_empty() => {
                     submodules = again.submodules;
@@ -193,7 +196,7 @@ impl Scratch<'_> {
                 done => break done?,
             }
         };
-        if storing == Storing::Durable {
+        if storing == ObjectStorage::Durable {
             self.store(attempted.quarantine, attempted.is_small)?;
         }
         Ok(attempted.imported)
@@ -209,17 +212,17 @@ impl Scratch<'_> {
         // Without the objects of the repository: an object that is there may not be on disk yet, and is stored again.
         let loose = quarantine.make_loose().map_err(failed())?;
         let unpack = self.call("unpack-objects").env("GIT_OBJECT_DIRECTORY", &loose);
-        unpack.config(NO_SYNC).config(AS_THEY_ARE).arg("-q").input(pack).run()?;
+        unpack.config(NO_SYNC).config(NO_COMPRESSION).arg("-q").input(pack).run()?;
         quarantine.release_loose().map_err(failed())
     }
 
     /// Makes the commit in a quarantine, without what lies in `submodules`.
     fn import_once(
         &self,
-        commit: Commit<'_>,
+        commit: NewCommit<'_>,
         submodules: &BTreeSet<PathBuf>,
     ) -> Result<ImportAttempt, GitError> {
-        let mut stream = Stream::new(commit, submodules);
+        let mut stream = ImportStream::new(commit, submodules);
         let quarantine = Quarantine::new(self.objects())
             .map_err(GitError::io("making a place for the objects of a commit"))?;
         let mut others = Vec::new();
@@ -227,7 +230,7 @@ impl Scratch<'_> {
         let is_small = commit.is_small();
         let mut call = self.call("fast-import");
         if is_small {
-            call = call.config(AS_THEY_ARE);
+            call = call.config(NO_COMPRESSION);
         }
         let output = call
             .env(KEEP_MEMORY.0, KEEP_MEMORY.1)
@@ -251,8 +254,8 @@ impl Scratch<'_> {
         let tree = lines.next().and_then(|line| self.tree_in(line)).ok_or_else(unreadable)?;
         let found = answers.into_iter().filter(|(line, _)| line.starts_with(b"160000 "));
         let submodules = found.map(|(_, folder)| folder.to_owned()).collect();
-        let made = Committed { commit: made, tree, skipped: stream.skipped };
-        let imported = Imported { made, base_tree };
+        let made = CreatedCommit { commit: made, tree, skipped: stream.skipped };
+        let imported = ImportedCommit { made, base_tree };
         Ok(ImportAttempt { imported, quarantine, is_small, submodules })
     }
 
@@ -267,30 +270,30 @@ impl Scratch<'_> {
 }
 
 /// What is committed at a path.
-enum Taken {
+enum PathToCommit {
     Gone,
     Skipped(SkipReason),
     Link(Vec<u8>),
     File { file: File, len: u64, mode: &'static str },
 }
 
-impl Taken {
+impl PathToCommit {
     /// Looks at a path, after so many bytes of others.
-    fn look(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
-        if too_deep(path.as_path()) {
+    fn open(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
+        if is_too_deep(path.as_path()) {
             return Ok(Self::Skipped(SkipReason::TooDeep));
         }
-        let opened = content(root, path)
+        let opened = content_at(root, path)
             .map_err(|source| GitError::Path { path: path.as_path().to_owned(), source })?;
         Ok(match opened {
-            Ok(Content::Nothing) => Self::Gone,
-            Ok(Content::Link(target)) => Self::Link(target),
-            Ok(Content::File { len, .. })
-                if len > FILE_BYTES || bytes.saturating_add(len) > ALL_BYTES =>
+            Ok(OpenedContent::Nothing) => Self::Gone,
+            Ok(OpenedContent::Link(target)) => Self::Link(target),
+            Ok(OpenedContent::File { len, .. })
+                if len > FILE_BYTES || bytes.saturating_add(len) > MAX_COMMIT_BYTES =>
             {
                 Self::Skipped(SkipReason::TooLarge(len))
             }
-            Ok(Content::File { file, len, executable }) => {
+            Ok(OpenedContent::File { file, len, executable }) => {
                 Self::File { file, len, mode: if executable { "100755" } else { "100644" } }
             }
             Err(reason) => Self::Skipped(reason),
@@ -300,7 +303,7 @@ impl Taken {
 
 /// Says whether a path may be in a commit of ours.
 fn is_allowed(path: &Path) -> bool {
-    !guarded(path) && plain(path) && !path.as_os_str().is_empty()
+    !is_in_dot_git(path) && has_only_normal_components(path) && !path.as_os_str().is_empty()
 }
 
 /// Returns the seconds that a commit is dated with.
@@ -309,20 +312,20 @@ pub(super) fn seconds(at: SystemTime) -> u64 {
 }
 
 /// What git reads, made piece by piece.
-struct Stream<'a> {
-    commit: Commit<'a>,
+struct ImportStream<'a> {
+    commit: NewCommit<'a>,
     /// Folders that nothing is taken from.
     submodules: &'a BTreeSet<PathBuf>,
     /// What is passed on next.
-    stage: Stage,
+    stage: ImportStage,
     /// A large file that is being passed on.
     large: Option<(File, u64, PathBuf)>,
     /// The bytes that were passed on.
     bytes: u64,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedPath>,
 }
 
-enum Stage {
+enum ImportStage {
     Head,
     Deleted(usize),
     Written(usize),
@@ -330,10 +333,10 @@ enum Stage {
     Done,
 }
 
-impl<'a> Stream<'a> {
-    const fn new(commit: Commit<'a>, submodules: &'a BTreeSet<PathBuf>) -> Self {
+impl<'a> ImportStream<'a> {
+    const fn new(commit: NewCommit<'a>, submodules: &'a BTreeSet<PathBuf>) -> Self {
         let skipped = Vec::new();
-        Self { commit, submodules, stage: Stage::Head, large: None, bytes: 0, skipped }
+        Self { commit, submodules, stage: ImportStage::Head, large: None, bytes: 0, skipped }
     }
 
     /// Adds the next piece; says whether there was one.
@@ -343,35 +346,35 @@ impl<'a> Stream<'a> {
             return Ok(true);
         }
         match self.stage {
-            Stage::Head => {
+            ImportStage::Head => {
                 self.head(buffer);
-                self.stage = Stage::Deleted(0);
+                self.stage = ImportStage::Deleted(0);
             }
-            Stage::Deleted(at) => {
+            ImportStage::Deleted(at) => {
                 self.stage = match self.commit.changes.get(at) {
-                    Some(Change::Deleted(path)) => {
+                    Some(FileChange::Deleted(path)) => {
                         self.deleted(path, buffer);
-                        Stage::Deleted(at + 1)
+                        ImportStage::Deleted(at + 1)
                     }
-                    Some(Change::Written(_)) => Stage::Deleted(at + 1),
-                    None => Stage::Written(0),
+                    Some(FileChange::Written(_)) => ImportStage::Deleted(at + 1),
+                    None => ImportStage::Written(0),
                 };
             }
-            Stage::Written(at) => {
+            ImportStage::Written(at) => {
                 self.stage = match self.commit.changes.get(at) {
-                    Some(Change::Written(path)) => {
+                    Some(FileChange::Written(path)) => {
                         self.written(path, buffer)?;
-                        Stage::Written(at + 1)
+                        ImportStage::Written(at + 1)
                     }
-                    Some(Change::Deleted(_)) => Stage::Written(at + 1),
-                    None => Stage::End,
+                    Some(FileChange::Deleted(_)) => ImportStage::Written(at + 1),
+                    None => ImportStage::End,
                 };
             }
-            Stage::End => {
+            ImportStage::End => {
                 buffer.extend_from_slice(b"\nget-mark :1\nls :1 \ndone\n");
-                self.stage = Stage::Done;
+                self.stage = ImportStage::Done;
             }
-            Stage::Done => return Ok(false),
+            ImportStage::Done => return Ok(false),
         }
         Ok(true)
     }
@@ -408,13 +411,13 @@ impl<'a> Stream<'a> {
         if !self.allowed(path.as_path()) {
             return Ok(());
         }
-        match Taken::look(self.commit.root, path, self.bytes)? {
-            Taken::Gone => self.deleted(path, buffer),
-            Taken::Skipped(reason) => self.skip(path, reason),
-            Taken::Link(target) => inline("120000", path.as_path(), &target, buffer),
-            Taken::File { file, len, mode } => {
+        match PathToCommit::open(self.commit.root, path, self.bytes)? {
+            PathToCommit::Gone => self.deleted(path, buffer),
+            PathToCommit::Skipped(reason) => self.skip(path, reason),
+            PathToCommit::Link(target) => inline("120000", path.as_path(), &target, buffer),
+            PathToCommit::File { file, len, mode } => {
                 self.bytes += len;
-                if len > WHOLE_BYTES {
+                if len > BUFFERED_FILE_BYTES {
                     entry(mode, path.as_path(), len, buffer);
                     self.large = Some((file, len, path.as_path().to_owned()));
                 } else {
@@ -431,7 +434,7 @@ impl<'a> Stream<'a> {
     }
 
     fn skip(&mut self, path: &RelPath, reason: SkipReason) {
-        self.skipped.push(Skipped { path: path.as_path().to_owned(), reason });
+        self.skipped.push(SkippedPath { path: path.as_path().to_owned(), reason });
     }
 
     fn allowed(&mut self, path: &Path) -> bool {
@@ -439,7 +442,7 @@ impl<'a> Stream<'a> {
         let fine = is_allowed(path) && (self.submodules.is_empty() || !in_submodule());
         if !fine {
             let reason = SkipReason::NestedRepository;
-            self.skipped.push(Skipped { path: path.to_owned(), reason });
+            self.skipped.push(SkippedPath { path: path.to_owned(), reason });
         }
         fine
     }

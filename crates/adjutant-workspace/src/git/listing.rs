@@ -8,7 +8,7 @@ use super::id::ObjectId;
 use super::repository::{Repository, path_of};
 
 /// The files, links and submodules of a tree; what lies below a path follows it.
-pub(crate) type Listing = BTreeMap<PathBuf, TreeEntry>;
+pub(crate) type TreeListing = BTreeMap<PathBuf, TreeEntry>;
 
 /// What a tree has at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +21,12 @@ pub(crate) struct TreeEntry {
 
 impl Repository {
     /// Lists everything in the tree of a commit.
-    pub(crate) fn listing(&self, commit: &ObjectId) -> Result<Listing, GitError> {
+    pub(crate) fn listing(&self, commit: &ObjectId) -> Result<TreeListing, GitError> {
         let call = self.scratch(None)?;
         let call = call.call("ls-tree").args(["-r", "-z", "--full-tree", commit.as_str()]);
         let output = call.run()?;
         let lines = output.bytes.split(|byte| *byte == 0).filter(|line| !line.is_empty());
-        let all: Option<Listing> = lines.map(read).collect();
+        let all: Option<TreeListing> = lines.map(read).collect();
         all.ok_or_else(|| GitError::Unreadable { command: "ls-tree".to_owned() })
     }
 }

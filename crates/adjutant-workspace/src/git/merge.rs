@@ -13,7 +13,7 @@ use super::repository::{Repository, path_of};
 
 /// The outcome of a merge that was only tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preview {
+pub struct MergePreview {
     /// The merged tree; files in conflict hold markers.
     pub tree: ObjectId,
     /// What could not be merged, by path.
@@ -28,16 +28,16 @@ pub struct Conflict {
     /// What clashes.
     pub kind: ConflictKind,
     /// The version both began from.
-    pub base: Option<Side>,
+    pub base: Option<ConflictSide>,
     /// The version of the target.
-    pub ours: Option<Side>,
+    pub ours: Option<ConflictSide>,
     /// The version of the child.
-    pub theirs: Option<Side>,
+    pub theirs: Option<ConflictSide>,
 }
 
 /// One version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct ConflictSide {
     /// Its mode.
     pub mode: u32,
     /// Its content.
@@ -85,7 +85,7 @@ impl ConflictKind {
     }
 }
 
-impl Preview {
+impl MergePreview {
     /// Says whether everything could be merged.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
@@ -99,7 +99,7 @@ impl Repository {
     /// # Errors
     ///
     /// [`GitError::Missing`] when `result` has no base; otherwise why git could not merge.
-    pub fn preview(&self, result: &ObjectId, target: &ObjectId) -> Result<Preview, GitError> {
+    pub fn preview(&self, result: &ObjectId, target: &ObjectId) -> Result<MergePreview, GitError> {
         self.preview_since(&self.base_of(result)?, result, target)
     }
 
@@ -109,7 +109,7 @@ impl Repository {
         base: &ObjectId,
         result: &ObjectId,
         target: &ObjectId,
-    ) -> Result<Preview, GitError> {
+    ) -> Result<MergePreview, GitError> {
         let scratch = self.scratch(None)?;
         let call = scratch.call("merge-tree").args(["--write-tree", "-z", "--messages"]);
         let call = call.arg(format!("--merge-base={base}"));
@@ -154,10 +154,10 @@ impl Repository {
 }
 
 /// Reads a merge of two commits.
-fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<Preview> {
+fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<MergePreview> {
     let mut records = bytes.split(|byte| *byte == 0);
     let tree = ObjectId::from_bytes(records.next()?)?;
-    let mut versions: BTreeMap<PathBuf, [Option<Side>; 3]> = BTreeMap::new();
+    let mut versions: BTreeMap<PathBuf, [Option<ConflictSide>; 3]> = BTreeMap::new();
     for record in records.by_ref() {
         if record.is_empty() {
             break;
@@ -169,14 +169,14 @@ fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<Preview> {
         let id = ObjectId::parse(parts.next()?)?;
         let stage: usize = parts.next()?.parse().ok()?;
         let slots = versions.entry(path_of(own_name(path, merged))).or_default();
-        *slots.get_mut(stage.checked_sub(1)?)? = Some(Side { mode, id });
+        *slots.get_mut(stage.checked_sub(1)?)? = Some(ConflictSide { mode, id });
     }
     let said = read_messages(&mut records, merged);
     let conflicts = versions.into_iter().map(|(path, [base, ours, theirs])| {
         let kind = kind(said.get(&path).map_or("", String::as_str), &base, &ours, &theirs);
         Conflict { path, kind, base, ours, theirs }
     });
-    Some(Preview { tree, conflicts: conflicts.collect() })
+    Some(MergePreview { tree, conflicts: conflicts.collect() })
 }
 
 /// Reads the answers to several merges: status, tree, paths in conflict, and an empty name.
@@ -229,9 +229,9 @@ fn read_messages<'b>(
 
 fn kind(
     said: &str,
-    base: &Option<Side>,
-    ours: &Option<Side>,
-    theirs: &Option<Side>,
+    base: &Option<ConflictSide>,
+    ours: &Option<ConflictSide>,
+    theirs: &Option<ConflictSide>,
 ) -> ConflictKind {
     if said.contains("submodule") {
         return ConflictKind::Submodule;

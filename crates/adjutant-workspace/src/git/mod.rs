@@ -12,15 +12,15 @@ mod capture;
 mod change;
 mod diff;
 mod error;
+mod excluded_dirs;
 mod excludes;
+mod history;
 mod id;
 mod ignore;
 mod import;
 mod listing;
 mod merge;
-mod own;
 mod quarantine;
-mod reach;
 mod refs;
 mod repository;
 mod run;
@@ -28,24 +28,27 @@ mod scratch;
 mod sync;
 mod trust;
 
-pub use capture::Snapshot;
-pub(crate) use capture::Status;
-pub use change::{Change, SkipReason, Skipped, layer_changes};
-pub use diff::{Binary, Diff, DiffEntry, DiffStatus, Lines, Patch};
+pub use capture::WorkTreeSnapshot;
+pub(crate) use capture::WorkTreeStatus;
+pub use change::{FileChange, SkipReason, SkippedPath, layer_changes};
+pub use diff::{BinaryContent, Diff, DiffEntry, DiffStatus, LineCounts, PatchOptions};
 pub use error::GitError;
 pub use id::{ObjectId, ResultRef, is_branch_name};
-pub use import::{Commit, Committed};
-pub use merge::{Conflict, ConflictKind, Preview, Side};
-pub use refs::Kept;
+pub use import::{CreatedCommit, NewCommit};
+pub use merge::{Conflict, ConflictKind, ConflictSide, MergePreview};
+pub use refs::KeptRef;
 pub use repository::Repository;
 pub use run::Git;
 
 pub(crate) use blob::blob_id;
-pub(crate) use change::{Content, bounded, content, guarded, plain, too_deep};
-pub(crate) use import::{FILE_BYTES, Imported, Storing};
-pub(crate) use own::DirOwner;
-pub(crate) use reach::{Ahead, Work};
+pub(crate) use change::{
+    OpenedContent, check_change_count, content_at, has_only_normal_components, is_in_dot_git,
+    is_too_deep,
+};
+pub(crate) use excluded_dirs::DirOwner;
+pub(crate) use history::{CommitRange, MissingWork};
+pub(crate) use import::{FILE_BYTES, ImportedCommit, ObjectStorage};
 pub(crate) use repository::{bytes_of, path_of};
-pub(crate) use run::Running;
-pub(crate) use scratch::Scratch;
+pub(crate) use run::RunningGit;
+pub(crate) use scratch::ScratchGitDir;
 pub(crate) use trust::{open_plain, own_parts, read_pointer};

@@ -11,11 +11,11 @@ use super::repository::Repository;
 use super::sync::sync_folders;
 
 /// Between two looks at a lock.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A result that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptRef {
     /// Where.
     pub reference: ResultRef,
     /// The commit.
@@ -32,7 +32,7 @@ impl Repository {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn results(&self) -> Result<Vec<Kept>, GitError> {
+    pub fn results(&self) -> Result<Vec<KeptRef>, GitError> {
         self.listed(ResultRef::PREFIX)
     }
 
@@ -41,7 +41,7 @@ impl Repository {
     /// # Errors
     ///
     /// [`GitError::BadName`], or why git could not be asked.
-    pub fn results_of(&self, run: &str) -> Result<Vec<Kept>, GitError> {
+    pub fn results_of(&self, run: &str) -> Result<Vec<KeptRef>, GitError> {
         let any = ResultRef::new(run, "any")?;
         self.listed(&format!("{}{}/", ResultRef::PREFIX, any.run()))
     }
@@ -58,7 +58,7 @@ impl Repository {
         Ok(text.lines().filter_map(ResultRef::parse).collect())
     }
 
-    fn listed(&self, below: &str) -> Result<Vec<Kept>, GitError> {
+    fn listed(&self, below: &str) -> Result<Vec<KeptRef>, GitError> {
         let call = self.call("for-each-ref").arg("--sort=committerdate");
         let call = call
             .arg("--format=%(refname) %(objecttype) %(objectname) %(committerdate:unix) %(parent)");
@@ -74,7 +74,7 @@ impl Repository {
             // What is below our folder and not of our making stays out of everything.
             let Some((reference, commit)) = reference.zip(commit) else { continue };
             let at = UNIX_EPOCH + Duration::from_secs(seconds);
-            all.push((Kept { reference, commit, at, merged: false }, base));
+            all.push((KeptRef { reference, commit, at, merged: false }, base));
         }
         self.mark_merged(&mut all)?;
         Ok(all.into_iter().map(|(kept, _)| kept).collect())
@@ -188,7 +188,7 @@ impl Repository {
         if done.is_err() && self.remove_stale_lock(reference) {
             done = update();
         }
-        let Err(error) = done else { return self.sync_names(reference) };
+        let Err(error) = done else { return self.sync_ref_dirs(reference) };
         if self.resolve(&format!("{reference}^{{commit}}"))?.as_ref() == expected {
             return Err(error);
         }
@@ -196,7 +196,7 @@ impl Repository {
     }
 
     /// Waits until the name of a reference is on disk: once it is said to be kept, files may go.
-    fn sync_names(&self, reference: &str) -> Result<(), GitError> {
+    fn sync_ref_dirs(&self, reference: &str) -> Result<(), GitError> {
         let path = self.common_dir().join(reference);
         let top = self.common_dir().join("refs");
         // Where git keeps references otherwise, there are no such folders and it does this itself.
@@ -226,14 +226,14 @@ impl Repository {
             if since.elapsed().is_err() {
                 return false;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(LOCK_POLL_INTERVAL);
         }
         true
     }
 
     /// Finds those whose work HEAD or a branch has, as the commit itself or as all its changes: in a
     /// few calls of git, however many there are.
-    fn mark_merged(&self, all: &mut [(Kept, Option<ObjectId>)]) -> Result<(), GitError> {
+    fn mark_merged(&self, all: &mut [(KeptRef, Option<ObjectId>)]) -> Result<(), GitError> {
         let Some(head) = self.head()?.filter(|_| !all.is_empty()) else { return Ok(()) };
         let list: String = all.iter().map(|(kept, _)| format!("{}\n", kept.commit)).collect();
         let call = self.call("rev-list").args(["--stdin", "--not", head.as_str()]);

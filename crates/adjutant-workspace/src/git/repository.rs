@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::GitError;
-use super::change::{Change, SkipReason, Skipped};
+use super::change::{FileChange, SkipReason, SkippedPath};
+use super::excluded_dirs::{DirOwner, ExcludedDirs, own_paths};
 use super::id::ObjectId;
-use super::own::{DirOwner, OwnDirs, own_paths};
-use super::run::{Call, Git};
+use super::run::{Git, GitCall};
 use super::trust::{common_dir_of, git_dir_of, open_plain, read_pointer};
 use crate::git_guard::GitGuard;
 use crate::private;
@@ -25,7 +25,7 @@ const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 
 /// Configuration that is taken over: how this file system behaves, and how ids are written.
-const TAKEN: &str = r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode|sharedrepository)|extensions\.objectformat)$";
+const COPIED_CONFIG: &str = r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode|sharedrepository)|extensions\.objectformat)$";
 
 /// A lock on a reference that is older than this belongs to a git that was killed.
 const STALE_LOCK: Duration = Duration::from_secs(30);
@@ -95,7 +95,7 @@ impl Repository {
             own: Vec::new(),
         };
         repository.own = own_paths(&repository);
-        repository.take_config()?;
+        repository.copy_config()?;
         repository.sweep();
         Ok(repository)
     }
@@ -124,16 +124,16 @@ impl Repository {
     /// Takes reserved files, the repository's git directories and what is closed out of changes, and names them.
     pub(crate) fn without_reserved(
         &self,
-        mut changes: Vec<Change>,
-        skipped: &mut Vec<Skipped>,
-    ) -> Vec<Change> {
+        mut changes: Vec<FileChange>,
+        skipped: &mut Vec<SkippedPath>,
+    ) -> Vec<FileChange> {
         let mut own = self.own_dirs();
         changes.retain(|change| {
             let path = change.path().as_path();
             let is_reserved = self.reserved.iter().any(|reserved| reserved == path);
             if is_reserved {
                 let (path, reason) = (path.to_owned(), SkipReason::Reserved);
-                skipped.push(Skipped { path, reason });
+                skipped.push(SkippedPath { path, reason });
             }
             !is_reserved && own.around(path).is_none()
         });
@@ -142,8 +142,8 @@ impl Repository {
     }
 
     /// Returns what finds paths in the git directories of this repository and in what is closed.
-    pub(crate) fn own_dirs(&self) -> OwnDirs<'_> {
-        OwnDirs::new(self)
+    pub(crate) fn own_dirs(&self) -> ExcludedDirs<'_> {
+        ExcludedDirs::new(self)
     }
 
     /// Refuses writes in the git directories of this repository.
@@ -152,7 +152,7 @@ impl Repository {
     }
 
     /// Returns the directories and files of this program that are never part of anything.
-    pub(crate) fn closed_dirs(&self) -> &[PathBuf] {
+    pub(crate) fn protected_paths(&self) -> &[PathBuf] {
         &self.closed
     }
 
@@ -257,7 +257,7 @@ impl Repository {
     }
 
     /// Begins a call on the repository itself: its references and its work trees, never content.
-    pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
+    pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
         self.git
             .call(command)
             .option(format!("--attr-source={}", self.empty_tree))
@@ -297,8 +297,8 @@ impl Repository {
         &self.config
     }
 
-    fn take_config(&mut self) -> Result<(), GitError> {
-        let call = self.call("config").args(["-z", "--get-regexp", TAKEN]).accept(&[0, 1]);
+    fn copy_config(&mut self) -> Result<(), GitError> {
+        let call = self.call("config").args(["-z", "--get-regexp", COPIED_CONFIG]).accept(&[0, 1]);
         let output = call.run()?;
         let (mut version, mut core, mut extensions) = (0, String::new(), String::new());
         for item in output.bytes.split(|byte| *byte == 0) {

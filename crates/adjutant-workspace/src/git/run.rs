@@ -140,8 +140,8 @@ impl Git {
     }
 
     /// Begins a call of one command.
-    pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
-        Call {
+    pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
+        GitCall {
             git: self,
             command,
             options: Vec::new(),
@@ -161,7 +161,7 @@ impl Git {
 /// A call of git that is being put together.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Call<'a> {
+pub(crate) struct GitCall<'a> {
     git: &'a Git,
     command: &'static str,
     options: Vec<OsString>,
@@ -178,7 +178,7 @@ pub(crate) struct Call<'a> {
 
 /// What git answered.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct GitOutput {
     /// The exit status; one of those accepted.
     pub(crate) code: i32,
     /// What it wrote.
@@ -188,9 +188,9 @@ pub(crate) struct Output {
 }
 
 /// Gives what git is to read, piece by piece: adds to the buffer, or says that this was all.
-pub(crate) type Feed<'f> = dyn FnMut(&mut Vec<u8>) -> Result<bool, GitError> + 'f;
+pub(crate) type InputFeed<'f> = dyn FnMut(&mut Vec<u8>) -> Result<bool, GitError> + 'f;
 
-impl<'a> Call<'a> {
+impl<'a> GitCall<'a> {
     /// Adds an argument after the command.
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
@@ -258,17 +258,17 @@ impl<'a> Call<'a> {
     }
 
     /// Runs it without input.
-    pub(crate) fn run(self) -> Result<Output, GitError> {
+    pub(crate) fn run(self) -> Result<GitOutput, GitError> {
         self.start(None)
     }
 
     /// Begins it without input, for a caller who has something else to do meanwhile.
-    pub(crate) fn begin(self) -> Result<Running<'a>, GitError> {
+    pub(crate) fn begin(self) -> Result<RunningGit<'a>, GitError> {
         self.spawn(false)
     }
 
     /// Runs it with `bytes` to read.
-    pub(crate) fn feed(self, bytes: &[u8]) -> Result<Output, GitError> {
+    pub(crate) fn feed(self, bytes: &[u8]) -> Result<GitOutput, GitError> {
         let mut given = false;
         self.stream(&mut |buffer| {
             let more = !std::mem::replace(&mut given, true);
@@ -280,15 +280,15 @@ impl<'a> Call<'a> {
     }
 
     /// Runs it with what `feed` gives to read.
-    pub(crate) fn stream(self, feed: &mut Feed<'_>) -> Result<Output, GitError> {
+    pub(crate) fn stream(self, feed: &mut InputFeed<'_>) -> Result<GitOutput, GitError> {
         self.start(Some(feed))
     }
 
-    fn start(self, feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+    fn start(self, feed: Option<&mut InputFeed<'_>>) -> Result<GitOutput, GitError> {
         self.spawn(feed.is_some())?.finish(feed)
     }
 
-    fn spawn(mut self, is_fed: bool) -> Result<Running<'a>, GitError> {
+    fn spawn(mut self, is_fed: bool) -> Result<RunningGit<'a>, GitError> {
         let mut command = Command::new(&self.git.program);
         command.env_clear().env("PATH", &self.git.search).envs(ENVIRONMENT);
         command.envs(self.environment.drain(..)).current_dir(&self.folder);
@@ -308,7 +308,7 @@ impl<'a> Call<'a> {
         });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn().map_err(GitError::io("starting git"))?;
-        Running::new(self, child)
+        RunningGit::new(self, child)
     }
 
     fn wait(&self, pipes: [&Option<File>; 3], deadline: Instant) -> Result<(), GitError> {
@@ -346,8 +346,8 @@ impl<'a> Call<'a> {
 /// A call of git that has begun; git ends with it.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Running<'a> {
-    call: Call<'a>,
+pub(crate) struct RunningGit<'a> {
+    call: GitCall<'a>,
     /// None once it is waited for.
     child: Option<Child>,
     deadline: Instant,
@@ -359,8 +359,8 @@ pub(crate) struct Running<'a> {
     truncated: bool,
 }
 
-impl<'a> Running<'a> {
-    fn new(call: Call<'a>, mut child: Child) -> Result<Self, GitError> {
+impl<'a> RunningGit<'a> {
+    fn new(call: GitCall<'a>, mut child: Child) -> Result<Self, GitError> {
         let deadline = Instant::now() + call.timeout;
         let stdin = child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
         let stdout = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
@@ -376,11 +376,11 @@ impl<'a> Running<'a> {
     }
 
     /// Waits for the answer.
-    pub(crate) fn answer(self) -> Result<Output, GitError> {
+    pub(crate) fn answer(self) -> Result<GitOutput, GitError> {
         self.finish(None)
     }
 
-    fn finish(mut self, mut feed: Option<&mut Feed<'_>>) -> Result<Output, GitError> {
+    fn finish(mut self, mut feed: Option<&mut InputFeed<'_>>) -> Result<GitOutput, GitError> {
         let (mut waiting, mut given) = (Vec::new(), 0);
         // Where this fails, git is ended with `self`.
         while self.stdout.is_some() || self.stderr.is_some() {
@@ -392,10 +392,10 @@ impl<'a> Running<'a> {
         let (bytes, truncated) = (std::mem::take(&mut self.said), self.truncated);
         match status.code() {
             Some(code) if self.call.accepted.contains(&code) => {
-                Ok(Output { code, bytes, truncated })
+                Ok(GitOutput { code, bytes, truncated })
             }
             // Git met a closed pipe because enough had been read.
-            _ if truncated => Ok(Output { code: 0, bytes, truncated }),
+            _ if truncated => Ok(GitOutput { code: 0, bytes, truncated }),
             Some(_) | None => Err(self.call.failed(status, &self.complaint)),
         }
     }
@@ -403,7 +403,7 @@ impl<'a> Running<'a> {
     /// Waits until bytes can be moved, and moves them.
     fn talk(
         &mut self,
-        feed: &mut Option<&mut Feed<'_>>,
+        feed: &mut Option<&mut InputFeed<'_>>,
         waiting: &mut Vec<u8>,
         given: &mut usize,
     ) -> Result<(), GitError> {
@@ -425,7 +425,7 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningGit<'_> {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             end(child);
@@ -460,7 +460,7 @@ fn take(pipe: &mut Option<File>, into: &mut Vec<u8>, max: usize) -> Result<bool,
 /// Writes as much as git takes now; closes the pipe after the last byte.
 fn give(
     pipe: &mut Option<File>,
-    feed: &mut Option<&mut Feed<'_>>,
+    feed: &mut Option<&mut InputFeed<'_>>,
     waiting: &mut Vec<u8>,
     given: &mut usize,
 ) -> Result<(), GitError> {

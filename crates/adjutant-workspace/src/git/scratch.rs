@@ -17,31 +17,31 @@ use std::time::{Duration, SystemTime};
 use super::GitError;
 use super::id::ObjectId;
 use super::repository::Repository;
-use super::run::Call;
+use super::run::GitCall;
 use super::trust::open_plain;
 use crate::private;
 
 /// After this long a scratch belongs to nobody: every call of git is bounded by less.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Younger ones stay although their process is not seen: it may be in another namespace.
-const FRESH: Duration = Duration::from_secs(60 * 60);
+const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A private git directory over the objects of a repository.
 #[derive(Debug)]
-pub(crate) struct Scratch<'a> {
+pub(crate) struct ScratchGitDir<'a> {
     repository: &'a Repository,
     folder: PathBuf,
 }
 
 impl Repository {
     /// Makes a scratch whose HEAD is `head`.
-    pub(crate) fn scratch(&self, head: Option<&ObjectId>) -> Result<Scratch<'_>, GitError> {
+    pub(crate) fn scratch(&self, head: Option<&ObjectId>) -> Result<ScratchGitDir<'_>, GitError> {
         let folder = new_folder(&self.state().join("scratch"));
         let folder = folder.map_err(GitError::io("making a private git directory"))?;
-        let scratch = Scratch { repository: self, folder };
+        let scratch = ScratchGitDir { repository: self, folder };
         let made = || -> io::Result<()> {
             private::create_dir(&scratch.folder.join("refs"))?;
             let head = head.map_or("ref: refs/heads/none".to_owned(), ToString::to_string);
@@ -60,7 +60,7 @@ impl Repository {
             let age = age.and_then(|time: SystemTime| time.elapsed().ok()).unwrap_or_default();
             let owner = entry.file_name().to_string_lossy().split('-').next().map(str::to_owned);
             let gone = owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-            if age > STALE || (gone && age > FRESH) {
+            if age > ABANDONED_AFTER || (gone && age > KEPT_FOR) {
                 // Best effort: a leftover costs some space and nothing else.
                 let _ = fs::remove_dir_all(entry.path());
             }
@@ -68,9 +68,9 @@ impl Repository {
     }
 }
 
-impl Scratch<'_> {
+impl ScratchGitDir<'_> {
     /// Begins a call with this git directory.
-    pub(crate) fn call(&self, command: &'static str) -> Call<'_> {
+    pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
         let repository = self.repository;
         let call = repository
             .git()
@@ -85,7 +85,7 @@ impl Scratch<'_> {
     }
 
     /// Begins a call that also sees files.
-    pub(crate) fn call_in(&self, command: &'static str, work_tree: &Path) -> Call<'_> {
+    pub(crate) fn call_in(&self, command: &'static str, work_tree: &Path) -> GitCall<'_> {
         self.call(command).env("GIT_WORK_TREE", work_tree).folder(work_tree)
     }
 
@@ -149,7 +149,7 @@ fn new_folder(all: &Path) -> io::Result<PathBuf> {
     }
 }
 
-impl Drop for Scratch<'_> {
+impl Drop for ScratchGitDir<'_> {
     fn drop(&mut self) {
         // Best effort: `sweep` finds what stays.
         let _ = fs::remove_dir_all(&self.folder);

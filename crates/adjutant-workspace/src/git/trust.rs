@@ -22,7 +22,7 @@ use super::run::Git;
 const POINTER_BYTES: u64 = 8 * 1024;
 
 /// Files that git, or we, read from a git directory as they are.
-const READ: [&str; 8] = [
+const PLAIN_FILES: [&str; 8] = [
     "config",
     "config.worktree",
     "index",
@@ -110,7 +110,7 @@ fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
         if !fs::symlink_metadata(folder.join("HEAD")).is_ok_and(|found| found.is_file()) {
             return untrusted(folder.join("HEAD"), "is no regular file");
         }
-        for name in READ {
+        for name in PLAIN_FILES {
             // A pipe would hold whoever reads it. A link to a file is what some people use.
             let path = folder.join(name);
             if is_there(&path) && !path.is_file() {

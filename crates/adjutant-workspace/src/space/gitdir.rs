@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::WorkspaceError;
-use crate::git::{Scratch, bytes_of, open_plain};
+use crate::git::{ScratchGitDir, bytes_of, open_plain};
 use crate::private;
 use crate::{BaseLease, Diff, DiffEntry, ObjectId, Repository};
 
@@ -69,7 +69,7 @@ pub(super) fn write_index(
 }
 
 /// Updates only the entries of `diff`; the other entries keep their file timestamps.
-fn update(scratch: &Scratch<'_>, diff: &Diff, index: &Path) -> Result<(), WorkspaceError> {
+fn update(scratch: &ScratchGitDir<'_>, diff: &Diff, index: &Path) -> Result<(), WorkspaceError> {
     if diff.entries.is_empty() {
         return Ok(());
     }
@@ -118,7 +118,7 @@ fn base_index(repository: &Repository, lease: &BaseLease) -> Result<PathBuf, Wor
 /// Files that did not change are not examined, however large the base is.
 fn index_from_previous(
     repository: &Repository,
-    scratch: &Scratch<'_>,
+    scratch: &ScratchGitDir<'_>,
     lease: &BaseLease,
     before: &[(PathBuf, ObjectId)],
 ) -> Result<bool, WorkspaceError> {

@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::fs::{AtFlags, ioctl_ficlone, statat};
 
 use super::WorkspaceError;
-use crate::git::{Content, bytes_of, content, guarded, plain};
+use crate::git::{OpenedContent, bytes_of, content_at, has_only_normal_components, is_in_dot_git};
 use crate::git_guard::{FileId, file_id};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
 
@@ -47,13 +47,16 @@ impl IgnoredFiles {
         let tree = repository.work_tree();
         let root = Root::open(tree).map_err(WorkspaceError::path(tree))?;
         let left_out = [repository.git_dir(), repository.common_dir()].into_iter();
-        let left_out = left_out.chain(repository.closed_dirs().iter().map(PathBuf::as_path));
+        let left_out = left_out.chain(repository.protected_paths().iter().map(PathBuf::as_path));
         let left_out = left_out.filter_map(file_id).collect();
         let mut found = Self { root, left_out, entries: Vec::new(), key: String::new() };
         let mut hash = Fnv1aHash::default();
         let mut own = repository.own_dirs();
         for path in wanted {
-            if !plain(path) || own.guards(path).is_some() || path.as_os_str().is_empty() {
+            if !has_only_normal_components(path)
+                || own.guards(path).is_some()
+                || path.as_os_str().is_empty()
+            {
                 return Err(WorkspaceError::Include { path: path.clone() });
             }
             found.add_all(path, &mut hash).map_err(WorkspaceError::path(path))?;
@@ -99,7 +102,7 @@ impl IgnoredFiles {
         kind: FileKind,
         hash: &mut Fnv1aHash,
     ) -> Result<(), PathError> {
-        if guarded(path) {
+        if is_in_dot_git(path) {
             return Ok(());
         }
         let stat = match statat(folder.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -146,15 +149,15 @@ impl IgnoredFiles {
                 fs::create_dir_all(&to).map_err(WorkspaceError::io("copying ignored files"))?;
                 continue;
             }
-            let opened = content(&self.root, &entry.path)
+            let opened = content_at(&self.root, &entry.path)
                 .map_err(WorkspaceError::path(entry.path.as_path()))?;
             let done = match opened {
-                Ok(Content::File { file, .. }) => copy_file(file, &to, entry),
-                Ok(Content::Link(target)) => {
+                Ok(OpenedContent::File { file, .. }) => copy_file(file, &to, entry),
+                Ok(OpenedContent::Link(target)) => {
                     std::os::unix::fs::symlink(crate::git::path_of(&target), &to)
                 }
                 // Removed or unreadable: a build that needs it will report that.
-                Ok(Content::Nothing) | Err(_) => Ok(()),
+                Ok(OpenedContent::Nothing) | Err(_) => Ok(()),
             };
             match done {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

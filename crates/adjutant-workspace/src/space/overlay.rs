@@ -11,10 +11,12 @@ use super::record::LayerName;
 use super::workspace_dir::{WorkspaceDir, is_empty};
 use super::workspaces::WorkspacesContext;
 use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord};
-use crate::git::{Imported, Storing, bounded};
+use crate::git::{ImportedCommit, ObjectStorage, check_change_count};
 use crate::overlay::{MountedOverlay, Overlay, OverlayError, OverlayLayers};
 use crate::trees::{grant_owner_access, grant_top_access_by_handle};
-use crate::{Change, Commit, ObjectId, PathError, ResultRef, Root, Skipped, layer_changes};
+use crate::{
+    FileChange, NewCommit, ObjectId, PathError, ResultRef, Root, SkippedPath, layer_changes,
+};
 
 /// The most layers of its own that a workspace freezes; the kernel accepts 500 layers in all.
 const MAX_OWN_LAYERS: usize = 200;
@@ -120,8 +122,8 @@ impl OverlayWorkspace {
         &mut self,
         message: &str,
         at: SystemTime,
-        storing: Storing,
-    ) -> Result<(Imported, Vec<Skipped>), WorkspaceError> {
+        storing: ObjectStorage,
+    ) -> Result<(ImportedCommit, Vec<SkippedPath>), WorkspaceError> {
         // Content is read from the merged tree, whichever layer it lies in.
         let root = self.root()?;
         let (changes, mut skipped) = self.changes(&root)?;
@@ -129,9 +131,9 @@ impl OverlayWorkspace {
             self.shared.repository.leave_out_ignored(&self.base, &root, changes)?;
         skipped.extend(ignored);
         let changes = self.shared.repository.without_reserved(changes, &mut skipped);
-        bounded(&changes)?;
+        check_change_count(&changes)?;
         let base = &self.base;
-        let commit = Commit { base: Some(base), root: &root, changes: &changes, message, at };
+        let commit = NewCommit { base: Some(base), root: &root, changes: &changes, message, at };
         let imported = self.shared.repository.scratch(None)?.import(commit, storing)?;
         skipped.extend(imported.made.skipped.iter().cloned());
         skipped.sort();
@@ -140,8 +142,11 @@ impl OverlayWorkspace {
     }
 
     /// Lists the changes of its own layers, each path once.
-    fn changes(&self, merged: &Root) -> Result<(Vec<Change>, Vec<Skipped>), WorkspaceError> {
-        let mut changes: Vec<Change> = Vec::new();
+    fn changes(
+        &self,
+        merged: &Root,
+    ) -> Result<(Vec<FileChange>, Vec<SkippedPath>), WorkspaceError> {
+        let mut changes: Vec<FileChange> = Vec::new();
         let mut skipped = Vec::new();
         for number in 0..=self.top {
             let upper = self.dir.upper(number);
@@ -182,7 +187,7 @@ impl OverlayWorkspace {
             Some((top, commit)) if *top == self.top && unchanged => commit.clone(),
             Some(_) | None if self.is_untouched()? => self.base.clone(),
             Some(_) | None => {
-                self.import(super::workspace::STATE, at, Storing::Durable)?.0.made.commit
+                self.import(super::workspace::STATE, at, ObjectStorage::Durable)?.0.made.commit
             }
         };
         self.shared.keep_commit(&self.reference, &state)?;

@@ -13,7 +13,7 @@ use super::workspace::{AnyWorkspace, keep, remove};
 use super::workspace_dir::WorkspaceDir;
 use super::workspaces::{BASES_REF_DIR, Workspaces, WorkspacesContext};
 use super::worktree::WorktreeWorkspace;
-use crate::{ObjectId, ResultRef, Skipped, Worktrees};
+use crate::{ObjectId, ResultRef, SkippedPath, Worktrees};
 
 /// The commit message for work whose process is gone.
 const MESSAGE: &str = "Work of a child whose process ended early\n";
@@ -106,7 +106,7 @@ impl Workspaces {
         at: SystemTime,
     ) -> Result<SavedWorkspace, WorkspaceError> {
         let kept = keep(&self.shared, reference, &mut space, MESSAGE, at)?;
-        if kept.skipped.iter().any(Skipped::is_work) {
+        if kept.skipped.iter().any(SkippedPath::is_work) {
             return Err(WorkspaceError::Unkept { path: space.record().path.into() });
         }
         Ok(SavedWorkspace::Whole(Box::new(space), kept.commit))

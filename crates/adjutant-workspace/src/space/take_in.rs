@@ -15,12 +15,12 @@ use std::time::SystemTime;
 
 use super::WorkspaceError;
 use super::workspace::{AnyWorkspace, STATE, Workspace};
-use crate::git::{DirOwner, Storing};
+use crate::git::{DirOwner, ObjectStorage};
 use crate::private;
 use crate::trees::{recover_replacement, remove_journal};
 use crate::{
-    Conflict, Diff, DiffEntry, GitError, ObjectId, PathError, Preview, Repository, Root,
-    SkipReason, Skipped,
+    Conflict, Diff, DiffEntry, GitError, MergePreview, ObjectId, PathError, Repository, Root,
+    SkipReason, SkippedPath,
 };
 
 /// Git's mode of a submodule entry.
@@ -40,7 +40,7 @@ pub struct TakeInOutcome {
     /// The conflicts. If there are any, the workspace is unchanged.
     pub conflicts: Vec<Conflict>,
     /// Parts of the result that workspaces never contain: submodules and git's own files.
-    pub left_out: Vec<Skipped>,
+    pub left_out: Vec<SkippedPath>,
     /// Whether it was merged before: then `diff` is what changed then, and this call changed nothing.
     pub already: bool,
 }
@@ -82,8 +82,8 @@ impl Workspace {
                     ..TakeInOutcome::default()
                 });
             }
-            let ours = space.import(STATE, at, Storing::Durable)?.0.made;
-            let Preview { tree, conflicts } = repository.preview(result, &ours.commit)?;
+            let ours = space.import(STATE, at, ObjectStorage::Durable)?.0.made;
+            let MergePreview { tree, conflicts } = repository.preview(result, &ours.commit)?;
             if !conflicts.is_empty() {
                 return Ok(TakeInOutcome { conflicts, ..TakeInOutcome::default() });
             }
@@ -153,21 +153,24 @@ impl TakenResult {
 }
 
 /// Compares the two trees for display: with renames and line counts, and with excluded paths listed separately.
-fn diff_of(repository: &Repository, taken: &TakenResult) -> Result<(Diff, Vec<Skipped>), GitError> {
+fn diff_of(
+    repository: &Repository,
+    taken: &TakenResult,
+) -> Result<(Diff, Vec<SkippedPath>), GitError> {
     let mut diff = repository.diff(&taken.before, &taken.after)?;
     let left_out = leave_out(repository, &mut diff);
     Ok((diff, left_out))
 }
 
 /// Removes the entries that workspaces never contain.
-fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<Skipped> {
+fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<SkippedPath> {
     let (mut left_out, mut own) = (Vec::new(), repository.own_dirs());
     diff.entries.retain(|entry: &DiffEntry| {
         let is_submodule = [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
         let submodule = is_submodule.then_some(SkipReason::NestedRepository);
         let reason = submodule.or_else(|| own.guards(&entry.path).map(DirOwner::skip_reason));
         if let Some(reason) = reason {
-            left_out.push(Skipped { path: entry.path.clone(), reason });
+            left_out.push(SkippedPath { path: entry.path.clone(), reason });
         }
         reason.is_none()
     });

@@ -10,12 +10,12 @@ use super::overlay::{OverlayWorkspace, WorkspaceStart, path_error};
 use super::workspaces::WorkspacesContext;
 use super::worktree::WorktreeWorkspace;
 use super::{WorkspaceError, WorkspaceRecord};
-use crate::git::{Imported, Storing};
+use crate::git::{ImportedCommit, ObjectStorage};
 use crate::sandbox::{
     ResourceBounds, Sandbox, SandboxConfig, SandboxLayer, SandboxUnavailable, SandboxWorkspace,
 };
 use crate::trees::remove_all;
-use crate::{Diff, ObjectId, PathError, ResultRef, Root, Skipped};
+use crate::{Diff, ObjectId, PathError, ResultRef, Root, SkippedPath};
 
 /// The commit message for a state that another workspace starts from.
 pub(super) const STATE: &str = "State of the workspace before the work\n";
@@ -64,7 +64,7 @@ pub struct KeptCommit {
     /// The changed files, with line counts.
     pub diff: Diff,
     /// Paths that are not in the commit, and why.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedPath>,
 }
 
 impl AnyWorkspace {
@@ -79,8 +79,8 @@ impl AnyWorkspace {
         &mut self,
         message: &str,
         at: SystemTime,
-        storing: Storing,
-    ) -> Result<(Imported, Vec<Skipped>), WorkspaceError> {
+        storing: ObjectStorage,
+    ) -> Result<(ImportedCommit, Vec<SkippedPath>), WorkspaceError> {
         match self {
             Self::Overlay(space) => space.import(message, at, storing),
             Self::Worktree(space) => Ok(space.worktree.import(message, at, storing)?),
@@ -177,7 +177,7 @@ impl Workspace {
         let place = place.map_err(why)?;
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());
-        hidden.extend_from_slice(repository.closed_dirs());
+        hidden.extend_from_slice(repository.protected_paths());
         Sandbox::new(SandboxConfig {
             helper: self.shared.options.helper.clone(),
             place,
@@ -196,8 +196,10 @@ impl Workspace {
     /// # Errors
     ///
     /// When the work could not be examined.
-    pub fn left_out(&self) -> Result<Vec<Skipped>, WorkspaceError> {
-        self.with(|_, space| Ok(space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?.1))
+    pub fn left_out(&self) -> Result<Vec<SkippedPath>, WorkspaceError> {
+        self.with(|_, space| {
+            Ok(space.import(STATE, SystemTime::UNIX_EPOCH, ObjectStorage::Nothing)?.1)
+        })
     }
 
     /// Commits all work to `refs/adjutant/<run>/<child>`; if nothing changed since the last call, nothing is
@@ -227,7 +229,7 @@ impl Workspace {
         let mut lock = self.lock();
         let mut space = lock.take().ok_or_else(|| self.closed())?;
         let kept = keep(&self.shared, &self.reference, &mut space, message, at);
-        let is_whole = |kept: &KeptCommit| !kept.skipped.iter().any(Skipped::is_work);
+        let is_whole = |kept: &KeptCommit| !kept.skipped.iter().any(SkippedPath::is_work);
         if kept.as_ref().is_ok_and(is_whole) {
             let _ = remove(space);
         } else {
@@ -266,7 +268,7 @@ impl Workspace {
         match space {
             AnyWorkspace::Overlay(space) => space.snapshot(at),
             AnyWorkspace::Worktree(space) => {
-                let (state, _) = space.worktree.import(STATE, at, Storing::Durable)?;
+                let (state, _) = space.worktree.import(STATE, at, ObjectStorage::Durable)?;
                 let base = if state.made.tree == state.base_tree {
                     space.worktree.base().clone()
                 } else {
@@ -325,7 +327,8 @@ pub(super) fn keep(
         let (diff, skipped) = (Diff::default(), Vec::new());
         return Ok(KeptCommit { commit: None, reference: reference.clone(), base, diff, skipped });
     }
-    let (Imported { made, base_tree }, skipped) = space.import(message, at, Storing::Durable)?;
+    let (ImportedCommit { made, base_tree }, skipped) =
+        space.import(message, at, ObjectStorage::Durable)?;
     let had = before.as_ref().map(|commit| shared.repository.tree_of(commit)).transpose()?;
     let commit = match before {
         Some(before) if had.as_ref() == Some(&made.tree) => Some(before),
@@ -358,11 +361,11 @@ pub(super) fn is_kept(
     {
         return Ok(true);
     }
-    let now = space.import(STATE, SystemTime::UNIX_EPOCH, Storing::Nothing)?;
-    if now.1.iter().any(Skipped::is_work) {
+    let now = space.import(STATE, SystemTime::UNIX_EPOCH, ObjectStorage::Nothing)?;
+    if now.1.iter().any(SkippedPath::is_work) {
         return Ok(false);
     }
-    let Imported { made, base_tree } = now.0;
+    let ImportedCommit { made, base_tree } = now.0;
     if made.tree == base_tree {
         return Ok(true);
     }

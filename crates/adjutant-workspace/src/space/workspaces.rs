@@ -20,12 +20,13 @@ use super::workspace::{AnyWorkspace, Workspace};
 use super::workspace_dir::{WorkspaceDir, is_empty};
 use super::worktree::WorktreeWorkspace;
 use super::{WorkspaceBacking, WorkspaceError};
-use crate::git::{Ahead, Work, bytes_of};
+use crate::git::{CommitRange, MissingWork, bytes_of};
 use crate::overlay::Overlay;
 use crate::private;
 use crate::sandbox::{NetworkAccess, SandboxHelper};
 use crate::{
-    Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, Skipped, Snapshot,
+    Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, SkippedPath,
+    WorkTreeSnapshot,
 };
 
 /// Captures that are cached. A batch ends long before this many others have begun.
@@ -68,7 +69,7 @@ pub struct WorkspaceOptions {
     pub closed: Vec<PathBuf>,
     /// Whether capturing the same state twice gives the same commit, so that later work can build on results that
     /// started from it.
-    pub alike: bool,
+    pub reproducible: bool,
     /// The program that is started as the sandbox helper.
     pub helper: SandboxHelper,
 }
@@ -138,7 +139,7 @@ impl Workspaces {
         let repository = Repository::open(&git, &tree, &private)?.with_persons_excludes()?;
         let mut closed = options.closed.clone();
         closed.push(state.clone());
-        let repository = repository.with_reserved(options.reserved.clone()).closing(&closed);
+        let repository = repository.with_reserved(options.reserved.clone()).with_protected(&closed);
         let (kind, fallback) = choose(&options, &private)?;
         let shared = WorkspacesContext {
             repository,
@@ -211,7 +212,7 @@ impl Workspaces {
         let repository = &shared.repository;
         let mut start = shared.capture()?;
         // Usually one result builds on all the others and on the captured state.
-        let Ahead { upon, latest, each } = repository.ahead(results, &start.commit)?;
+        let MissingWork { upon, latest, each } = repository.missing_work(results, &start.commit)?;
         let upon = upon.unwrap_or_else(|| start.commit.clone());
         let mut merged = shared.merged(&upon, &latest)?;
         if merged.is_err() && each != latest {
@@ -308,17 +309,17 @@ impl WorkspacesContext {
     fn merged(
         &self,
         into: &ObjectId,
-        works: &[Work],
+        works: &[CommitRange],
     ) -> Result<Result<ObjectId, (ObjectId, Vec<Conflict>)>, WorkspaceError> {
         let mut merged = into.clone();
-        for Work { commit, since } in works {
+        for CommitRange { commit, since } in works {
             let base = since.as_ref();
             let base = base.ok_or_else(|| GitError::Missing(format!("base of commit {commit}")))?;
             let preview = self.repository.preview_since(base, commit, &merged)?;
             if !preview.is_clean() {
                 return Ok(Err((commit.clone(), preview.conflicts)));
             }
-            merged = self.repository.join(&merged, (commit, base), &preview.tree)?;
+            merged = self.repository.commit_merge(&merged, (commit, base), &preview.tree)?;
         }
         Ok(Ok(merged))
     }
@@ -354,8 +355,8 @@ impl WorkspacesContext {
 
     fn capture(&self) -> Result<CapturedState, WorkspaceError> {
         // A reproducible commit takes git longer and is needed only if later work may build on it.
-        let snapshot = match self.options.alike {
-            true => self.repository.capture_alike()?,
+        let snapshot = match self.options.reproducible {
+            true => self.repository.capture_reproducibly()?,
             false => self.repository.capture(SystemTime::now())?,
         };
         let mut layers = vec![
@@ -479,7 +480,7 @@ fn name_of(tree: &Path) -> String {
 }
 
 /// Returns remarks for the user about a captured state.
-fn remarks(snapshot: &Snapshot) -> Vec<String> {
+fn remarks(snapshot: &WorkTreeSnapshot) -> Vec<String> {
     let mut all = Vec::new();
     if !snapshot.unmerged.is_empty() {
         let what = "files with merge conflicts are included with their conflict markers";
@@ -491,7 +492,7 @@ fn remarks(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.filtered {
         all.push("files with a content filter have the content that git stores".to_owned());
     }
-    let large = |skipped: &&Skipped| matches!(skipped.reason, SkipReason::TooLarge(_));
+    let large = |skipped: &&SkippedPath| matches!(skipped.reason, SkipReason::TooLarge(_));
     let large: Vec<PathBuf> =
         snapshot.skipped.iter().filter(large).map(|skipped| skipped.path.clone()).collect();
     if !large.is_empty() {

@@ -11,7 +11,8 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 
 use crate::git::{
-    Diff, DiffEntry, DiffStatus, GitError, ObjectId, Repository, Running, Scratch, bytes_of,
+    Diff, DiffEntry, DiffStatus, GitError, ObjectId, Repository, RunningGit, ScratchGitDir,
+    bytes_of,
 };
 use crate::kernel::{self, SymlinkPolicy};
 use crate::private::make_private;
@@ -67,7 +68,7 @@ impl Repository {
 
 /// Checks a tree out into an empty directory; afterwards `scratch` has its index.
 pub(crate) fn check_out(
-    scratch: &Scratch<'_>,
+    scratch: &ScratchGitDir<'_>,
     tree: &ObjectId,
     into: &Path,
     lock: OwnedFd,
@@ -77,11 +78,11 @@ pub(crate) fn check_out(
 
 /// Starts git for [`check_out`] without waiting for it.
 pub(crate) fn begin_check_out<'s>(
-    scratch: &'s Scratch<'_>,
+    scratch: &'s ScratchGitDir<'_>,
     tree: &ObjectId,
     into: &Path,
     lock: OwnedFd,
-) -> Result<Running<'s>, GitError> {
+) -> Result<RunningGit<'s>, GitError> {
     let (workers, from) = (WORKERS, PARALLEL_FILES);
     let call = scratch.call_in("read-tree", into).config(format!("checkout.workers={workers}"));
     let call = call.config(format!("checkout.thresholdForParallelism={from}"));

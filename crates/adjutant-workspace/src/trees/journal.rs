@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fchmod, openat, renameat, symlinkat, syn
 use rustix::io::Errno;
 
 use super::export;
-use crate::git::{Content, bytes_of, content, path_of};
+use crate::git::{OpenedContent, bytes_of, content_at, path_of};
 use crate::kernel::{self, SymlinkPolicy};
 use crate::private;
 use crate::{MissingParents, PathError, RelPath, Root};
@@ -415,14 +415,16 @@ impl ReplacePlan {
         // An unreadable file is not what the plan expects.
         let Some(found) = open_content(root, &step.path)? else { return Ok(false) };
         match (found, step.state(when)) {
-            (Content::Nothing, FileState::Nothing) => Ok(true),
-            (Content::Link(target), FileState::Link) => Ok(target == image()?),
-            (Content::File { mut file, executable, .. }, FileState::File(mode)) => {
+            (OpenedContent::Nothing, FileState::Nothing) => Ok(true),
+            (OpenedContent::Link(target), FileState::Link) => Ok(target == image()?),
+            (OpenedContent::File { mut file, executable, .. }, FileState::File(mode)) => {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).map_err(at_path)?;
                 Ok(executable == (mode & 0o100 != 0) && bytes == image()?)
             }
-            (Content::Nothing | Content::Link(_) | Content::File { .. }, _) => Ok(false),
+            (OpenedContent::Nothing | OpenedContent::Link(_) | OpenedContent::File { .. }, _) => {
+                Ok(false)
+            }
         }
     }
 
@@ -473,9 +475,9 @@ fn folder_of(root: &Root, step: &ReplaceStep) -> Result<OwnedFd, StepError> {
 }
 
 /// Opens what is at a path; `None` if it cannot be read.
-fn open_content(root: &Root, path: &Path) -> Result<Option<Content>, StepError> {
+fn open_content(root: &Root, path: &Path) -> Result<Option<OpenedContent>, StepError> {
     let at_path = |source| StepError { path: path.to_owned(), source };
-    let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(at_path)?;
+    let found = RelPath::new(path).and_then(|path| content_at(root, &path)).map_err(at_path)?;
     Ok(found.ok())
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
-use crate::git::too_deep;
+use crate::git::is_too_deep;
 use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
@@ -46,7 +46,7 @@ pub(crate) fn grant_top_access_by_handle(merged: impl AsFd) -> Result<(), PathEr
 fn folder(layer: &Dir, at: &Path, merged: &Root) -> Result<(), PathError> {
     for entry in layer.list(MAX_ENTRIES)?.entries {
         let path = at.join(&entry.name);
-        if too_deep(&path) {
+        if is_too_deep(&path) {
             // Paths this deep are not committed.
             continue;
         }

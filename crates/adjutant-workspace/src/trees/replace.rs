@@ -22,7 +22,7 @@ use super::journal::{
 };
 use crate::git::{Diff, DiffEntry, DiffStatus, GitError, Repository};
 use crate::private;
-use crate::{Conflict, ConflictKind, Dir, FileKind, PathError, RelPath, Root, Side};
+use crate::{Conflict, ConflictKind, ConflictSide, Dir, FileKind, PathError, RelPath, Root};
 
 /// The file of a journal with the caller's note.
 const NOTE: &str = "note";
@@ -298,7 +298,9 @@ fn split_renames(diff: &Diff) -> Diff {
 
 /// Returns a conflict with a file that git does not know.
 fn conflict(path: &Path, entry: &DiffEntry) -> Conflict {
-    let side = |mode: u32, id: &crate::ObjectId| (mode != 0).then(|| Side { mode, id: id.clone() });
+    let side = |mode: u32, id: &crate::ObjectId| {
+        (mode != 0).then(|| ConflictSide { mode, id: id.clone() })
+    };
     let kind = match (entry.old_mode, entry.new_mode) {
         (0, _) => ConflictKind::BothAdded,
         (_, 0) => ConflictKind::DeletedByChild,

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::apply::LINK;
 use super::export::PLAIN;
-use crate::git::{Content, FILE_BYTES, blob_id, content};
+use crate::git::{FILE_BYTES, OpenedContent, blob_id, content_at};
 use crate::{Diff, DiffEntry, GitError, ObjectId, RelPath, Repository, Root};
 
 /// Git's mode of an executable file.
@@ -212,15 +212,15 @@ impl PathContent {
 
     fn on_disk(root: &Root, path: &Path, like: &ObjectId) -> Result<Self, GitError> {
         let Ok(named) = RelPath::new(path) else { return Ok(Self::Unclear) };
-        let Ok(Ok(found)) = content(root, &named) else { return Ok(Self::Unclear) };
+        let Ok(Ok(found)) = content_at(root, &named) else { return Ok(Self::Unclear) };
         let (mode, id) = match found {
-            Content::Nothing => return Ok(Self::Nothing),
-            Content::Link(target) => {
+            OpenedContent::Nothing => return Ok(Self::Nothing),
+            OpenedContent::Link(target) => {
                 (LINK, blob_id(&mut target.as_slice(), target.len() as u64, like)?)
             }
             // Results never contain files of that size.
-            Content::File { len, .. } if len > FILE_BYTES => return Ok(Self::Unclear),
-            Content::File { mut file, len, executable } => {
+            OpenedContent::File { len, .. } if len > FILE_BYTES => return Ok(Self::Unclear),
+            OpenedContent::File { mut file, len, executable } => {
                 (if executable { PROGRAM } else { PLAIN }, blob_id(&mut file, len, like)?)
             }
         };

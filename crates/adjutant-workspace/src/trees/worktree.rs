@@ -20,8 +20,8 @@ use super::lock::FileLock;
 use super::owner_access::{grant_owner_access, grant_top_access};
 use super::remove::remove_all;
 use crate::git::{
-    Commit, GitError, Imported, ObjectId, Repository, ResultRef, SkipReason, Skipped, Status,
-    Storing, bounded, bytes_of, too_deep,
+    GitError, ImportedCommit, NewCommit, ObjectId, ObjectStorage, Repository, ResultRef,
+    SkipReason, SkippedPath, WorkTreeStatus, bytes_of, check_change_count, is_too_deep,
 };
 use crate::private;
 use crate::{Dir, FileKind, PathError, RelPath, Root};
@@ -294,14 +294,15 @@ impl Worktree {
         &self,
         message: &str,
         at: SystemTime,
-        storing: Storing,
-    ) -> Result<(Imported, Vec<Skipped>), GitError> {
-        let Status { changes, mut skipped, .. } = self.status()?;
+        storing: ObjectStorage,
+    ) -> Result<(ImportedCommit, Vec<SkippedPath>), GitError> {
+        let WorkTreeStatus { changes, mut skipped, .. } = self.status()?;
         let changes = self.repository.without_reserved(changes, &mut skipped);
-        bounded(&changes)?;
+        check_change_count(&changes)?;
         let root = Root::open(self.path())
             .map_err(|source| GitError::Path { path: self.path().to_owned(), source })?;
-        let commit = Commit { base: Some(&self.base), root: &root, changes: &changes, message, at };
+        let commit =
+            NewCommit { base: Some(&self.base), root: &root, changes: &changes, message, at };
         let scratch = self.repository.scratch(None)?;
         let imported = scratch.import(commit, storing)?;
         // Git does not look into the directory of a submodule, which is empty at first.
@@ -310,9 +311,9 @@ impl Worktree {
             fs::read_dir(self.path().join(path)).is_ok_and(|mut entries| entries.next().is_some())
         });
         let reason = SkipReason::NestedRepository;
-        skipped.extend(used.map(|path| Skipped { path, reason }));
+        skipped.extend(used.map(|path| SkippedPath { path, reason }));
         let ignored = self.here.ignored()?.into_iter();
-        skipped.extend(ignored.map(|path| Skipped { path, reason: SkipReason::Ignored }));
+        skipped.extend(ignored.map(|path| SkippedPath { path, reason: SkipReason::Ignored }));
         skipped.extend(imported.made.skipped.iter().cloned());
         Ok((imported, skipped))
     }
@@ -354,7 +355,7 @@ impl Worktree {
         Ok(self.repository.tree_of(&kept)? == now.tree)
     }
 
-    fn status(&self) -> Result<Status, GitError> {
+    fn status(&self) -> Result<WorkTreeStatus, GitError> {
         let mut skipped = Vec::new();
         let at = |source| GitError::Path { path: self.path().to_owned(), source };
         // Git would skip files that a program made inaccessible.
@@ -373,16 +374,16 @@ impl Worktree {
 fn scan_before_status(
     folder: &Dir,
     at: &Path,
-    skipped: &mut Vec<Skipped>,
+    skipped: &mut Vec<SkippedPath>,
 ) -> Result<(), PathError> {
     for entry in folder.list(MAX_ENTRIES)?.entries {
         let path = at.join(&entry.name);
         if entry.kind == FileKind::Fifo && entry.name == ".gitignore" {
             folder.file_target(&entry.name)?.unlink()?;
-            skipped.push(Skipped { path, reason: SkipReason::Special });
+            skipped.push(SkippedPath { path, reason: SkipReason::Special });
         } else if entry.kind == FileKind::Directory {
-            if too_deep(&path) {
-                skipped.push(Skipped { path, reason: SkipReason::TooDeep });
+            if is_too_deep(&path) {
+                skipped.push(SkippedPath { path, reason: SkipReason::TooDeep });
                 continue;
             }
             match folder.open_dir(&entry.name) {
@@ -390,7 +391,7 @@ fn scan_before_status(
                 // A running program removed it or made it inaccessible again; git cannot see it either.
                 Err(PathError::NotFound) => {}
                 Err(PathError::PermissionDenied) => {
-                    skipped.push(Skipped { path, reason: SkipReason::Unreadable });
+                    skipped.push(SkippedPath { path, reason: SkipReason::Unreadable });
                 }
                 Err(error) => return Err(error),
             }

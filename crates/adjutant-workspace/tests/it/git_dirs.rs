@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use adjutant_workspace::sandbox::NetworkAccess;
 use adjutant_workspace::space::{BackingChoice, WorkspaceBacking, WorkspaceOptions, Workspaces};
 use adjutant_workspace::{
-    ApplyError, Change, Commit, Git, MissingParents, ObjectId, PathError, Repository, ResultRef,
-    Root, SkipReason, Skipped, layer_changes, with_link_targets,
+    ApplyError, FileChange, Git, MissingParents, NewCommit, ObjectId, PathError, Repository,
+    ResultRef, Root, SkipReason, SkippedPath, layer_changes, with_link_targets,
 };
 use tempfile::TempDir;
 
@@ -275,7 +275,7 @@ fn options(wish: BackingChoice, include: &[&str]) -> WorkspaceOptions {
         include_ignored: include.iter().map(PathBuf::from).collect(),
         reserved: Vec::new(),
         closed: Vec::new(),
-        alike: false,
+        reproducible: false,
         helper: helper(),
     }
 }
@@ -340,11 +340,16 @@ fn planted(user: &User, repository: &Repository, path: &str) -> ObjectId {
     put(&upper.join("file"), "planted\n");
     let root = Root::open(&upper).unwrap();
     let (changes, _) = layer_changes(&root).unwrap();
-    let commit =
-        Commit { base: Some(&head), root: &root, changes: &changes, message: "work\n", at: now() };
+    let commit = NewCommit {
+        base: Some(&head),
+        root: &root,
+        changes: &changes,
+        message: "work\n",
+        at: now(),
+    };
     let reference = ResultRef::new("run", "planted").unwrap();
     let made = repository.commit(commit, &reference, None).unwrap().unwrap();
-    assert!(matches!(changes[..], [Change::Written(_)]));
+    assert!(matches!(changes[..], [FileChange::Written(_)]));
     let blob = user.git(["rev-parse", &format!("{}:file", made.commit)]);
     let index = user.outer.path().join("planted.index");
     let git = |arguments: &[&str]| {
@@ -478,7 +483,7 @@ fn the_configuration_directory_is_never_part_of_a_workspace_or_a_result() {
         );
         for path in [".config/adjutant", "dotfiles/models.toml"] {
             let is_named =
-                |it: &Skipped| it.path == Path::new(path) && it.reason == SkipReason::Reserved;
+                |it: &SkippedPath| it.path == Path::new(path) && it.reason == SkipReason::Reserved;
             assert!(kept.skipped.iter().any(is_named), "{kind}: {:?}", kept.skipped);
         }
         space.close().unwrap();
@@ -499,7 +504,7 @@ fn a_result_with_files_in_the_configuration_directory_is_refused_as_a_whole() {
         let git = Git::find(&std::env::var_os("PATH").unwrap()).unwrap();
         let repository =
             Repository::open(&git, &user.tree, &user.outer.path().join("state")).unwrap();
-        let repository = repository.closing(&[user.path(".config/adjutant")]);
+        let repository = repository.with_protected(&[user.path(".config/adjutant")]);
         for path in [".config/adjutant/config.toml", ".config/adjutant/agents/a.md"] {
             let result = planted(&user, &repository, path);
             let refused = repository.apply(&result, now()).unwrap_err();

@@ -9,7 +9,7 @@ use adjutant_workspace::overlay::{MountedOverlay, Overlay, OverlayError, Overlay
 use adjutant_workspace::sandbox::{
     NetworkAccess, ProgramEnd, ProgramSpec, Sandbox, SandboxHelper, SandboxWorkspace,
 };
-use adjutant_workspace::{Change, Root, layer_changes};
+use adjutant_workspace::{FileChange, Root, layer_changes};
 use rustix::fs::{Mode, OFlags, openat};
 use tempfile::TempDir;
 
@@ -116,9 +116,9 @@ fn the_upper_layer_shows_what_commands_changed() {
         assert_eq!(ended.end, ProgramEnd::Exited(0), "{name}: {said}");
         let upper = Root::open(ground.path("upper")).unwrap();
         let (changes, skipped) = layer_changes(&upper).unwrap();
-        let change = |it: &Change| match it {
-            Change::Written(path) => format!("+{}", path.as_path().display()),
-            Change::Deleted(path) => format!("-{}", path.as_path().display()),
+        let change = |it: &FileChange| match it {
+            FileChange::Written(path) => format!("+{}", path.as_path().display()),
+            FileChange::Deleted(path) => format!("-{}", path.as_path().display()),
         };
         let left_out = skipped.iter().map(|it| format!("?{}", it.path.display()));
         let shown: Vec<String> = changes.iter().map(change).chain(left_out).collect();

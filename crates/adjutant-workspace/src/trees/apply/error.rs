@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::UnrestoredFile;
 use crate::PathError;
-use crate::git::{GitError, Preview};
+use crate::git::{GitError, MergePreview};
 use crate::trees::journal::StepError;
 
 /// Says why a result was not applied or not undone.
@@ -14,7 +14,7 @@ pub enum ApplyError {
     #[error("{} files have conflicts", preview.conflicts.len())]
     Conflicts {
         /// The attempted merge.
-        preview: Preview,
+        preview: MergePreview,
     },
     /// Files it would change have uncommitted changes that the child did not start from.
     #[error("{} files have uncommitted changes, first {}", paths.len(), first(paths))]

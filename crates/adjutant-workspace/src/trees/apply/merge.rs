@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::step_error;
 use super::{ApplyError, journals};
-use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, Snapshot};
+use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, WorkTreeSnapshot};
 use crate::trees::journal::{self, JournalStage, ReplacePlan};
 
 /// Git's mode of a submodule entry.
@@ -38,7 +38,7 @@ impl Repository {
     pub(in crate::trees) fn merge_onto(
         &self,
         result: &ObjectId,
-        ours: &Snapshot,
+        ours: &WorkTreeSnapshot,
         onto: MergeTarget<'_>,
     ) -> Result<CleanMerge, ApplyError> {
         let preview = self.preview(result, onto.commit)?;
@@ -87,7 +87,7 @@ impl Repository {
     /// Content that another application left is accepted: its journal can restore it.
     fn refuse_unseen(
         &self,
-        ours: &Snapshot,
+        ours: &WorkTreeSnapshot,
         result: &ObjectId,
         touched: &BTreeSet<&Path>,
         known: &BTreeSet<PathBuf>,

@@ -137,7 +137,7 @@ impl Repository {
         let root = Root::open(self.work_tree())
             .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })?;
         let mut root = root.guarding(self.git_guard());
-        for path in self.closed_dirs() {
+        for path in self.protected_paths() {
             root.close(path);
         }
         Ok(root)

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::ApplyError;
-use crate::git::{Content, Diff, DiffEntry, GitError, ObjectId, Repository, content};
+use crate::git::{Diff, DiffEntry, GitError, ObjectId, OpenedContent, Repository, content_at};
 use crate::private;
 use crate::trees::export::write_images;
 use crate::trees::journal::{self, FileState, ReplacePlan, ReplaceStep, StepSide, sync_disk};
@@ -136,14 +136,14 @@ pub(in crate::trees) fn save_before(
 ) -> Result<FileState, ApplyError> {
     let stuck = |source| ApplyError::Stuck { path: path.to_owned(), source };
     let copying = GitError::io("copying a file into the journal");
-    let found = RelPath::new(path).and_then(|path| content(root, &path)).map_err(stuck)?;
+    let found = RelPath::new(path).and_then(|path| content_at(root, &path)).map_err(stuck)?;
     match found {
-        Ok(Content::Nothing) => Ok(FileState::Nothing),
-        Ok(Content::Link(target)) => {
+        Ok(OpenedContent::Nothing) => Ok(FileState::Nothing),
+        Ok(OpenedContent::Link(target)) => {
             private::write(image, target).map_err(copying)?;
             Ok(FileState::Link)
         }
-        Ok(Content::File { mut file, .. }) => {
+        Ok(OpenedContent::File { mut file, .. }) => {
             let mut copy = || -> io::Result<u32> {
                 io::copy(&mut file, &mut private::create_file(image)?)?;
                 Ok(file.metadata()?.permissions().mode())

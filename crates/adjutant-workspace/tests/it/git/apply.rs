@@ -1,18 +1,19 @@
 //! Results in the user's own files: all or nothing, and back again.
 
-use adjutant_workspace::{ApplyError, Committed, RecoveredApply, UnrestoredFile};
+use adjutant_workspace::{ApplyError, CreatedCommit, RecoveredApply, UnrestoredFile};
 
 use super::*;
 
 /// A child's work on the present state: these files written, these deleted.
-pub(super) fn result(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> Committed {
+pub(super) fn result(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> CreatedCommit {
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();
     let upper = user.upper();
-    let mut changes: Vec<Change> = deleted.iter().map(|path| Change::Deleted(rel(path))).collect();
+    let mut changes: Vec<FileChange> =
+        deleted.iter().map(|path| FileChange::Deleted(rel(path))).collect();
     for (path, text) in written {
         put(&upper.join(path), text);
-        changes.push(Change::Written(rel(path)));
+        changes.push(FileChange::Written(rel(path)));
     }
     let root = Root::open(&upper).unwrap();
     repository.commit(work(&snapshot.commit, &root, &changes), &child("w"), None).unwrap().unwrap()
@@ -65,7 +66,7 @@ fn modes_links_and_file_types_are_applied_and_undone() {
     link("nowhere", &upper.join("link"));
     let root = Root::open(&upper).unwrap();
     let (mut changes, _) = layer_changes(&root).unwrap();
-    changes.push(Change::Deleted(rel("src/deep")));
+    changes.push(FileChange::Deleted(rel("src/deep")));
     let made =
         repository.commit(work(&snapshot.commit, &root, &changes), &child("k"), None).unwrap();
     let made = made.unwrap();

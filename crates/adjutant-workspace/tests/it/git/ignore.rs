@@ -79,7 +79,8 @@ fn a_layer_that_deletes_the_patterns_ignores_nothing_by_them() {
     let user = User::new();
     put(&user.upper().join("target/a"), "x\n");
     let root = Root::open(user.upper()).unwrap();
-    let changes = vec![Change::Deleted(rel(".gitignore")), Change::Written(rel("target/a"))];
+    let changes =
+        vec![FileChange::Deleted(rel(".gitignore")), FileChange::Written(rel("target/a"))];
     let base = user.id("HEAD");
     let (kept, left) = user.open().leave_out_ignored(&base, &root, changes.clone()).unwrap();
     assert_eq!((kept, left), (changes, Vec::new()));

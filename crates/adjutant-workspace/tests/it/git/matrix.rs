@@ -1,11 +1,14 @@
 //! The repositories people have: each is captured, checked out and worked on.
 
-use adjutant_workspace::{BaseCheckouts, GitError, SkipReason, Skipped};
+use adjutant_workspace::{BaseCheckouts, GitError, SkipReason, SkippedPath};
 
 use super::*;
 
 /// Captures, and says what plain git would have to find in the captured tree.
-fn check_capture(user: &User, expected: &BTreeMap<String, String>) -> adjutant_workspace::Snapshot {
+fn check_capture(
+    user: &User,
+    expected: &BTreeMap<String, String>,
+) -> adjutant_workspace::WorkTreeSnapshot {
     let before = user.untouched();
     let snapshot = user.open().capture(now()).unwrap();
     assert_eq!(&user.files(&snapshot.tree), expected);
@@ -14,7 +17,7 @@ fn check_capture(user: &User, expected: &BTreeMap<String, String>) -> adjutant_w
     snapshot
 }
 
-fn check_capture_of_disk(user: &User) -> adjutant_workspace::Snapshot {
+fn check_capture_of_disk(user: &User) -> adjutant_workspace::WorkTreeSnapshot {
     check_capture(user, &on_disk(&user.tree))
 }
 
@@ -275,7 +278,7 @@ fn a_submodule_is_left_empty_and_reported() {
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();
     assert_eq!(snapshot.submodules, [PathBuf::from("the module")]);
-    assert_eq!(snapshot.changes, [Change::Written(rel("README"))]);
+    assert_eq!(snapshot.changes, [FileChange::Written(rel("README"))]);
     assert_eq!(user.files(&snapshot.tree)["the module"], "160000 commit");
     let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(fs::read_dir(lease.path().join("the module")).unwrap().count(), 0);
@@ -288,8 +291,8 @@ fn a_nested_repository_is_left_out_and_reported() {
     user.git(["init", "-q", "vendor/inner"]);
     user.write("vendor/beside", "y\n");
     let snapshot = user.open().capture(now()).unwrap();
-    assert_eq!(snapshot.changes, [Change::Written(rel("vendor/beside"))]);
-    let inner = Skipped { path: "vendor/inner".into(), reason: SkipReason::NestedRepository };
+    assert_eq!(snapshot.changes, [FileChange::Written(rel("vendor/beside"))]);
+    let inner = SkippedPath { path: "vendor/inner".into(), reason: SkipReason::NestedRepository };
     assert_eq!(snapshot.skipped, [inner]);
 }
 
@@ -306,8 +309,8 @@ fn a_result_never_contains_files_of_a_git_directory() {
     let root = Root::open(&upper).unwrap();
     let (mut changes, skipped) = layer_changes(&root).unwrap();
     assert_eq!(skipped.len(), 3);
-    changes.push(Change::Written(rel("sub/.git/hooks/post-checkout")));
-    changes.push(Change::Deleted(rel("../elsewhere")));
+    changes.push(FileChange::Written(rel("sub/.git/hooks/post-checkout")));
+    changes.push(FileChange::Deleted(rel("../elsewhere")));
     let made = repository.commit(work(&base, &root, &changes), &child("g"), None).unwrap().unwrap();
     assert_eq!(made.skipped.len(), 2);
     let names: Vec<String> = user.files(&made.tree).into_keys().collect();
@@ -340,7 +343,7 @@ fn unchanged_large_file_storage_pointers_stay_pointers() {
     assert_eq!(user.files(&snapshot.tree)["big.bin"], format!("100644 {pointer}"));
     user.write("other.bin", "really changed\n");
     let snapshot = user.open().capture(now()).unwrap();
-    assert_eq!(snapshot.changes, [Change::Written(rel("other.bin"))]);
+    assert_eq!(snapshot.changes, [FileChange::Written(rel("other.bin"))]);
     assert_eq!(user.files(&snapshot.tree)["other.bin"], "100644 really changed\n");
 }
 
@@ -357,7 +360,7 @@ fn a_sparse_checkout_keeps_the_excluded_files() {
         user.write("src/deep/down/file", "changed\n");
         let before = user.untouched();
         let snapshot = user.open().capture(now()).unwrap();
-        assert_eq!(snapshot.changes, [Change::Written(rel("src/deep/down/file"))], "{index}");
+        assert_eq!(snapshot.changes, [FileChange::Written(rel("src/deep/down/file"))], "{index}");
         let files = user.files(&snapshot.tree);
         assert_eq!(files["elsewhere/file"], "100644 x\n");
         assert_eq!(files["src/deep/down/file"], "100644 changed\n");
@@ -422,8 +425,8 @@ fn a_pipe_and_a_socket_are_left_out_and_reported() {
     put(&upper.join("x"), "x\n");
     let _socket = std::os::unix::net::UnixListener::bind(upper.join("socket")).unwrap();
     let (changes, skipped) = layer_changes(&Root::open(&upper).unwrap()).unwrap();
-    assert_eq!(changes, [Change::Written(rel("x"))]);
-    assert_eq!(skipped, [Skipped { path: "socket".into(), reason: SkipReason::Special }]);
+    assert_eq!(changes, [FileChange::Written(rel("x"))]);
+    assert_eq!(skipped, [SkippedPath { path: "socket".into(), reason: SkipReason::Special }]);
 }
 
 #[test]
@@ -434,7 +437,7 @@ fn a_link_on_the_way_is_not_followed_into_a_result() {
     link(user.outer.path().join("secrets").to_str().unwrap(), &upper.join("door"));
     let root = Root::open(&upper).unwrap();
     let base = user.id("HEAD");
-    let changes = [Change::Written(rel("door/key")), Change::Written(rel("door"))];
+    let changes = [FileChange::Written(rel("door/key")), FileChange::Written(rel("door"))];
     let made =
         user.open().commit(work(&base, &root, &changes), &child("d"), None).unwrap().unwrap();
     let files = user.files(&made.tree);

@@ -18,7 +18,7 @@ fn check_conflicts(
     theirs(&upper);
     let root = Root::open(&upper).unwrap();
     let (mut changes, _) = layer_changes(&root).unwrap();
-    changes.extend(deleted.iter().map(|path| Change::Deleted(rel(path))));
+    changes.extend(deleted.iter().map(|path| FileChange::Deleted(rel(path))));
     let made = repository.commit(work(&base, &root, &changes), &child("c"), None).unwrap().unwrap();
     ours(&user);
     let target = user.commit("ours");
@@ -116,7 +116,7 @@ fn a_rename_is_seen_in_the_diff() {
     let upper = user.upper();
     put(&upper.join("moved here"), "one\ntwo\nthree\n");
     let root = Root::open(&upper).unwrap();
-    let changes = [Change::Deleted(rel("README")), Change::Written(rel("moved here"))];
+    let changes = [FileChange::Deleted(rel("README")), FileChange::Written(rel("moved here"))];
     let repository = user.open();
     let made = repository.commit(work(&base, &root, &changes), &child("r"), None).unwrap().unwrap();
     let diff = repository.diff(&base, &made.commit).unwrap();
@@ -134,7 +134,7 @@ fn a_reference_moves_only_from_where_it_is_known_to_be() {
     let first = user.commit_layer(&repository, &base, &user.upper(), &child("x")).unwrap();
     put(&user.upper().join("x"), "2\n");
     let root = Root::open(user.upper()).unwrap();
-    let changes = [Change::Written(rel("x"))];
+    let changes = [FileChange::Written(rel("x"))];
     let again = |expected| repository.commit(work(&base, &root, &changes), &child("x"), expected);
     assert!(matches!(again(None), Err(GitError::Moved { .. })));
     assert!(matches!(again(Some(&base)), Err(GitError::Moved { .. })));
@@ -214,7 +214,7 @@ fn the_lock_file_of_a_killed_git_does_not_block_a_result_forever() {
     put(&lock, "");
     put(&user.upper().join("x"), "1\n");
     let root = Root::open(user.upper()).unwrap();
-    let changes = [Change::Written(rel("x"))];
+    let changes = [FileChange::Written(rel("x"))];
     let commit = || repository.commit(work(&base, &root, &changes), &child("x"), None);
     // Somebody may be writing: it is waited for until no update would take so long.
     let began = std::time::Instant::now();

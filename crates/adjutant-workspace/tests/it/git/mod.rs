@@ -28,7 +28,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use adjutant_workspace::sandbox::NetworkAccess;
 use adjutant_workspace::space::{BackingChoice, WorkspaceOptions, Workspaces};
 use adjutant_workspace::{
-    Change, Commit, Committed, Git, ObjectId, RelPath, Repository, ResultRef, Root, layer_changes,
+    CreatedCommit, FileChange, Git, NewCommit, ObjectId, RelPath, Repository, ResultRef, Root,
+    layer_changes,
 };
 use tempfile::TempDir;
 
@@ -46,7 +47,7 @@ fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
         include_ignored: Vec::new(),
         reserved: Vec::new(),
         closed: Vec::new(),
-        alike: false,
+        reproducible: false,
         helper,
     };
     Workspaces::open(tree, state, options).unwrap()
@@ -241,7 +242,7 @@ impl User {
         base: &ObjectId,
         upper: &Path,
         reference: &ResultRef,
-    ) -> Option<Committed> {
+    ) -> Option<CreatedCommit> {
         let root = Root::open(upper).unwrap();
         let (changes, _) = layer_changes(&root).unwrap();
         let commit = work(base, &root, &changes);
@@ -256,8 +257,8 @@ impl User {
     }
 }
 
-fn work<'a>(base: &'a ObjectId, root: &'a Root, changes: &'a [Change]) -> Commit<'a> {
-    Commit { base: Some(base), root, changes, message: "work\n", at: now() }
+fn work<'a>(base: &'a ObjectId, root: &'a Root, changes: &'a [FileChange]) -> NewCommit<'a> {
+    NewCommit { base: Some(base), root, changes, message: "work\n", at: now() }
 }
 
 pub(crate) fn put(path: &Path, text: &str) {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adjutant_workspace::{ApplyError, Binary, Patch};
+use adjutant_workspace::{ApplyError, BinaryContent, PatchOptions};
 
 use super::*;
 
@@ -11,9 +11,9 @@ fn result_on(user: &User, base: &ObjectId, name: &str, files: &[(&str, &str)]) -
     let upper = user.outer.path().join(format!("upper-{name}"));
     let written = |(path, text): &(&str, &str)| {
         put(&upper.join(path), text);
-        Change::Written(rel(path))
+        FileChange::Written(rel(path))
     };
-    let changes: Vec<Change> = files.iter().map(written).collect();
+    let changes: Vec<FileChange> = files.iter().map(written).collect();
     let root = Root::open(&upper).unwrap();
     let repository = user.open();
     let made = repository.commit(work(base, &root, &changes), &child(name), None).unwrap();
@@ -90,16 +90,16 @@ fn a_patch_of_some_paths_is_exact_and_applies_elsewhere() {
     let result = result_on(&user, &base, "p", &files);
     let repository = user.open();
     let patch = |paths: &[PathBuf], binary| {
-        let what = Patch { paths, binary, max_bytes: 1 << 20 };
+        let what = PatchOptions { paths, binary, max_bytes: 1 << 20 };
         let (bytes, more) = repository.patch_of(&base, &result, what).unwrap();
         assert!(!more);
         String::from_utf8(bytes).unwrap()
     };
-    let star = patch(&["*".into()], Binary::Whole);
+    let star = patch(&["*".into()], BinaryContent::Whole);
     assert!(star.contains("+star") && !star.contains("README"), "no pattern: {star}");
-    let named = patch(&["src".into()], Binary::Named);
+    let named = patch(&["src".into()], BinaryContent::Named);
     assert!(named.contains("Binary files") && named.contains("ü\\t"), "{named}");
-    let whole = patch(&[], Binary::Whole);
+    let whole = patch(&[], BinaryContent::Whole);
     let file = user.outer.path().join("all.patch");
     fs::write(&file, whole).unwrap();
     user.git(["apply", file.to_str().unwrap()]);

@@ -63,7 +63,7 @@ fn the_cost_of_captures_commits_and_merges() {
         let upper = user.upper();
         put(&upper.join("d0/e0/f7"), "changed by a child\n");
         let root = Root::open(&upper).unwrap();
-        let changes = [Change::Written(rel("d0/e0/f7"))];
+        let changes = [FileChange::Written(rel("d0/e0/f7"))];
         let commit = median(|number| {
             let reference = child(&format!("c{number}"));
             let work = work(&snapshot.commit, &root, &changes);
@@ -115,7 +115,7 @@ fn the_cost_of_applying_many_files() {
     for number in 0..13_000 {
         let path = format!("d{}/e{}/f{number}", number / 2500, number / 100);
         put(&upper.join(&path), &format!("{number}, changed\n"));
-        changes.push(Change::Written(rel(&path)));
+        changes.push(FileChange::Written(rel(&path)));
     }
     let root = Root::open(&upper).unwrap();
     let made = repository.commit(work(&snapshot.commit, &root, &changes), &child("many"), None);

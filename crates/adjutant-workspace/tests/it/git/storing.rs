@@ -48,7 +48,7 @@ fn directories_of_old_repositories_keep_their_other_files() {
     let upper = user.upper();
     put(&upper.join("src/new"), "new\n");
     let root = Root::open(&upper).unwrap();
-    let changes = [Change::Deleted(rel("src/lib.rs")), Change::Written(rel("src/new"))];
+    let changes = [FileChange::Deleted(rel("src/lib.rs")), FileChange::Written(rel("src/new"))];
     let made = repository.commit(work(&old, &root, &changes), &child("old"), None).unwrap();
     let mut after = before;
     after.remove("src/lib.rs");
@@ -57,12 +57,13 @@ fn directories_of_old_repositories_keep_their_other_files() {
 }
 
 /// As many changes as are ever stored singly, each in eight folders of its own.
-fn deep_changes(upper: &Path) -> Vec<Change> {
+fn deep_changes(upper: &Path) -> Vec<FileChange> {
     let path = |number| {
         let folders: Vec<String> = (0..8).map(|level| format!("d{number}-{level}")).collect();
         rel(&format!("{}/file", folders.join("/")))
     };
-    let mut changes: Vec<Change> = (0..200).map(|number| Change::Written(path(number))).collect();
+    let mut changes: Vec<FileChange> =
+        (0..200).map(|number| FileChange::Written(path(number))).collect();
     changes.iter().for_each(|change| put(&upper.join(change.path().as_path()), "text\n"));
     changes.sort();
     changes
@@ -112,7 +113,7 @@ fn commit_file(user: &User, name: &str, text: &str) -> ObjectId {
     let (repository, head) = (user.open(), user.id("HEAD"));
     put(&user.upper().join(name), text);
     let root = Root::open(user.upper()).unwrap();
-    let changes = [Change::Written(rel(name))];
+    let changes = [FileChange::Written(rel(name))];
     let work = work(&head, &root, &changes);
     repository.commit(work, &child(name), None).unwrap().unwrap().commit
 }
@@ -173,7 +174,7 @@ fn objects_of_a_shared_repository_get_the_permissions_that_git_configures() {
     let (repository, head) = (user.open(), user.id("HEAD"));
     put(&user.upper().join("x"), "x\n");
     let root = Root::open(user.upper()).unwrap();
-    let changes = [Change::Written(rel("x"))];
+    let changes = [FileChange::Written(rel("x"))];
     repository.commit(work(&head, &root, &changes), &child("x"), None).unwrap().unwrap();
     let mut new = modes(&user);
     new.retain(|path, _| !before.contains_key(path));
@@ -195,8 +196,8 @@ fn a_captured_commit_is_recognised_by_its_message_until_head_contains_it() {
     for (commit, expected) in
         [(&captured, true), (&above, true), (&plain, false), (&first, false), (&missing, false)]
     {
-        assert_eq!(repository.holds_captured(commit).unwrap(), expected, "{commit}");
+        assert_eq!(repository.contains_capture(commit).unwrap(), expected, "{commit}");
     }
     user.git(["checkout", "-q", "--detach", above.as_str()]);
-    assert!(!repository.holds_captured(&above).unwrap(), "it is committed by now");
+    assert!(!repository.contains_capture(&above).unwrap(), "it is committed by now");
 }

@@ -1,6 +1,6 @@
 //! From the user's tree to a reviewed result, once through.
 
-use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, Change, DiffStatus, Lines};
+use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, DiffStatus, FileChange, LineCounts};
 
 use super::*;
 
@@ -18,9 +18,9 @@ fn a_dirty_tree_becomes_a_base_a_result_a_diff_and_a_preview() {
     assert_eq!(
         snapshot.changes,
         [
-            Change::Deleted(rel("src/deep/down/file")),
-            Change::Written(rel("README")),
-            Change::Written(rel("untracked file")),
+            FileChange::Deleted(rel("src/deep/down/file")),
+            FileChange::Written(rel("README")),
+            FileChange::Written(rel("untracked file")),
         ]
     );
     let mut expected = on_disk(&user.tree);
@@ -45,7 +45,7 @@ fn a_dirty_tree_becomes_a_base_a_result_a_diff_and_a_preview() {
         names,
         [("src/lib.rs", &DiffStatus::Modified), ("src/new/mod.rs", &DiffStatus::Added)]
     );
-    assert_eq!(diff.lines(), Lines { added: 2, removed: 0 });
+    assert_eq!(diff.lines(), LineCounts { added: 2, removed: 0 });
     let (patch, more) = repository.patch(&snapshot.commit, &done.commit, 1 << 20).unwrap();
     assert!(!more && String::from_utf8_lossy(&patch).contains("+fn b() {}"));
     let (patch, more) = repository.patch(&snapshot.commit, &done.commit, 10).unwrap();

@@ -14,7 +14,7 @@ struct Stories {
 impl Stories {
     fn new() -> Self {
         let user = User::new();
-        let options = WorkspaceOptions { alike: true, ..options(BackingChoice::Worktree) };
+        let options = WorkspaceOptions { reproducible: true, ..options(BackingChoice::Worktree) };
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         Self { user, spaces }
     }

@@ -2,7 +2,7 @@
 
 use adjutant_workspace::sandbox::ProgramEnd;
 use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
-use adjutant_workspace::{DiffStatus, GitError, Lines, SkipReason};
+use adjutant_workspace::{DiffStatus, GitError, LineCounts, SkipReason};
 
 use super::*;
 use crate::git::put;
@@ -27,13 +27,13 @@ fn work_of_tools_and_programs_is_committed_to_the_reference() {
         let commit = kept.commit.clone().unwrap();
         assert_eq!(user.id("refs/adjutant/run/child"), commit);
         assert_eq!(user.id("refs/adjutant/run/child^"), kept.base);
-        let shown: Vec<(String, DiffStatus, Option<Lines>)> = kept
+        let shown: Vec<(String, DiffStatus, Option<LineCounts>)> = kept
             .diff
             .entries
             .iter()
             .map(|entry| (entry.path.display().to_string(), entry.status.clone(), entry.lines))
             .collect();
-        let lines = |added, removed| Some(Lines { added, removed });
+        let lines = |added, removed| Some(LineCounts { added, removed });
         assert_eq!(
             shown,
             [

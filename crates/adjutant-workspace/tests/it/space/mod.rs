@@ -56,7 +56,7 @@ fn options(wish: BackingChoice) -> WorkspaceOptions {
         include_ignored,
         reserved,
         closed,
-        alike: false,
+        reproducible: false,
         helper: helper(),
     }
 }

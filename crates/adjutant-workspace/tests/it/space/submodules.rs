@@ -1,6 +1,6 @@
 //! Submodules: empty in a workspace, and what is put into them is said, never mistaken for their content.
 
-use adjutant_workspace::{SkipReason, Skipped};
+use adjutant_workspace::{SkipReason, SkippedPath};
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn user_with_submodule() -> User {
     user
 }
 
-fn left_out(skipped: &[Skipped]) -> Vec<&str> {
-    let of = |it: &Skipped| it.reason == SkipReason::NestedRepository;
+fn left_out(skipped: &[SkippedPath]) -> Vec<&str> {
+    let of = |it: &SkippedPath| it.reason == SkipReason::NestedRepository;
     skipped.iter().filter(|it| of(it)).map(|it| it.path.to_str().unwrap()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use adjutant_workspace::sandbox::ProgramEnd;
 use adjutant_workspace::space::{TakeInOutcome, WorkspaceError};
-use adjutant_workspace::{Binary, ConflictKind, GitError, Patch, SkipReason};
+use adjutant_workspace::{BinaryContent, ConflictKind, GitError, PatchOptions, SkipReason};
 
 use super::*;
 
@@ -448,7 +448,7 @@ fn the_diff_of_a_result_can_be_limited_to_paths() {
     let base = repository.base_of(&result).unwrap();
     let shown = |paths: &[&str], max_bytes| {
         let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-        let what = Patch { paths: &paths, binary: Binary::Named, max_bytes };
+        let what = PatchOptions { paths: &paths, binary: BinaryContent::Named, max_bytes };
         let (bytes, more) = repository.patch_of(&base, &result, what).unwrap();
         (String::from_utf8(bytes).unwrap(), more)
     };

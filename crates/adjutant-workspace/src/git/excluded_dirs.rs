@@ -4,13 +4,13 @@
 //! the directories of this program: its state and the person's configuration. Nothing of them is captured, and
 //! nothing that an agent makes at their paths is kept or merged.
 //!
-//! Start at [`OwnDirs::around`].
+//! Start at [`ExcludedDirs::around`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::GitError;
-use super::change::{SkipReason, Skipped, guarded};
+use super::change::{SkipReason, SkippedPath, is_in_dot_git};
 use super::repository::Repository;
 use crate::git_guard::{FileId, file_id, is_git_dir_shape};
 use crate::{Diff, PathError};
@@ -41,7 +41,7 @@ impl DirOwner {
 }
 
 /// Finds paths in the directories that are left out, by name and by device and inode.
-pub(crate) struct OwnDirs<'r> {
+pub(crate) struct ExcludedDirs<'r> {
     repository: &'r Repository,
     ids: Vec<(FileId, DirOwner)>,
     /// The paths that were looked at on disk.
@@ -49,7 +49,7 @@ pub(crate) struct OwnDirs<'r> {
     met: BTreeSet<(PathBuf, DirOwner)>,
 }
 
-impl<'r> OwnDirs<'r> {
+impl<'r> ExcludedDirs<'r> {
     pub(super) fn new(repository: &'r Repository) -> Self {
         let ids = all_dirs(repository).filter_map(|(dir, owner)| Some((file_id(dir)?, owner)));
         let ids = ids.collect();
@@ -88,18 +88,18 @@ impl<'r> OwnDirs<'r> {
     /// Returns the owner of the directory that a path leads into, where agents may not write there: one called
     /// `.git` in any spelling, or one of these.
     pub(crate) fn guards(&mut self, path: &Path) -> Option<DirOwner> {
-        if guarded(path) { Some(DirOwner::Git) } else { self.around(path) }
+        if is_in_dot_git(path) { Some(DirOwner::Git) } else { self.around(path) }
     }
 
     /// Names the directories that were met, each once.
-    pub(super) fn into_skipped(self) -> impl Iterator<Item = Skipped> {
-        self.met.into_iter().map(|(path, owner)| Skipped { path, reason: owner.skip_reason() })
+    pub(super) fn into_skipped(self) -> impl Iterator<Item = SkippedPath> {
+        self.met.into_iter().map(|(path, owner)| SkippedPath { path, reason: owner.skip_reason() })
     }
 }
 
 fn all_dirs(repository: &Repository) -> impl Iterator<Item = (&Path, DirOwner)> {
     let git = [repository.git_dir(), repository.common_dir()].map(|dir| (dir, DirOwner::Git));
-    let closed = repository.closed_dirs().iter().map(|dir| (dir.as_path(), DirOwner::Program));
+    let closed = repository.protected_paths().iter().map(|dir| (dir.as_path(), DirOwner::Program));
     git.into_iter().chain(closed)
 }
 
@@ -108,7 +108,7 @@ pub(super) fn own_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)> {
     let top = repository.work_tree();
     let below =
         all_dirs(repository).filter_map(|(dir, of)| Some((dir.strip_prefix(top).ok()?, of)));
-    let below = below.filter(|(path, _)| !guarded(path) && !path.as_os_str().is_empty());
+    let below = below.filter(|(path, _)| !is_in_dot_git(path) && !path.as_os_str().is_empty());
     let below: BTreeSet<_> = below.map(|(path, owner)| (path.to_owned(), owner)).collect();
     below.into_iter().collect()
 }
@@ -134,7 +134,7 @@ impl Repository {
     /// Keeps directories and files of this program, such as the person's configuration, out of every workspace and
     /// every result, and merges nothing into them. They may lie anywhere, and need not exist yet.
     #[must_use]
-    pub fn closing(mut self, paths: &[PathBuf]) -> Self {
+    pub fn with_protected(mut self, paths: &[PathBuf]) -> Self {
         self.closed.extend(paths.iter().map(|path| resolved(path)));
         self.own = own_paths(&self);
         self
@@ -145,7 +145,7 @@ impl Repository {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn tracked_closed(&self) -> Result<Vec<PathBuf>, GitError> {
+    pub fn tracked_protected(&self) -> Result<Vec<PathBuf>, GitError> {
         let mut tracked = Vec::new();
         for (path, _) in self.own.iter().filter(|(_, owner)| *owner == DirOwner::Program) {
             let Some(text) = path.to_str() else { continue };

@@ -96,20 +96,24 @@ impl Repository {
     }
 
     /// Says what a state lacks of some commits, in their order.
-    pub(crate) fn ahead(&self, commits: &[ObjectId], state: &ObjectId) -> Result<Ahead, GitError> {
+    pub(crate) fn missing_work(
+        &self,
+        commits: &[ObjectId],
+        state: &ObjectId,
+    ) -> Result<MissingWork, GitError> {
         if commits.is_empty() {
-            return Ok(Ahead::default());
+            return Ok(MissingWork::default());
         }
         let call = self.call("rev-list").config("trailer.separators=:").arg("--no-commit-header");
         let call = call
             .arg("--format=%H %P%x09%s%x09%(trailers:key=Since,valueonly,unfold,separator=%x2C)");
         let call = call.args(["--stdin", "--not", state.as_str()]);
         let output = call.feed(lines(commits).as_bytes())?;
-        Ok(Ahead::read(&String::from_utf8_lossy(&output.bytes), commits, state))
+        Ok(MissingWork::read(&String::from_utf8_lossy(&output.bytes), commits, state))
     }
 
     /// Makes the commit that has, besides all of `into`, what a work did; `tree` is the two merged.
-    pub(crate) fn join(
+    pub(crate) fn commit_merge(
         &self,
         into: &ObjectId,
         (work, since): (&ObjectId, &ObjectId),
@@ -184,48 +188,48 @@ impl Repository {
 
 /// What a state lacks of some commits.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ahead {
+pub(crate) struct MissingWork {
     /// The first of those that come before no other of the commits and were made upon the state, with nothing in
     /// between but others of the commits.
     pub(crate) upon: Option<ObjectId>,
     /// The fewest commits that have all the others, each with what it is counted from; `each` where it is not
     /// sure that this is exactly what the others did.
-    pub(crate) latest: Vec<Work>,
+    pub(crate) latest: Vec<CommitRange>,
     /// All that neither the state nor the first one has, each with what it was made upon.
-    pub(crate) each: Vec<Work>,
+    pub(crate) each: Vec<CommitRange>,
 }
 
 /// A commit, and the one that what was done is counted from; a commit without any before it has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct CommitRange {
     pub(crate) commit: ObjectId,
     pub(crate) since: Option<ObjectId>,
 }
 
 /// A commit that a state lacks.
-struct Lacking {
+struct MissingCommit {
     parents: Vec<ObjectId>,
     /// Of a merge that work began with: what the merged work is counted from.
     since: Option<ObjectId>,
 }
 
 /// What a state lacks, by commit; taken out once it is had.
-struct Between {
-    lacking: BTreeMap<ObjectId, Lacking>,
+struct MissingHistory {
+    lacking: BTreeMap<ObjectId, MissingCommit>,
     asked: BTreeSet<ObjectId>,
 }
 
 /// What lies between a commit and what it is counted from: the work of these commits and nothing else.
-struct Span {
+struct CommitSpan {
     since: Option<ObjectId>,
     works: BTreeSet<ObjectId>,
 }
 
-impl Ahead {
+impl MissingWork {
     /// Reads lines of a commit, its parents and, after a tab each, what it is and since when: of all that the
     /// state lacks.
     fn read(text: &str, commits: &[ObjectId], state: &ObjectId) -> Self {
-        let mut between = Between::read(text, commits);
+        let mut between = MissingHistory::read(text, commits);
         let parents = between.lacking.values().flat_map(|it| &it.parents);
         let earlier: BTreeSet<ObjectId> = parents.cloned().collect();
         let mut open = between.asked.clone();
@@ -235,7 +239,7 @@ impl Ahead {
         let upon = spans.into_iter().find(|(_, span)| span.since.as_ref() == Some(state));
         let has = |it: &ObjectId| upon.as_ref().is_some_and(|(_, span)| span.works.contains(it));
         let each = open.iter().filter(|it| !has(it)).filter_map(|it| between.work(it));
-        let each: Vec<Work> = each.collect();
+        let each: Vec<CommitRange> = each.collect();
         let upon = upon.map(|(upon, _)| upon.clone());
         if let Some(upon) = &upon {
             between.take(upon);
@@ -245,7 +249,7 @@ impl Ahead {
     }
 }
 
-impl Between {
+impl MissingHistory {
     fn read(text: &str, commits: &[ObjectId]) -> Self {
         let read = |line: &str| {
             let (ids, what) = line.split_once('\t').unwrap_or((line, ""));
@@ -253,7 +257,7 @@ impl Between {
             let (id, parents) = (ids.next()?, ids.collect::<Vec<_>>());
             let since = what.strip_prefix(MERGE).and_then(|what| what.strip_prefix('\t'));
             let since = since.filter(|_| parents.len() == 2).and_then(ObjectId::parse);
-            Some((id, Lacking { parents, since }))
+            Some((id, MissingCommit { parents, since }))
         };
         let lacking: BTreeMap<_, _> = text.lines().filter_map(read).collect();
         let asked = commits.iter().filter(|it| lacking.contains_key(it)).cloned().collect();
@@ -261,23 +265,23 @@ impl Between {
     }
 
     /// Returns what a commit that is lacking was made upon.
-    fn work(&self, commit: &ObjectId) -> Option<Work> {
+    fn work(&self, commit: &ObjectId) -> Option<CommitRange> {
         let since = self.lacking.get(commit)?.parents.first().cloned();
-        Some(Work { commit: commit.clone(), since })
+        Some(CommitRange { commit: commit.clone(), since })
     }
 
     /// Takes out the last of some works; none where they do not have all of them.
     fn latest<'c>(
         &mut self,
         last: impl Iterator<Item = &'c ObjectId>,
-        all: &[Work],
-    ) -> Option<Vec<Work>> {
+        all: &[CommitRange],
+    ) -> Option<Vec<CommitRange>> {
         let (mut latest, mut works) = (Vec::new(), BTreeSet::new());
         for commit in last {
             if self.lacking.contains_key(commit) {
                 let span = self.span(commit);
                 works.extend(span.works);
-                latest.push(Work { commit: commit.clone(), since: span.since });
+                latest.push(CommitRange { commit: commit.clone(), since: span.since });
                 self.take(commit);
             }
         }
@@ -289,22 +293,22 @@ impl Between {
     ///
     /// More is what nobody asks for, what a person dropped, and what is had: taken in twice, it would come back
     /// where somebody removed it since.
-    fn span(&self, commit: &ObjectId) -> Span {
+    fn span(&self, commit: &ObjectId) -> CommitSpan {
         let (mut works, mut at) = (BTreeSet::new(), Some(commit));
         while let Some(id) = at {
             at = match self.lacking.get(id) {
-                Some(Lacking { parents, since: Some(since) }) => match parents.get(1) {
+                Some(MissingCommit { parents, since: Some(since) }) => match parents.get(1) {
                     Some(work) if self.add_merged(work, since, &mut works) => parents.first(),
                     Some(_) | None => break,
                 },
-                Some(Lacking { parents, since: None }) if self.asked.contains(id) => {
+                Some(MissingCommit { parents, since: None }) if self.asked.contains(id) => {
                     works.insert(id.clone());
                     parents.first()
                 }
                 Some(_) | None => break,
             };
         }
-        Span { since: at.cloned(), works }
+        CommitSpan { since: at.cloned(), works }
     }
 
     /// Adds what was merged, unless it is more than the work of commits which are asked for and lacking.
@@ -317,7 +321,7 @@ impl Between {
         let (mut more, mut open) = (BTreeSet::new(), vec![(work, since)]);
         while let Some((mut at, since)) = open.pop() {
             while at != since {
-                let Some(Lacking { parents, since: merged }) = self.lacking.get(at) else {
+                let Some(MissingCommit { parents, since: merged }) = self.lacking.get(at) else {
                     return false;
                 };
                 let is_new = more.insert(at) && !works.contains(at);
@@ -379,9 +383,10 @@ mod tests {
     }
 
     /// Names each with what it is counted from.
-    fn shown(works: &[Work]) -> String {
+    fn shown(works: &[CommitRange]) -> String {
         let first = |id: &ObjectId| id.as_str().chars().take(1).collect::<String>();
-        let one = |it: &Work| first(&it.commit) + &it.since.as_ref().map_or("-".to_owned(), first);
+        let one =
+            |it: &CommitRange| first(&it.commit) + &it.since.as_ref().map_or("-".to_owned(), first);
         works.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
@@ -417,7 +422,7 @@ mod tests {
             ("2b bc c1 1a a9", "12", None, "1a 2b", "1a 2b"),
             ("7", "77", None, "7-", "7-"),
         ] {
-            let found = Ahead::read(&history(listed), &ids(asked), &id('0'));
+            let found = MissingWork::read(&history(listed), &ids(asked), &id('0'));
             assert_eq!(found.upon, upon.map(id), "{listed}: {asked}");
             assert_eq!(shown(&found.latest), latest, "{listed}: {asked}");
             assert_eq!(shown(&found.each), each, "{listed}: {asked}");
