@@ -78,7 +78,7 @@ impl Tree {
         let end = End { outcome: Outcome::Refused, reason: Some(refusal.reason()) };
         let mut events = vec![Event::Denied { hash: hash.to_owned(), reason: reason.to_owned() }];
         for &node in &pending.nodes {
-            if self.nodes[node].state.is_live() {
+            if self.nodes[node].is_live() {
                 self.end_one(node, end.clone(), &mut events);
             }
         }

@@ -59,8 +59,7 @@ impl Tree {
 
     /// Returns the command that is to be run for a delegation.
     pub(super) fn due_check(&self, node: &Node) -> Option<Effect> {
-        let command =
-            node.terms.verify.clone().filter(|_| node.is_checking() && node.state.is_live())?;
+        let command = node.terms.verify.clone().filter(|_| node.is_checking() && node.is_live())?;
         Some(Effect::Check { session: node.session, command, timeout_s: self.policy.verify_s })
     }
 }

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::node::End;
 use super::turn::{Held, MAX_ATTEMPTS};
+use super::turn_state::{ModelCall, TurnState};
 use super::{Node, Tree};
 use crate::code::Code;
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::message::{AttemptError, ErrorKind};
 use crate::numbers::grouped;
-use crate::outcome::State;
 use crate::policy::Operation;
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
@@ -43,9 +43,8 @@ impl Tree {
     /// Gives the root a deadline, once and before it begins. It has the most its operation may take
     /// and not what is usual, so that it can still report on someone who used up the usual.
     pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Option<Event> {
-        let fresh = |root: &&Node| {
-            root.state == State::Running && root.time.deadline.is_none() && root.turn == 0
-        };
+        let fresh =
+            |root: &&Node| root.is_running() && root.time.deadline.is_none() && root.turn == 0;
         let root = self.nodes.first().filter(fresh)?;
         let seconds = self.policy.longest(operation)?;
         let (session, deadline) = (root.session, Some(now.plus_seconds(seconds)));
@@ -73,7 +72,7 @@ impl Tree {
                 }
                 Deadline::Approval => continue,
             };
-            if node.state.is_live() {
+            if node.is_live() {
                 join(&mut events, self.end_subtree(*index, &end), &mut ended);
             }
         }
@@ -93,7 +92,7 @@ impl Tree {
     ) {
         for &index in due {
             let node = &self.nodes[index];
-            if node.state.is_live() && !ended.contains(&node.session) {
+            if node.is_live() && !ended.contains(&node.session) {
                 let (error, end) = self.stalled(node);
                 join(events, self.fail_open_attempt(now, index, error, &end), ended);
             }
@@ -143,21 +142,33 @@ impl Tree {
 
     /// Starts the silence clock anew while a model call is under way.
     pub(super) fn feed(&mut self, at: Timestamp, index: usize) {
-        let open = self.nodes[index].reservation().is_some();
-        let stall = self.policy.stall_s.filter(|_| open).map(|seconds| at.plus_seconds(seconds));
-        self.set_stall(index, stall);
+        let stall = self.policy.stall_s.map(|seconds| at.plus_seconds(seconds));
+        if let TurnState::Thinking(_, Some(call)) = self.nodes[index].turn_state_mut() {
+            let old = std::mem::replace(&mut call.stall_at, stall);
+            self.move_timer(index, Deadline::Stall, old, stall);
+        }
     }
 
-    pub(super) fn set_stall(&mut self, index: usize, stall: Option<Timestamp>) {
-        let Some(attempts) = self.nodes[index].attempts_mut() else { return };
-        let old = std::mem::replace(&mut attempts.stall_at, stall);
-        self.move_timer(index, Deadline::Stall, old, stall);
+    /// Folds in that a model call that failed is tried again at that instant.
+    pub(super) fn retry_at(&mut self, index: usize, at: Timestamp) {
+        let node = &mut self.nodes[index];
+        *node.turn_state_mut() = TurnState::Retrying(node.attempts().unwrap_or_default(), at);
+        self.move_timer(index, Deadline::Retry, None, Some(at));
     }
 
-    pub(super) fn set_retry(&mut self, index: usize, retry: Option<Timestamp>) {
-        let Some(attempts) = self.nodes[index].attempts_mut() else { return };
-        let old = std::mem::replace(&mut attempts.retry_at, retry);
-        self.move_timer(index, Deadline::Retry, old, retry);
+    /// Folds in that a model call is over, or is not tried again. Returns the call that was under way.
+    pub(super) fn take_model_call(&mut self, index: usize) -> Option<ModelCall> {
+        let node = &mut self.nodes[index];
+        if let TurnState::Thinking(_, call) = node.turn_state_mut() {
+            let call = call.take()?;
+            self.move_timer(index, Deadline::Stall, call.stall_at, None);
+            return Some(call);
+        }
+        if let TurnState::Retrying(_, at) = *node.turn_state() {
+            node.think();
+            self.move_timer(index, Deadline::Retry, Some(at), None);
+        }
+        None
     }
 
     pub(super) fn move_timer(

@@ -7,7 +7,7 @@
 
 use super::node::Node;
 use super::phase::Phase;
-use super::turn_state::OpenCalls;
+use super::turn_state::{ModelCall, OpenCalls, TurnState};
 use super::{ROOT, Tree};
 use crate::command::{Command, Effect, Reaction};
 use crate::domain::WEB_FETCH;
@@ -16,7 +16,6 @@ use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, RETURN, TASK};
-use crate::story::Markers;
 use crate::write::{is_in_turn, is_look};
 
 /// A part of the state for which something can be due.
@@ -63,36 +62,52 @@ impl Tree {
         let session = node.session;
         due.effects.extend(self.due_mark(node));
         due.effects.extend(Self::due_keep(node));
-        match node.phase() {
+        match &node.phase {
             // The root has no parent that would start it.
-            Phase::Queued if node.parent.is_none() => {
+            Phase::Queued(_) if node.parent.is_none() => {
                 due.commands.push(Command::StartQueued { parent: session });
             }
-            Phase::MakingWorkspace if !node.duties.tell.begin => {
+            Phase::MakingWorkspace(_) if !node.duties.tell.begin => {
                 due.effects.push(self.make_space(node));
             }
-            Phase::Thinking(None) => due.commands.push(Command::TakeTurn { session }),
-            Phase::Thinking(Some(open)) => due.effects.push(Effect::Model {
-                session,
-                turn: open.turn,
-                attempt: open.attempt,
-                max_output: open.max_output,
-                context_tokens: node.context_estimate(),
-                with_tools: !open.last_call,
-            }),
-            Phase::UsingTools(calls) => self.add_due_tools(node, calls, due),
-            Phase::Delegating(markers) => due.effects.extend(self.due_delegation(node, markers)),
-            Phase::Judging(answer) => self.add_due_judgement(node, answer.stop, due),
-            Phase::Checking => due.effects.extend(self.due_check(node)),
-            // The clock lets a call be tried again; a person or the parent lets one begin.
-            Phase::Retrying
-            | Phase::AwaitingApproval
-            | Phase::Queued
-            | Phase::MakingWorkspace
+            Phase::Working(turn_state) => self.add_due_turn(node, turn_state, due),
+            // A person or the parent lets one begin.
+            Phase::AwaitingApproval(_)
+            | Phase::Queued(_)
+            | Phase::MakingWorkspace(_)
             | Phase::Ended(_) => {}
         }
         if !node.handed_down.queue.is_empty() && !node.is_waiting() {
             due.commands.push(Command::StartQueued { parent: session });
+        }
+    }
+
+    fn add_due_turn(&self, node: &Node, turn_state: &TurnState, due: &mut Reaction) {
+        let (session, turn) = (node.session, node.turn);
+        match turn_state {
+            TurnState::Thinking(_, None) => due.commands.push(Command::TakeTurn { session }),
+            TurnState::Thinking(_, Some(ModelCall { reservation: open, .. })) => {
+                due.effects.push(Effect::Model {
+                    session,
+                    turn: open.turn,
+                    attempt: open.attempt,
+                    max_output: open.max_output,
+                    context_tokens: node.context_estimate(),
+                    with_tools: !open.last_call,
+                });
+            }
+            TurnState::UsingTools(calls) => self.add_due_tools(node, calls, due),
+            TurnState::Delegating(markers) => {
+                due.effects.push(Effect::Markers { session, turn, markers: markers.clone() });
+            }
+            TurnState::AwaitingResults => {
+                let call = node.handed_down.marked_call();
+                due.effects.extend(call.and_then(|call| self.hand_up(node, call)));
+            }
+            TurnState::Judging(answer) => self.add_due_judgement(node, answer.stop, due),
+            TurnState::Checking(_) => due.effects.extend(self.due_check(node)),
+            // The clock lets a call be tried again.
+            TurnState::Retrying(..) => {}
         }
     }
 
@@ -124,15 +139,6 @@ impl Tree {
             name if is_look(name) && node.is_behind_a_write(index) => None,
             DELEGATE | TASK => Some(Effect::Delegate { session, turn, index, call: call.clone() }),
             _ => Some(Effect::Tool { session, turn, index, call: call.clone() }),
-        }
-    }
-
-    /// Returns what a node does that wrote markers: hands down what they ask for, or takes the results.
-    fn due_delegation(&self, node: &Node, markers: Option<&Markers>) -> Option<Effect> {
-        let (session, turn) = (node.session, node.turn);
-        match markers {
-            Some(markers) => Some(Effect::Markers { session, turn, markers: markers.clone() }),
-            None => self.hand_up(node, node.handed_down.marked_call()?),
         }
     }
 

@@ -8,6 +8,7 @@ use super::domains::Domain;
 use super::lead::WHOLE_RUN;
 use super::node::Node;
 use super::node_parts::{OpenDelegation, TurnLimit};
+use super::phase::Phase;
 use super::turn::uses_tools;
 use super::turn_state::{LastAnswer, OpenCalls, TurnState};
 use super::{Agent, Deadline, PendingApproval, ROOT, Tree};
@@ -17,7 +18,7 @@ use crate::event::{Event, Grant, IllegalEvent, Nudge};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{ModelSpec, StopReason, ToolSpec};
-use crate::outcome::{Outcome, Reason, State};
+use crate::outcome::{Outcome, Reason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
@@ -38,7 +39,11 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Delegated { session, call, origin } => {
             let index = tree.running("delegated", *session)?;
             let open = OpenDelegation { origin: *origin, live: 0 };
-            tree.nodes[index].handed_down.open.insert(*call, open);
+            let node = &mut tree.nodes[index];
+            node.handed_down.open.insert(*call, open);
+            if origin.index.is_none() {
+                node.await_results();
+            }
             Ok(())
         }
         Event::Granted(grant) => tree.granted(at, grant),
@@ -66,7 +71,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Replied { .. } => tree.replied(event),
         Event::AttemptFailed { session, settlement, retry_at, .. } => {
             let index = tree.close("attempt_failed", *session, settlement)?;
-            tree.set_retry(index, *retry_at);
+            if let Some(at) = retry_at {
+                tree.retry_at(index, *at);
+            }
             Ok(())
         }
         Event::Settled { session, settlement, .. } => {
@@ -213,7 +220,7 @@ impl Tree {
         let rights = Rights::of(policy);
         let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = Node::blank(session, agent.clone(), label, rights, cap);
-        root.state = State::Running;
+        root.phase = Phase::Working(TurnState::first(model));
         root.terms.works = false;
         root.time.started = Some(Timestamp::ZERO);
         root.handed_down.places = policy.concurrency;
@@ -246,6 +253,7 @@ impl Tree {
             root.context.appended_bytes += preamble_bytes;
             root.rights = root.rights.intersection(rights);
             root.turn_limit = TurnLimit::new(max_turns);
+            self.check_readiness(ROOT);
         }
         self.agents.get_or_insert_default().insert(agent.clone(), known);
     }
@@ -258,10 +266,10 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.running("reserved", session)?;
         self.each_scope(index, |ledger| ledger.reserve(reservation.amount));
+        self.take_model_call(index);
         let node = &mut self.nodes[index];
         node.turn = reservation.turn;
         node.call_model(reservation);
-        self.set_retry(index, None);
         self.feed(at, index);
         Ok(())
     }
@@ -283,17 +291,15 @@ impl Tree {
         node.context.appended_bytes = (text.len() + arguments + opaque) as u64;
         node.results.has_findings |= !text.trim().is_empty();
         let uses_tools = uses_tools(*stop, tool_calls, node.corrections.last_call.is_some());
-        node.turn_state = match markers {
-            Some(markers) => TurnState::Marked(markers),
+        let next = match markers {
+            Some(markers) => TurnState::Delegating(markers),
             None if uses_tools => TurnState::default(),
             None => {
                 TurnState::Judging(LastAnswer { stop: *stop, is_blank: text.trim().is_empty() })
             }
         };
-        if uses_tools {
-            let then = std::mem::take(&mut node.turn_state);
-            node.turn_state = TurnState::UsingTools(OpenCalls::new(tool_calls, then));
-        }
+        *node.turn_state_mut() =
+            if uses_tools { TurnState::UsingTools(OpenCalls::new(tool_calls, next)) } else { next };
         Ok(())
     }
 
@@ -316,6 +322,12 @@ impl Tree {
         node.parent = Some(parent);
         node.call = grant.call;
         node.model.clone_from(&brief.model);
+        let first = TurnState::first(brief.model.as_ref());
+        node.phase = if grant.awaiting_approval {
+            Phase::AwaitingApproval(first)
+        } else {
+            Phase::Queued(first)
+        };
         node.terms.fingerprint = fingerprint(brief);
         node.terms.story.clone_from(&brief.story);
         node.time.timeout_s = grant.timeout_s;
@@ -352,10 +364,7 @@ impl Tree {
         above.handed_down.places = grant.places;
         above.handed_down.total_deadline = above.handed_down.total_deadline.or(total);
         self.waiting += 1;
-        self.nodes[index].approved = !grant.awaiting_approval;
-        if grant.awaiting_approval {
-            self.nodes[index].state = State::AwaitingApproval;
-        } else {
+        if !grant.awaiting_approval {
             self.nodes[parent].handed_down.queue.push_back(index);
         }
         Ok(())
@@ -375,7 +384,7 @@ impl Tree {
         // An earlier call may still wait for its own answer.
         let waiting = |child: &&usize| {
             let child = &self.nodes[**child];
-            child.call == call && child.state == State::AwaitingApproval
+            child.call == call && child.is_awaiting_approval()
         };
         let nodes: Vec<usize> =
             self.nodes[parent].handed_down.children.iter().filter(waiting).copied().collect();
@@ -388,12 +397,11 @@ impl Tree {
         let pending =
             self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
         self.forget_question(&pending);
-        let waiting = |node: &usize| self.nodes[*node].state == State::AwaitingApproval;
+        let waiting = |node: &usize| self.nodes[*node].is_awaiting_approval();
         let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
         if yes {
             for node in nodes {
-                self.nodes[node].approved = true;
-                self.set_state(node, State::Queued);
+                self.enter(node, Phase::Queued);
                 if node != pending.parent {
                     self.nodes[pending.parent].handed_down.queue.push_back(node);
                 }
@@ -416,7 +424,7 @@ impl Tree {
         let nodes = &self.nodes;
         let idle: Vec<PendingApproval> = self
             .approvals
-            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].state.is_live()))
+            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].is_live()))
             .map(|(_, open)| open)
             .collect();
         idle.iter().for_each(|open| self.forget_question(open));
@@ -436,14 +444,13 @@ impl Tree {
         // Places are given in order; whoever ended while waiting is passed over.
         let next = loop {
             match self.nodes[parent].handed_down.queue.pop_front() {
-                Some(ended) if !self.nodes[ended].state.is_live() => {}
+                Some(ended) if !self.nodes[ended].is_live() => {}
                 next => break next,
             }
         };
         if next != Some(index) {
             return Err(unfit("started", format!("{session} was not next in the queue")));
         }
-        self.set_state(index, State::Running);
         self.nodes[parent].handed_down.running += 1;
         let node = &mut self.nodes[index];
         node.time.started = Some(at);
@@ -453,13 +460,14 @@ impl Tree {
             self.timers.insert((deadline, index, Deadline::Timeout));
         }
         self.open_mark(index, Work::Begun);
+        self.enter_work(index);
         Ok(())
     }
 
     fn messaged(&mut self, session: SessionId, text: &str) -> Result<(), IllegalEvent> {
         let index = self.known("messaged", session)?;
         let node = &mut self.nodes[index];
-        if !node.state.is_live() {
+        if !node.is_live() {
             return Err(unfit("messaged", format!("{session} had ended already")));
         }
         node.mailbox.push_back(text.to_owned());
@@ -479,6 +487,7 @@ impl Tree {
             Nudge::Results => {
                 node.handed_down.open.retain(|_, open| open.origin.index.is_some());
                 node.handed_down.rejected.clear();
+                node.take_results();
             }
             Nudge::Person => {
                 node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
@@ -494,21 +503,18 @@ impl Tree {
         reason: Option<&Reason>,
     ) -> Result<(), IllegalEvent> {
         let index = self.known("ended", session)?;
-        if !self.nodes[index].state.is_live() {
+        if !self.nodes[index].is_live() {
             return Err(unfit("ended", format!("{session} had ended already")));
         }
-        let was_running = self.nodes[index].state == State::Running;
-        let was_asked_about = self.nodes[index].state == State::AwaitingApproval;
-        self.set_state(index, State::Ended(outcome));
+        let was_running = self.nodes[index].is_running();
+        let was_asked_about = self.nodes[index].is_awaiting_approval();
+        self.enter_end(index, outcome, reason.cloned());
         let node = &mut self.nodes[index];
         // Calls without a result and words not heard stay: whoever takes it up again must be told.
         node.loops.recent_calls = VecDeque::new();
-        node.end_reason = reason.cloned();
         if let Some(deadline) = node.time.deadline {
             self.timers.remove(&(deadline, index, Deadline::Timeout));
         }
-        self.set_retry(index, None);
-        self.set_stall(index, None);
         self.forget_fetches(index);
         if was_asked_about {
             self.forget_idle_questions();
@@ -540,15 +546,12 @@ impl Tree {
         settlement: &Settlement,
     ) -> Result<usize, IllegalEvent> {
         let index = self.running(event, session)?;
-        let attempts = self.nodes[index].attempts_mut();
-        let open = attempts
-            .and_then(|attempts| attempts.reservation.take())
-            .ok_or_else(|| unfit(event, "no call is under way"))?;
+        let call = self.take_model_call(index);
+        let open = call.ok_or_else(|| unfit(event, "no call is under way"))?.reservation;
         self.each_scope(index, |ledger| ledger.settle(open.amount, settlement.amount()));
         let node = &mut self.nodes[index];
         node.usage += settlement.usage;
         node.cost += settlement.usd;
-        self.set_stall(index, None);
         Ok(index)
     }
 
@@ -589,10 +592,10 @@ impl Tree {
 
     fn running(&self, event: &'static str, session: SessionId) -> Result<usize, IllegalEvent> {
         let index = self.known(event, session)?;
-        if self.nodes[index].state == State::Running {
+        if self.nodes[index].is_running() {
             Ok(index)
         } else {
-            Err(unfit(event, format!("{session} is {}", self.nodes[index].state.word())))
+            Err(unfit(event, format!("{session} is {}", self.nodes[index].state().word())))
         }
     }
 }

@@ -6,13 +6,13 @@
 
 use super::approvals::{add_to, hash_of};
 use super::evolve::unfit;
+use super::phase::Phase;
 use super::{Deadline, Node, PendingApproval, ROOT, Tree};
 use crate::assignment::{Assignment, Work};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::message::ModelSpec;
 use crate::money::Usd;
-use crate::outcome::State;
 use crate::policy::{Approval, Policy};
 use crate::refusal::TimeBound;
 use crate::story::StoryWork;
@@ -29,7 +29,7 @@ impl Tree {
         assignment: Option<Box<Assignment>>,
         story: Option<Box<StoryWork>>,
     ) -> Vec<Event> {
-        let fresh = |root: &&Node| root.state == State::Running && root.turn == 0;
+        let fresh = |root: &&Node| root.is_running() && root.turn == 0;
         let Some(root) = self.nodes.first().filter(fresh) else { return Vec::new() };
         if self.policy.approval == Approval::None || self.may_begin_unasked(root) {
             let mut events = assignment.map(|it| self.assign(now, it)).unwrap_or_default();
@@ -82,11 +82,11 @@ impl Tree {
         expires: Timestamp,
     ) -> Result<(), IllegalEvent> {
         let root = &mut self.nodes[parent];
-        if parent != ROOT || root.state != State::Running || root.turn > 0 {
+        if parent != ROOT || !root.is_running() || root.turn > 0 {
             return Err(unfit("approval_asked", "the run was under way already"));
         }
-        (root.time.started, root.approved) = (None, false);
-        self.set_state(ROOT, State::AwaitingApproval);
+        root.time.started = None;
+        self.enter(ROOT, Phase::AwaitingApproval);
         self.timers.insert((expires, ROOT, Deadline::Approval));
         let pending = PendingApproval { expires, parent: ROOT, nodes: vec![ROOT] };
         self.approvals.insert(hash.to_owned(), pending);
@@ -96,7 +96,7 @@ impl Tree {
     /// Lets the root begin that a person said yes to, with the time it would have had without being asked
     /// about.
     pub(super) fn start_root(&self, now: Timestamp, session: SessionId) -> Option<Event> {
-        let waits = |root: &&Node| root.session == session && root.state == State::Queued;
+        let waits = |root: &&Node| root.session == session && root.is_queued();
         self.nodes.first().filter(waits)?;
         let (seconds, bound) = match &self.assignment {
             Some(assignment) => (self.policy.longest(assignment.operation), TimeBound::Own),
@@ -114,12 +114,12 @@ impl Tree {
         deadline: Option<Timestamp>,
         bound: TimeBound,
     ) -> Result<(), IllegalEvent> {
-        if self.nodes[index].state != State::Queued {
+        if !self.nodes[index].is_queued() {
             return self.root_timed(index, deadline, bound);
         }
-        self.set_state(index, State::Running);
         self.nodes[index].time.started = Some(at);
         self.open_mark(index, Work::Begun);
+        self.enter_work(index);
         deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline), bound))
     }
 

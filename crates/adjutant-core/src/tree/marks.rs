@@ -13,7 +13,7 @@ use crate::code::Code;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
-use crate::outcome::{Outcome, Reason, State};
+use crate::outcome::{Outcome, Reason};
 use crate::policy::Operation;
 use crate::time::Timestamp;
 use crate::tree::node::End;
@@ -27,10 +27,20 @@ const MAX_LINKS: usize = 20;
 pub(super) struct Marks {
     /// Its beginning is to be marked.
     pub(super) begin: bool,
-    /// Its end is to be marked.
-    end: bool,
-    /// Why its end could not be marked.
-    problem: Option<String>,
+    /// Whether its end is to be marked.
+    end: EndMark,
+}
+
+/// Whether the end of a delegation is to be marked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum EndMark {
+    /// It has not ended, there is nothing to mark, or it was marked.
+    #[default]
+    Nothing,
+    /// It is to be marked.
+    Due,
+    /// It could not be marked, for this reason.
+    Failed(String),
 }
 
 impl Tree {
@@ -55,7 +65,7 @@ impl Tree {
         };
         let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
         // A list that takes no beginning takes no end: nothing is paid for what cannot be shown.
-        let stops = problem.clone().filter(|_| mark.work == Work::Begun && node.state.is_live());
+        let stops = problem.clone().filter(|_| mark.work == Work::Begun && node.is_live());
         let end = stops.map(|problem| not_markable(mark.task, &problem));
         let mut events = vec![Event::Marked { session, mark, problem }];
         events.extend(end.map(|end| self.end_subtree(index, &end)).unwrap_or_default());
@@ -70,17 +80,19 @@ impl Tree {
             return;
         }
         let marks = &mut self.nodes[index].duties.tell;
-        let open = marks.slot(work);
-        if !std::mem::replace(open, true) {
+        if !marks.is_open(work) {
             self.open_marks += 1;
+        }
+        match work {
+            Work::Begun => marks.begin = true,
+            Work::Ended => marks.end = EndMark::Due,
         }
     }
 
     /// Work that goes on has no end to mark.
     pub(super) fn forget_end_mark(&mut self, index: usize) {
         let marks = &mut self.nodes[index].duties.tell;
-        marks.problem = None;
-        if std::mem::take(&mut marks.end) {
+        if std::mem::take(&mut marks.end) == EndMark::Due {
             self.open_marks -= 1;
         }
     }
@@ -93,13 +105,18 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("marked", session)?;
         let marks = &mut self.nodes[index].duties.tell;
-        if !std::mem::take(marks.slot(mark.work)) {
+        if !marks.is_open(mark.work) {
             return Err(super::evolve::unfit("marked", "nothing was to be marked"));
         }
-        if mark.work == Work::Ended {
-            marks.problem = problem.map(str::to_owned);
+        match mark.work {
+            Work::Begun => marks.begin = false,
+            Work::Ended => {
+                let failed = |problem: &str| EndMark::Failed(problem.to_owned());
+                marks.end = problem.map_or(EndMark::Nothing, failed);
+            }
         }
         self.open_marks -= 1;
+        self.check_readiness(index);
         Ok(())
     }
 
@@ -107,7 +124,7 @@ impl Tree {
     pub(super) fn is_marking(&self, parent: SessionId, call: u32) -> bool {
         let is_open = |child: &&usize| {
             let child = &self.nodes[**child];
-            child.call == call && (child.duties.tell.begin || child.duties.tell.end)
+            child.call == call && child.duties.tell.next().is_some()
         };
         let parent = self.node(parent).filter(|_| self.open_marks > 0);
         parent.is_some_and(|parent| parent.handed_down.children.iter().any(|child| is_open(&child)))
@@ -120,11 +137,7 @@ impl Tree {
 
     /// Returns what is to be marked next for a delegation.
     pub(super) fn due_mark(&self, node: &Node) -> Option<Effect> {
-        let work = match (node.duties.tell.begin, node.duties.tell.end) {
-            (true, _) => Work::Begun,
-            (false, true) => Work::Ended,
-            (false, false) => return None,
-        };
+        let work = node.duties.tell.next()?;
         self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
     }
 
@@ -135,17 +148,16 @@ impl Tree {
             node.parent.is_none_or(|parent| parent == ROOT && assignment.is_work_of(&node.agent));
         let task = node.terms.task.filter(|_| is_work)?;
         let operation = assignment.operation;
-        let (status, links) = match (work, &node.state) {
+        let (status, links) = match (work, node.outcome()) {
             (Work::Begun, _) => (status_of_work(operation), Vec::new()),
-            (Work::Ended, State::Ended(outcome)) => {
-                (status_after(operation, *outcome), self.links(node))
-            }
-            (Work::Ended, _) => return None,
+            (Work::Ended, Some(outcome)) => (status_after(operation, outcome), self.links(node)),
+            (Work::Ended, None) => return None,
         };
         if status.is_none() && links.is_empty() {
             return None;
         }
-        let reason = node.end_reason.as_ref().filter(|_| status == Some(Status::Blocked));
+        let reason = node.ending().and_then(|ending| ending.reason.as_ref());
+        let reason = reason.filter(|_| status == Some(Status::Blocked));
         let reason = reason.map(|reason| reason.message.clone());
         Some(Mark { task, work, status, reason, links })
     }
@@ -184,6 +196,7 @@ impl Tree {
         }
         self.assignment = Some(assignment.clone());
         self.open_mark(ROOT, Work::Begun);
+        self.check_readiness(ROOT);
     }
 
     /// Returns how a slash command ends once its agent has said so: as the work it handed down did.
@@ -206,11 +219,12 @@ impl Tree {
         if !missing.is_empty() {
             return left_out(agent, &missing, root.handed_down.refusal.as_ref());
         }
-        let outcome = Outcome::of_all(latest.values().filter_map(|node| ended(node)));
+        let outcome = Outcome::of_all(latest.values().filter_map(|node| node.outcome()));
         if outcome != Outcome::Completed {
             return End { outcome, reason: None };
         }
-        let problem = |node: &&Node| Some((node.terms.task?, node.duties.tell.problem.clone()?));
+        let problem =
+            |node: &&Node| Some((node.terms.task?, node.duties.tell.problem()?.to_owned()));
         let unmarked = latest.values().find_map(problem);
         unmarked.map_or_else(End::completed, |(task, problem)| {
             unmarked_end(assignment.operation, task, &problem)
@@ -248,13 +262,6 @@ fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> End {
     )
 }
 
-const fn ended(node: &Node) -> Option<Outcome> {
-    match node.state {
-        State::Ended(outcome) => Some(outcome),
-        State::AwaitingApproval | State::Queued | State::Running => None,
-    }
-}
-
 /// A command that was to hand its work to an agent and did not has nothing to show for itself.
 fn nothing_done(agent: &str, refusal: Option<Reason>) -> End {
     if refusal.is_some() {
@@ -269,17 +276,20 @@ fn nothing_done(agent: &str, refusal: Option<Reason>) -> End {
 }
 
 impl Marks {
-    const fn is_open(&self, work: Work) -> bool {
+    fn is_open(&self, work: Work) -> bool {
         match work {
             Work::Begun => self.begin,
-            Work::Ended => self.end,
+            Work::Ended => self.end == EndMark::Due,
         }
     }
 
-    const fn slot(&mut self, work: Work) -> &mut bool {
-        match work {
-            Work::Begun => &mut self.begin,
-            Work::Ended => &mut self.end,
-        }
+    /// Returns what is to be marked next.
+    fn next(&self) -> Option<Work> {
+        [Work::Begun, Work::Ended].into_iter().find(|work| self.is_open(*work))
+    }
+
+    /// Returns why the end could not be marked.
+    fn problem(&self) -> Option<&str> {
+        if let EndMark::Failed(problem) = &self.end { Some(problem) } else { None }
     }
 }

@@ -9,7 +9,7 @@ use super::node::Node;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
-use crate::outcome::{Outcome, State};
+use crate::outcome::Outcome;
 use crate::space::{KeptWork, MergedWork};
 
 impl Tree {
@@ -26,7 +26,7 @@ impl Tree {
         let (merged, problem) = match merged {
             Ok(merged) => (merged, None),
             // Who has ended has its workspace shut; whoever takes it up again merges then.
-            Err(_) if above.is_none_or(|above| above.state != State::Running) => return Vec::new(),
+            Err(_) if above.is_none_or(|above| !above.is_running()) => return Vec::new(),
             Err(problem) => (MergedWork::default(), Some(problem)),
         };
         vec![Event::Merged { session, merged, problem }]
@@ -37,7 +37,7 @@ impl Tree {
         let node = &self.nodes[index];
         let above = node.parent.map(|parent| &self.nodes[parent]);
         let takes = |above: &Node| above.space.is_some();
-        let is_done = node.state == State::Ended(Outcome::Completed);
+        let is_done = node.outcome() == Some(Outcome::Completed);
         // It waits while the one above has ended: that may be taken up again.
         if self.policy.merge_children && is_done && above.is_some_and(takes) {
             self.nodes[index].duties.merge.clone_from(&kept.commit);
@@ -57,7 +57,7 @@ impl Tree {
         let children = parent.handed_down.children.iter().map(|child| &self.nodes[*child]);
         let mut waiting =
             children.filter(|child| child.call == call && child.duties.merge.is_some());
-        let child = waiting.next().filter(|_| parent.state == State::Running)?;
+        let child = waiting.next().filter(|_| parent.is_running())?;
         let commit = child.duties.merge.clone()?;
         Some(Effect::Merge { session: child.session, into: parent.session, commit })
     }

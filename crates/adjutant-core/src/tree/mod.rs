@@ -44,7 +44,7 @@ use crate::event::{Event, IllegalEvent};
 use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::money::Usd;
-use crate::outcome::{Outcome, State};
+use crate::outcome::Outcome;
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
 use crate::rights::Rights;
@@ -335,13 +335,13 @@ impl Tree {
     fn live(&self, session: SessionId) -> Option<(usize, &Node)> {
         let index = *self.by_session.get(&session)?;
         let node = &self.nodes[index];
-        node.state.is_live().then_some((index, node))
+        node.is_live().then_some((index, node))
     }
 
     /// Returns a delegation that has begun and not ended, with its place. Only such a one delegates:
     /// whoever still waits may yet be denied.
     fn at_work(&self, session: SessionId) -> Option<(usize, &Node)> {
-        self.live(session).filter(|(_, node)| node.state == State::Running)
+        self.live(session).filter(|(_, node)| node.is_running())
     }
 
     /// Returns the node and its ancestors, the root last.
@@ -374,22 +374,18 @@ impl Tree {
         }
         let Some(root) = self.nodes.first() else { return Vec::new() };
         // A root without a model only waits for its children; one with a model ends by its own word.
-        if root.model.is_some() && root.state.is_live() {
+        if root.model.is_some() && root.is_live() {
             return Vec::new();
         }
-        let outcome = match &root.state {
+        let outcome = match root.outcome() {
             // What a command fell short of may be done by now, though nobody asked its agent again.
-            State::Ended(_) if self.without_root && self.assignment.is_some() => {
-                self.command_end().outcome
-            }
-            State::Ended(outcome) => *outcome,
-            State::AwaitingApproval | State::Queued | State::Running => {
-                Outcome::of_all(root.handed_down.ends.iter().copied())
-            }
+            Some(_) if self.without_root && self.assignment.is_some() => self.command_end().outcome,
+            Some(outcome) => outcome,
+            None => Outcome::of_all(root.handed_down.ends.iter().copied()),
         };
         let outcome = self.as_kept(outcome);
         let mut events = Vec::new();
-        if root.state.is_live() {
+        if root.is_live() {
             events.push(Event::Ended { session: root.session, outcome, reason: None });
         }
         events.push(Event::RunEnded { outcome });
@@ -412,12 +408,12 @@ impl Tree {
         }
         let mut events = Vec::new();
         for &node in order.iter().rev() {
-            if !self.nodes[node].state.is_live() || !ends(node) {
+            if !self.nodes[node].is_live() || !ends(node) {
                 continue;
             }
             let session = self.nodes[node].session;
             let end = if node == index { end.clone() } else { End::below(end, session) };
-            let is_asked_about = matches!(self.nodes[node].state, State::AwaitingApproval);
+            let is_asked_about = self.nodes[node].is_awaiting_approval();
             let end = if is_asked_about { end.before_it_began() } else { end };
             self.end_one(node, end, &mut events);
         }
@@ -453,7 +449,7 @@ impl Tree {
     fn disk_full(&self, lost: &BTreeSet<SessionId>) -> Vec<Event> {
         let Some(run) = self.run.filter(|_| self.ended.is_none()) else { return Vec::new() };
         let is_awaited = |node: &Node| {
-            node.state.is_live() && node.reservation().is_some() && !lost.contains(&node.session)
+            node.is_live() && node.reservation().is_some() && !lost.contains(&node.session)
         };
         let awaited = (0..self.nodes.len()).filter(|index| is_awaited(&self.nodes[*index]));
         let kept: BTreeSet<usize> = awaited.flat_map(|index| self.scopes(index)).collect();
@@ -478,15 +474,5 @@ impl Tree {
     /// Folds a recorded fact into the state; never judges, never fails on its own output.
     pub fn evolve(&mut self, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
         evolve::evolve(self, at, event)
-    }
-
-    fn set_state(&mut self, index: usize, state: State) {
-        let was_waiting = self.nodes[index].is_waiting();
-        self.nodes[index].state = state;
-        match (was_waiting, self.nodes[index].is_waiting()) {
-            (true, false) => self.waiting = self.waiting.saturating_sub(1),
-            (false, true) => self.waiting += 1,
-            (true, true) | (false, false) => {}
-        }
     }
 }

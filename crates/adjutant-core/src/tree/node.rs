@@ -6,6 +6,7 @@ use super::marks::Marks;
 use super::node_parts::{
     ContextSize, Corrections, Delegations, LoopGuard, TaskTerms, TurnLimit, WorkResults, WorkTime,
 };
+use super::phase::Phase;
 use super::turn_state::{LastAnswer, TurnState};
 use crate::budget::{Cap, Ledger};
 use crate::code::Code;
@@ -13,7 +14,7 @@ use crate::event::Origin;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::ModelSpec;
 use crate::money::Usd;
-use crate::outcome::{Outcome, Reason, State};
+use crate::outcome::{Outcome, Reason};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::space::Space;
@@ -34,14 +35,8 @@ pub struct Node {
     pub(super) parent: Option<usize>,
     /// The call of its parent that it belongs to.
     pub(super) call: u32,
-    /// Where it stands.
-    pub state: State,
-    /// Where it is in its turn.
-    pub(super) turn_state: TurnState,
-    /// Whether nobody has to say yes any more.
-    pub(super) approved: bool,
-    /// Why it ended, if it did for a reason.
-    pub(super) end_reason: Option<Reason>,
+    /// Where it is in its life.
+    pub(super) phase: Phase,
     /// What is yet to be done about it beside its own work.
     pub(super) duties: Duties,
     /// What it was given to do.
@@ -76,17 +71,20 @@ pub struct Node {
     pub(super) handed_down: Delegations,
     /// The workspace of its own, once there is one.
     pub space: Option<Space>,
-    /// Whether the work in it could not be kept.
-    pub(super) unkept: bool,
 }
 
 impl Node {
     pub(super) fn is_exhausted(&self) -> bool {
-        self.end_reason.as_ref().is_some_and(|reason| reason.code == Code::ContextExhausted)
+        self.is_ended_by(Code::ContextExhausted)
     }
 
     pub(super) fn is_ended_by_full_disk(&self) -> bool {
-        self.end_reason.as_ref().is_some_and(|reason| reason.code == Code::DiskFull)
+        self.is_ended_by(Code::DiskFull)
+    }
+
+    fn is_ended_by(&self, code: Code) -> bool {
+        let reason = self.ending().and_then(|ending| ending.reason.as_ref());
+        reason.is_some_and(|reason| reason.code == code)
     }
 
     /// Says whether the disk was full before a final answer could be judged. The answer is judged on resume instead of
@@ -111,10 +109,7 @@ impl Node {
             depth: 0,
             parent: None,
             call: 0,
-            state: State::Queued,
-            turn_state: TurnState::default(),
-            approved: true,
-            end_reason: None,
+            phase: Phase::Queued(TurnState::default()),
             duties: Duties::default(),
             terms: TaskTerms {
                 fingerprint: None,
@@ -145,7 +140,6 @@ impl Node {
             results: WorkResults::default(),
             handed_down: Delegations { places: 1, ..Delegations::default() },
             space: None,
-            unkept: false,
         }
     }
 
@@ -187,10 +181,6 @@ impl Node {
         })
     }
 
-    pub(super) const fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Queued | State::AwaitingApproval)
-    }
-
     /// Returns the window: what the model holds, or less by policy.
     pub(super) fn window(&self, policy_tokens: Option<u64>) -> Option<u64> {
         let model = self.model.as_ref().map(|model| model.window);
@@ -208,9 +198,21 @@ pub(super) struct Duties {
     /// What is to be told on the project's list.
     pub(super) tell: Marks,
     /// Whether the work in its workspace is to be kept.
-    pub(super) keep: bool,
+    pub(super) keep: KeepDuty,
     /// The commit of its work, while that is to be merged into the workspace above.
     pub(super) merge: Option<String>,
+}
+
+/// Whether the work of a node that has ended is to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeepDuty {
+    /// There is none, or it was kept.
+    #[default]
+    Nothing,
+    /// It is to be kept.
+    Due,
+    /// It could not be kept, or not all of it.
+    Failed,
 }
 
 /// How a delegation is to end.

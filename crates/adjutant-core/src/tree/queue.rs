@@ -6,7 +6,6 @@ use super::{Node, Tree};
 use crate::code::Code;
 use crate::event::Event;
 use crate::ids::SessionId;
-use crate::outcome::State;
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
 use crate::tree::node::End;
@@ -25,7 +24,7 @@ impl Tree {
         let mut free = node.handed_down.places.saturating_sub(node.handed_down.running);
         let mut events = Vec::new();
         for &child in &node.handed_down.queue {
-            if self.nodes[child].state != State::Queued {
+            if !self.nodes[child].is_queued() {
                 continue;
             }
             let (deadline, bound) = deadline(now, node, &self.nodes[child]);
@@ -46,7 +45,7 @@ impl Tree {
 /// Returns the instant by which a child that starts now must have ended, and whose time that is.
 fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
     let own = child.time.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
-    if !parent.state.is_live() {
+    if !parent.is_live() {
         // Taken up again by a person, whose time it has; its parent's is over.
         return (own.map(|(deadline, _)| deadline), TimeBound::Own);
     }

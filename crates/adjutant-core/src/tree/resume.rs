@@ -10,14 +10,14 @@ use super::mail::TELL_BYTES;
 use super::node::Node;
 use super::node_parts::Corrections;
 use super::phase::Phase;
-use super::turn_state::OpenCalls;
+use super::turn_state::{OpenCalls, TurnState};
 use super::{Deadline, ROOT, Tree};
 use crate::budget::Settlement;
 use crate::command::Resumption;
 use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::{ModelSpec, ToolCall};
-use crate::outcome::{Outcome, State};
+use crate::outcome::Outcome;
 use crate::refusal::{Refusal, Untold};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, RETURN, TASK};
@@ -56,7 +56,7 @@ impl Tree {
             terms: wish.terms.clone().map(Box::new),
             limits: self.changed_limits(&wish),
         }];
-        for node in self.nodes.iter().filter(|node| node.state == State::Running) {
+        for node in self.nodes.iter().filter(|node| node.is_running()) {
             close_open_call(node, &mut events);
             self.close_tool_calls(node, &wish, &mut events);
         }
@@ -75,9 +75,8 @@ impl Tree {
     fn aimed(&self, mut wish: Resumption) -> Resumption {
         let is_over = self.ended.is_some() && self.assignment.is_some();
         if is_over && wish.session.is_none() && wish.say.is_some() {
-            let asks = |node: &&Node| {
-                node.state == State::Ended(Outcome::Blocked) && node.parent.is_some()
-            };
+            let asks =
+                |node: &&Node| node.outcome() == Some(Outcome::Blocked) && node.parent.is_some();
             let mut asking = self.nodes.iter().filter(asks).map(|node| node.session);
             wish.session = asking.next().filter(|_| asking.next().is_none());
         }
@@ -91,7 +90,7 @@ impl Tree {
         let root = self.nodes[ROOT].session;
         check_words(wish.session.unwrap_or(root), text)?;
         let meant = (0..self.nodes.len())
-            .filter(|index| self.nodes[*index].state.is_live())
+            .filter(|index| self.nodes[*index].is_live())
             .filter(|index| self.nodes[*index].model.is_some())
             .filter(|index| self.is_meant(wish.session, *index));
         let mut events = Vec::new();
@@ -146,7 +145,7 @@ impl Tree {
                 let Some(root) = self.nodes.first() else { return again };
                 if root.model.is_none() {
                     for &child in &root.handed_down.children {
-                        let asks = self.nodes[child].state == State::Ended(Outcome::Blocked);
+                        let asks = self.nodes[child].outcome() == Some(Outcome::Blocked);
                         if self.nodes[child].can_go_on(asks && wish.say.is_some()) {
                             self.reopen_with_helpers(child, &mut again);
                         }
@@ -162,9 +161,9 @@ impl Tree {
     /// Says whether all was cancelled and only what keeps its work is left to be done: whoever goes on with such
     /// a run wants what it was about, as if its end were on record.
     fn is_all_cancelled(&self) -> bool {
-        let root = self.nodes.first().map(|root| &root.state);
-        let is_cancelled = root == Some(&State::Ended(Outcome::Cancelled));
-        is_cancelled && !self.nodes.iter().any(|node| node.state.is_live())
+        let root = self.nodes.first().and_then(Node::outcome);
+        let is_cancelled = root == Some(Outcome::Cancelled);
+        is_cancelled && !self.nodes.iter().any(|node| node.is_live())
     }
 
     /// Adds a node and those who worked for it on calls that were never answered.
@@ -192,18 +191,20 @@ impl Tree {
         model: Option<&ModelSpec>,
     ) {
         self.ended = None;
-        self.without_root = self.nodes.first().is_some_and(|root| !root.state.is_live());
+        self.without_root = self.nodes.first().is_some_and(|root| !root.is_live());
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.rights = bounded(&node.rights, &node.agent, rights, agents);
             node.excuse_attempts();
             if node.model.is_some() && model.is_some() {
                 node.model = model.cloned();
             }
-            if index == ROOT && node.model.is_none() && !node.state.is_live() {
+            if index == ROOT && node.model.is_none() && !node.is_live() {
                 // A root without a model is only there for what is below it.
-                node.state = State::Running;
+                node.phase = Phase::Working(TurnState::first(None));
             }
         }
+        // Rights may have shrunk: a node that may no longer write needs no workspace.
+        (0..self.nodes.len()).for_each(|index| self.check_readiness(index));
         for (name, agent) in self.agents.iter_mut().flatten() {
             agent.rights = bounded(&agent.rights, name, rights, agents);
         }
@@ -226,7 +227,7 @@ impl Tree {
         reopening: &Reopening,
     ) -> Result<(), IllegalEvent> {
         let index = self.known("reopened", reopening.session)?;
-        let State::Ended(outcome) = self.nodes[index].state else {
+        let Some(outcome) = self.nodes[index].outcome() else {
             return Err(unfit("reopened", format!("{} has not ended", reopening.session)));
         };
         let preamble = self
@@ -237,8 +238,12 @@ impl Tree {
         self.forget_end_mark(index);
         self.forget_keep(index);
         self.without_root &= index != ROOT;
-        self.set_state(index, if index == ROOT { State::Running } else { State::Queued });
         self.nodes[index].begin_again(reopening, preamble);
+        if index == ROOT {
+            self.enter_work(index);
+        } else {
+            self.enter(index, Phase::Queued);
+        }
         let call = self.nodes[index].call;
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
         let Some(parent) = self.nodes[index].parent else {
@@ -362,13 +367,6 @@ impl Node {
         self.calls().is_some_and(|calls| calls.is_begun(call))
     }
 
-    /// Holds no attempt from before a resumption against it.
-    fn excuse_attempts(&mut self) {
-        if let Some(attempts) = self.attempts_mut() {
-            attempts.excused = attempts.made;
-        }
-    }
-
     /// Says whether an open call may be run on resume: it was not begun, or beginning it again does no harm.
     fn may_run(&self, call: u32, made: &ToolCall) -> bool {
         !self.is_begun(call) || self.waits_its_turn(call) || may_begin_again(made)
@@ -383,13 +381,13 @@ impl Node {
     /// Says whether an ended node can be taken up again: what is done is done, unless a person has
     /// something to add; who waits for an answer needs one; a defect of ours stays one.
     fn can_go_on(&self, with_words: bool) -> bool {
-        let Phase::Ended(outcome) = self.phase() else { return false };
+        let Some(ending) = self.ending() else { return false };
         // What nobody said yes to does not begin by a way around the question.
-        if !self.approved {
+        if ending.is_unapproved {
             return false;
         }
-        let recoverable = self.end_reason.as_ref().is_none_or(|reason| reason.recoverable);
-        match outcome {
+        let recoverable = ending.reason.as_ref().is_none_or(|reason| reason.recoverable);
+        match ending.outcome {
             Outcome::Refused => false,
             Outcome::Completed | Outcome::Blocked => with_words,
             Outcome::Partial | Outcome::Cancelled => true,
@@ -418,7 +416,6 @@ impl Node {
         self.time.deadline = None;
         self.excuse_attempts();
         self.corrections = Corrections::default();
-        self.end_reason = None;
         if reopening.text.is_some() && (self.is_checking() || self.last_answer().is_some()) {
             self.think();
         }

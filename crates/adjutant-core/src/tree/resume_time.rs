@@ -11,7 +11,6 @@ use super::node::Node;
 use super::{Deadline, ROOT, Tree};
 use crate::command::Resumption;
 use crate::ids::SessionId;
-use crate::outcome::State;
 use crate::policy::{Key, Operation, Policy, Timeout};
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
@@ -98,7 +97,7 @@ impl Tree {
                 index == ROOT && is_root_set && self.root_seconds(&self.policy).is_none();
             let is_total = index == ROOT && is_root_set && self.story.is_some();
             let node = &mut self.nodes[index];
-            let hands_down = node.handed_down.granted > 0 && node.state.is_live();
+            let hands_down = node.handed_down.granted > 0 && node.is_live();
             if hands_down && (timeout_s.is_some() || is_set(Key::TotalS)) {
                 node.handed_down.total_deadline = total;
             }
@@ -187,7 +186,7 @@ impl RenewedTimes<'_> {
     pub(super) fn is_cut(&self, again: &BTreeSet<usize>) -> bool {
         let mut nodes = self.tree.nodes.iter().enumerate();
         nodes.any(|(index, node)| {
-            let goes_on = node.state.is_live() || again.contains(&index);
+            let goes_on = node.is_live() || again.contains(&index);
             let is_timed = node.parent.is_some() || node.time.deadline.is_some();
             let allotted = |given: u64| self.tree.allotted(&self.policy, node, given);
             goes_on && is_timed && self.given_to(index).is_some_and(|it| allotted(it) < it)
@@ -200,7 +199,7 @@ impl RenewedTimes<'_> {
         let mut new: BTreeMap<SessionId, Timestamp> = BTreeMap::new();
         let total = self.policy.total_s.map(|seconds| now.plus_seconds(seconds));
         for (index, node) in self.tree.nodes.iter().enumerate() {
-            if node.state != State::Running {
+            if !node.is_running() {
                 continue;
             }
             let above = node.parent.map(|parent| &self.tree.nodes[parent]);

@@ -4,13 +4,13 @@
 //! turn before its workspace is on record, and is handed up, as the run is ended, only once its work
 //! is kept or that has failed.
 
-use super::node::{End, Node};
+use super::node::{End, KeepDuty, Node};
 use super::{ROOT, Tree};
 use crate::code::Code;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
-use crate::outcome::{Outcome, State};
+use crate::outcome::Outcome;
 use crate::space::{KeptWork, NoSpace, Space};
 
 impl Tree {
@@ -20,7 +20,8 @@ impl Tree {
         session: SessionId,
         made: Result<Space, NoSpace>,
     ) -> Vec<Event> {
-        let Some((index, node)) = self.live(session).filter(|(_, node)| node.needs_space()) else {
+        let Some((index, node)) = self.at_work(session).filter(|(_, node)| node.needs_space())
+        else {
             return Vec::new();
         };
         match made {
@@ -35,7 +36,7 @@ impl Tree {
         session: SessionId,
         kept: Result<KeptWork, String>,
     ) -> Vec<Event> {
-        let waits = self.node(session).is_some_and(|node| node.duties.keep);
+        let waits = self.node(session).is_some_and(|node| node.duties.keep == KeepDuty::Due);
         let (kept, problem) = match kept {
             Ok(kept) => (kept, None),
             Err(problem) => (KeptWork::default(), Some(problem)),
@@ -50,13 +51,16 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("space_made", session)?;
         self.nodes[index].space = Some(space.clone());
+        self.check_readiness(index);
         Ok(())
     }
 
     /// Folds in that the work of one who has ended is to be kept.
     pub(super) fn open_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        if node.space.is_some() && !std::mem::replace(&mut node.duties.keep, true) {
+        if node.space.is_some()
+            && std::mem::replace(&mut node.duties.keep, KeepDuty::Due) != KeepDuty::Due
+        {
             self.open_keeps += 1;
         }
     }
@@ -69,10 +73,11 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("space_kept", session)?;
         let node = &mut self.nodes[index];
-        if !std::mem::take(&mut node.duties.keep) {
+        if node.duties.keep != KeepDuty::Due {
             return Err(super::evolve::unfit("space_kept", "nothing was to be kept"));
         }
-        node.unkept = problem.is_some() || !kept.left.is_empty();
+        let is_kept = problem.is_none() && kept.left.is_empty();
+        node.duties.keep = if is_kept { KeepDuty::Nothing } else { KeepDuty::Failed };
         self.open_keeps -= 1;
         self.open_merge(index, kept);
         Ok(())
@@ -81,9 +86,8 @@ impl Tree {
     /// Work that goes on is not kept yet.
     pub(super) fn forget_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        node.unkept = false;
         node.duties.merge = None;
-        if std::mem::take(&mut node.duties.keep) {
+        if std::mem::take(&mut node.duties.keep) == KeepDuty::Due {
             self.open_keeps -= 1;
         }
     }
@@ -104,7 +108,7 @@ impl Tree {
     }
 
     pub(super) fn due_keep(node: &Node) -> Option<Effect> {
-        let space = node.space.clone().filter(|_| node.duties.keep)?;
+        let space = node.space.clone().filter(|_| node.duties.keep == KeepDuty::Due)?;
         Some(Effect::KeepSpace { session: node.session, space })
     }
 
@@ -113,13 +117,13 @@ impl Tree {
         let parent = self.node(parent).filter(|_| self.open_keeps > 0);
         parent.is_some_and(|parent| {
             let mut children = parent.handed_down.children.iter().map(|child| &self.nodes[*child]);
-            children.any(|child| child.call == call && child.duties.keep)
+            children.any(|child| child.call == call && child.duties.keep == KeepDuty::Due)
         })
     }
 
     /// Lowers how a run ended where the work of one could not be kept: nobody can look at it yet.
     pub(super) fn as_kept(&self, outcome: Outcome) -> Outcome {
-        let is_unkept = self.nodes.iter().any(|node| node.unkept);
+        let is_unkept = self.nodes.iter().any(|node| node.duties.keep == KeepDuty::Failed);
         if is_unkept && outcome == Outcome::Completed { Outcome::Partial } else { outcome }
     }
 
@@ -171,9 +175,6 @@ fn no_space(node: &Node, none: &NoSpace) -> End {
 impl Node {
     /// Says whether it works in a tree of its own that is not there yet.
     pub(super) fn needs_space(&self) -> bool {
-        self.terms.works
-            && self.space.is_none()
-            && self.state == State::Running
-            && self.rights.has_own_space()
+        self.terms.works && self.space.is_none() && self.rights.has_own_space()
     }
 }

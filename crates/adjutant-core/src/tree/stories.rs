@@ -50,10 +50,11 @@ impl Tree {
         root.terms.verify.clone_from(&story.verify);
         root.handed_down.numbered = story.numbered;
         // What was planned is handed down as if its agent had asked for it in an answer before the first.
-        if !story.plan.is_empty() {
+        if !story.plan.is_empty() && root.model.is_some() {
             let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
-            root.turn_state = TurnState::Marked(plan);
+            *root.turn_state_mut() = TurnState::Delegating(plan);
         }
+        self.check_readiness(ROOT);
         self.story = Some(Box::new(story.clone()));
         Ok(())
     }

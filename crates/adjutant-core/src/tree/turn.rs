@@ -171,7 +171,7 @@ impl Tree {
         let late = || vec![Event::Late { session, what: "reply".into(), text: reply.text.clone() }];
         let Some((_, node)) = self.live(session) else { return late() };
         let Some(open) = node.open(turn, attempt) else { return late() };
-        let settlement = settle(node, open, &reply);
+        let settlement = settle(node, &open, &reply);
         let over = settlement.amount().minus(open.amount);
         let mut events = vec![Event::Replied {
             session,
@@ -543,8 +543,8 @@ impl Node {
     }
 
     /// Returns the open reservation when it is the one of this turn and attempt.
-    fn open(&self, turn: u32, attempt: u32) -> Option<&Reservation> {
-        let open = self.attempts()?.reservation.as_ref();
+    fn open(&self, turn: u32, attempt: u32) -> Option<Reservation> {
+        let open = self.reservation();
         open.filter(|open| open.turn == turn && open.attempt == attempt)
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::node::Node;
 use crate::budget::Reservation;
-use crate::message::{StopReason, ToolCall};
+use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::story::Markers;
 use crate::time::Timestamp;
 use crate::write::{Change, is_in_turn};
@@ -14,12 +14,16 @@ use crate::write::{Change, is_in_turn};
 /// Where an agent is in its turn.
 #[derive(Clone, Debug)]
 pub(super) enum TurnState {
-    /// Its model is called, or is to be called next.
-    Thinking(Attempts),
+    /// Its model is called, or is to be called next where no call is under way.
+    Thinking(Attempts, Option<ModelCall>),
+    /// Its model call failed, and the clock tries it again at that instant.
+    Retrying(Attempts, Timestamp),
     /// The calls of its last answer are being made.
     UsingTools(OpenCalls),
     /// The markers of its last answer are to be handed down.
-    Marked(Markers),
+    Delegating(Markers),
+    /// It waits for what its markers led to. A node without a model does nothing else.
+    AwaitingResults,
     /// Its last answer is to be judged.
     Judging(LastAnswer),
     /// The command runs that decides whether its work is done; with the answer that claims so, unless that was a call
@@ -28,18 +32,20 @@ pub(super) enum TurnState {
 }
 
 /// The attempts at the model call of a turn.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attempts {
-    /// The call under way.
-    pub(super) reservation: Option<Reservation>,
     /// Attempts made so far.
     pub(super) made: u32,
     /// Those of them that a resumption does not hold against the agent.
     pub(super) excused: u32,
+}
+
+/// A model call under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ModelCall {
+    pub(super) reservation: Reservation,
     /// When the model will have been silent for too long.
     pub(super) stall_at: Option<Timestamp>,
-    /// When the next attempt is made.
-    pub(super) retry_at: Option<Timestamp>,
 }
 
 /// The calls of an answer, until each has its result.
@@ -76,7 +82,14 @@ impl LastAnswer {
 
 impl Default for TurnState {
     fn default() -> Self {
-        Self::Thinking(Attempts::default())
+        Self::Thinking(Attempts::default(), None)
+    }
+}
+
+impl TurnState {
+    /// Returns what a node does first that works on that model.
+    pub(super) fn first(model: Option<&ModelSpec>) -> Self {
+        if model.is_some() { Self::default() } else { Self::AwaitingResults }
     }
 }
 
@@ -125,48 +138,64 @@ impl OpenCalls {
 }
 
 impl Node {
+    /// Returns where it is in its turn, also while it waits or has ended.
+    pub(super) const fn turn_state(&self) -> &TurnState {
+        self.phase.turn_state()
+    }
+
+    pub(super) const fn turn_state_mut(&mut self) -> &mut TurnState {
+        self.phase.turn_state_mut()
+    }
+
     /// Returns the model call under way.
     #[must_use]
     pub const fn reservation(&self) -> Option<Reservation> {
-        if let TurnState::Thinking(attempts) = &self.turn_state {
-            attempts.reservation
+        if let TurnState::Thinking(_, Some(call)) = self.turn_state() {
+            Some(call.reservation)
         } else {
             None
         }
     }
 
-    pub(super) const fn attempts(&self) -> Option<&Attempts> {
-        if let TurnState::Thinking(attempts) = &self.turn_state { Some(attempts) } else { None }
+    pub(super) const fn attempts(&self) -> Option<Attempts> {
+        if let TurnState::Thinking(attempts, _) | TurnState::Retrying(attempts, _) =
+            self.turn_state()
+        {
+            Some(*attempts)
+        } else {
+            None
+        }
     }
 
-    pub(super) const fn attempts_mut(&mut self) -> Option<&mut Attempts> {
-        if let TurnState::Thinking(attempts) = &mut self.turn_state { Some(attempts) } else { None }
+    /// Holds no attempt from before a resumption against it.
+    pub(super) const fn excuse_attempts(&mut self) {
+        if let TurnState::Thinking(attempts, _) | TurnState::Retrying(attempts, _) =
+            self.turn_state_mut()
+        {
+            attempts.excused = attempts.made;
+        }
     }
 
     /// Lets it think next, whatever it was at. Attempts that were made at the same turn count on.
     pub(super) fn think(&mut self) {
-        self.turn_state = TurnState::Thinking(self.take_attempts());
+        *self.turn_state_mut() = TurnState::Thinking(self.attempts().unwrap_or_default(), None);
     }
 
     /// Folds in that its model is called.
     pub(super) fn call_model(&mut self, reservation: Reservation) {
-        let mut attempts = self.take_attempts();
-        attempts.made = reservation.attempt;
-        attempts.reservation = Some(reservation);
-        self.turn_state = TurnState::Thinking(attempts);
-    }
-
-    fn take_attempts(&mut self) -> Attempts {
-        self.attempts_mut().map(std::mem::take).unwrap_or_default()
+        let excused = self.attempts().unwrap_or_default().excused;
+        let attempts = Attempts { made: reservation.attempt, excused };
+        let call = ModelCall { reservation, stall_at: None };
+        *self.turn_state_mut() = TurnState::Thinking(attempts, Some(call));
     }
 
     /// Returns the calls of its last answer, while one of them lacks its result.
     pub(super) const fn calls(&self) -> Option<&OpenCalls> {
-        if let TurnState::UsingTools(calls) = &self.turn_state { Some(calls) } else { None }
+        if let TurnState::UsingTools(calls) = self.turn_state() { Some(calls) } else { None }
     }
 
     pub(super) const fn calls_mut(&mut self) -> Option<&mut OpenCalls> {
-        if let TurnState::UsingTools(calls) = &mut self.turn_state { Some(calls) } else { None }
+        if let TurnState::UsingTools(calls) = self.turn_state_mut() { Some(calls) } else { None }
     }
 
     /// Returns the call of that number of its last answer, while it lacks its result.
@@ -182,29 +211,30 @@ impl Node {
         }
         calls.open -= 1;
         if calls.open == 0 {
-            self.turn_state = std::mem::take(&mut *calls.then);
+            let then = std::mem::take(&mut *calls.then);
+            *self.turn_state_mut() = then;
         }
         true
     }
 
     /// Returns the markers of its last answer, until they are read.
     pub(super) fn markers(&self) -> Option<&Markers> {
-        let state = self.calls().map_or(&self.turn_state, |calls| calls.then.as_ref());
-        if let TurnState::Marked(markers) = state { Some(markers) } else { None }
+        let state = self.calls().map_or_else(|| self.turn_state(), |calls| calls.then.as_ref());
+        if let TurnState::Delegating(markers) = state { Some(markers) } else { None }
     }
 
     /// Takes the markers of its last answer, which are read now.
     pub(super) fn take_markers(&mut self) -> Option<Markers> {
         let state = self.later_state();
-        if !matches!(state, TurnState::Marked(_)) {
+        if !matches!(state, TurnState::Delegating(_)) {
             return None;
         }
-        let TurnState::Marked(markers) = std::mem::take(state) else { return None };
+        let TurnState::Delegating(markers) = std::mem::take(state) else { return None };
         Some(markers)
     }
 
     pub(super) const fn is_checking(&self) -> bool {
-        matches!(self.turn_state, TurnState::Checking(_))
+        matches!(self.turn_state(), TurnState::Checking(_))
     }
 
     /// Folds in that the command is run which decides whether its work is done.
@@ -216,29 +246,44 @@ impl Node {
 
     /// Folds in that the command has ended. Says no where none was run.
     pub(super) fn end_check(&mut self) -> bool {
-        let TurnState::Checking(answer) = self.turn_state else { return false };
-        self.turn_state = answer.map_or_else(TurnState::default, TurnState::Judging);
+        let TurnState::Checking(answer) = *self.turn_state() else { return false };
+        *self.turn_state_mut() = answer.map_or_else(TurnState::default, TurnState::Judging);
         true
     }
 
     /// Returns its last answer, while that is to be judged.
     pub(super) const fn last_answer(&self) -> Option<LastAnswer> {
-        if let TurnState::Judging(answer) = &self.turn_state { Some(*answer) } else { None }
+        if let TurnState::Judging(answer) = self.turn_state() { Some(*answer) } else { None }
     }
 
     /// Folds in that someone spoke to it, so that its last answer counts no longer.
     pub(super) fn hear(&mut self) {
         if self.last_answer().is_some() {
-            self.turn_state = TurnState::default();
+            *self.turn_state_mut() = TurnState::default();
+        }
+    }
+
+    /// Folds in that tasks were handed down for the markers of its last answer.
+    pub(super) fn await_results(&mut self) {
+        *self.later_state() = TurnState::AwaitingResults;
+    }
+
+    /// Folds in that it was told what its markers led to.
+    pub(super) fn take_results(&mut self) {
+        let state = self.later_state();
+        if matches!(state, TurnState::AwaitingResults) {
+            *state = TurnState::default();
         }
     }
 
     /// Returns what it is at, or what it will be at after the last result of its calls.
     fn later_state(&mut self) -> &mut TurnState {
-        match &mut self.turn_state {
+        match self.turn_state_mut() {
             TurnState::UsingTools(calls) => &mut calls.then,
-            state @ (TurnState::Thinking(_)
-            | TurnState::Marked(_)
+            state @ (TurnState::Thinking(..)
+            | TurnState::Retrying(..)
+            | TurnState::Delegating(_)
+            | TurnState::AwaitingResults
             | TurnState::Judging(_)
             | TurnState::Checking(_)) => state,
         }

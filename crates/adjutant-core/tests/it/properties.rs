@@ -52,7 +52,7 @@ pub(crate) fn perform(sim: &mut Sim, step: Step) {
     match step {
         Step::Delegate { parent, briefs, concurrency } => {
             // Mostly someone at work, or hardly any history gets deep.
-            let at_work = |node: &adjutant_core::Node| node.state == State::Running;
+            let at_work = |node: &adjutant_core::Node| node.state() == State::Running;
             let anyone = parent.index(16) == 0;
             let parents = sessions(sim, |node| anyone || at_work(node));
             if let Some(parent) = pick(parents, parent) {
@@ -211,7 +211,7 @@ fn complete(sim: &mut Sim) {
         if make_marks(sim) {
             continue;
         }
-        let running = sessions(sim, |node| node.state == State::Running && node.depth > 0);
+        let running = sessions(sim, |node| node.state() == State::Running && node.depth > 0);
         if running.is_empty() && !sim.tree.has_live_delegations() {
             // Nothing was ever delegated, or all of it ended while the root was still asked about.
             sim.cancel(sim.root());
@@ -219,14 +219,14 @@ fn complete(sim: &mut Sim) {
         }
         let before = sim.log.len();
         for session in running {
-            if !sim.node(session).state.is_live() {
+            if !sim.node(session).is_live() {
                 continue;
             }
             if sim.node(session).reservation().is_some() {
                 sim.say(session, "the report");
             }
             for call in 0..4 {
-                if sim.node(session).state.is_live() {
+                if sim.node(session).is_live() {
                     let turn = sim.node(session).turn;
                     let output = ToolOutput::default();
                     let command = Command::TakeOutput { session, turn, call, output };
@@ -338,10 +338,9 @@ pub(crate) fn check_restart(mut sim: Sim) {
     let before = sim.tree.all_due().effects;
     let rights = Rights::of(sim.tree.policy());
     sim.spaces_at_once = false;
-    let lived = sessions(&sim, |node| node.state.is_live());
+    let lived = sessions(&sim, |node| node.is_live());
     sim.restart(Resumption { rights, ..Resumption::default() });
-    let began_or_ended =
-        sessions(&sim, |node| node.state.is_live() != lived.contains(&node.session));
+    let began_or_ended = sessions(&sim, |node| node.is_live() != lived.contains(&node.session));
     let after: BTreeSet<EffectKey> = sim.in_flight.keys().cloned().collect();
     for effect in before {
         let session = match &effect {
@@ -420,7 +419,7 @@ proptest! {
     ) {
         let mut sim = play(policy, history);
         // It may have ended, and only marks be left to make.
-        if sim.node(sim.root()).state.is_live() {
+        if sim.node(sim.root()).is_live() {
             sim.cancel(sim.root());
         }
         while make_marks(&mut sim) {}
@@ -457,7 +456,7 @@ proptest! {
         let sim = play(policy, history);
         let cut = 1 + cut.index(sim.log.len());
         let mut sim = Sim::replay(&sim.log[..cut]);
-        if sim.node(sim.root()).state.is_live() {
+        if sim.node(sim.root()).is_live() {
             sim.cancel(sim.root());
         } else if sim.tree.outcome().is_none() {
             sim.submit(Command::EndRun).unwrap();
@@ -525,11 +524,11 @@ proptest! {
         named in any::<bool>(),
     ) {
         let mut sim = play(policy, history);
-        if sim.node(sim.root()).state.is_live() {
+        if sim.node(sim.root()).is_live() {
             sim.cancel(sim.root());
         }
         while make_marks(&mut sim) {}
-        let done = sessions(&sim, |node| node.state == State::Ended(Outcome::Completed));
+        let done = sessions(&sim, |node| node.state() == State::Ended(Outcome::Completed));
         let session = pick(sessions(&sim, |node| node.depth > 0), who).filter(|_| named);
         let events = sim.restart(Resumption {
             rights: Rights::of(sim.tree.policy()),
@@ -590,7 +589,7 @@ proptest! {
             sim.tree
                 .nodes()
                 .map(|node| {
-                    format!("{} {} {:?} {:?}", node.session, node.depth, node.state, node.ledger)
+                    format!("{} {} {:?} {:?}", node.session, node.depth, node.state(), node.ledger)
                 })
                 .collect()
         };

@@ -262,8 +262,8 @@ impl Sim {
         self.tree.node(session).unwrap()
     }
 
-    pub(crate) fn state(&self, session: SessionId) -> &State {
-        &self.node(session).state
+    pub(crate) fn state(&self, session: SessionId) -> State {
+        self.node(session).state()
     }
 
     /// Answers the model call that is open for `session`.
@@ -405,10 +405,10 @@ impl Sim {
             );
             assert!(node.ledger.holds(), "books of {}: {:?}", node.session, node.ledger);
             assert!(
-                node.reservation().is_none() || node.state == State::Running,
+                node.reservation().is_none() || node.state() == State::Running,
                 "{} is {} with a call open",
                 node.session,
-                node.state.word()
+                node.state().word()
             );
             let held = node.reservation().map(|open| open.amount).unwrap_or_default();
             let own = Amount { tokens: node.usage.total(), usd: node.cost };
@@ -422,14 +422,12 @@ impl Sim {
                 let parent = self.node(*parent);
                 assert_eq!(node.depth, parent.depth + 1);
                 assert!(
-                    parent.state.is_live()
-                        || !node.state.is_live()
-                        || self.reopenings(node.session) > 0,
+                    parent.is_live() || !node.is_live() || self.reopenings(node.session) > 0,
                     "{} outlives its parent",
                     node.session
                 );
-                let bound = parent.deadline().filter(|_| parent.state.is_live());
-                if let (Some(deadline), State::Running) = (bound, &node.state) {
+                let bound = parent.deadline().filter(|_| parent.is_live());
+                if let (Some(deadline), State::Running) = (bound, node.state()) {
                     assert!(
                         node.deadline().is_some_and(|own| own <= deadline),
                         "{} may outlast its parent",
@@ -473,7 +471,7 @@ impl Sim {
             assert_eq!(times, 1 + self.reopenings(session), "{session} ended {times} times");
         }
         for node in self.tree.nodes() {
-            assert!(!node.state.is_live(), "{} is {}", node.session, node.state.word());
+            assert!(!node.is_live(), "{} is {}", node.session, node.state().word());
             assert!(node.ledger.reserved.is_zero(), "{} holds {:?}", node.session, node.ledger);
         }
         let mut unasked = BTreeSet::new();

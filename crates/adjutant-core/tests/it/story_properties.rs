@@ -390,7 +390,7 @@ proptest! {
                 let _ = tree.all_due();
             }
         }
-        if sim.node(sim.root()).state.is_live() {
+        if sim.node(sim.root()).is_live() {
             sim.cancel(sim.root());
         }
         for _ in 0..50 {
@@ -427,7 +427,7 @@ fn random_stories_meet_every_kind_of_event() {
                 _ => {}
             }
         }
-        let completed = sim.node(sim.root()).state == State::Ended(Outcome::Completed);
+        let completed = sim.node(sim.root()).state() == State::Ended(Outcome::Completed);
         met.insert(format!("completed {completed}"));
     }
     let met: Vec<&str> = met.iter().map(String::as_str).collect();

@@ -62,7 +62,7 @@ pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recover
         return Ok(Recovered::EndedBefore(outcome));
     }
     let target = session.unwrap_or_else(|| run.id().root_session());
-    let is_live = tree.node(target).is_some_and(|node| node.state.is_live());
+    let is_live = tree.node(target).is_some_and(|node| node.is_live());
     // A process may die between the root's end and that of its run.
     let first = if is_live || session.is_some() || tree.has_live_delegations() {
         Command::Cancel { session: target }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use adjutant_core::space::{SpaceKind, SpaceTerms};
 use adjutant_core::story::StoryWork;
 use adjutant_core::{
-    AgentName, Command, Conversation, Event, Outcome, Policy, Resumption, Rights, RunId, SessionId,
-    State, Timestamp, Tree,
+    AgentName, Command, Conversation, Event, Node, Outcome, Policy, Resumption, Rights, RunId,
+    SessionId, State, Timestamp, Tree,
 };
 use adjutant_store::{Record, RunLock};
 
@@ -224,7 +224,7 @@ fn needed_models(tree: &Tree, command: &Command, now: Timestamp) -> Vec<String> 
         // What does not fit shows itself when it is done in earnest.
         let _ = after.evolve(now, &event);
     }
-    let live = after.nodes().filter(|node| node.state.is_live());
+    let live = after.nodes().filter(|node| node.is_live());
     let mut names: Vec<String> =
         live.filter_map(|node| node.model.as_ref()).map(|model| model.name.clone()).collect();
     names.sort();
@@ -279,7 +279,7 @@ fn why_nothing(tree: &Tree, session: Option<SessionId>, outcome: Option<Outcome>
             |outcome| format!("the run ended {} and has nothing left to do", outcome.word()),
         );
     };
-    match tree.node(session).map(|node| &node.state) {
+    match tree.node(session).map(Node::state) {
         None => format!("{session} is not part of the run"),
         Some(State::Ended(Outcome::Blocked)) => {
             format!("{session} is blocked by a question; answer it with --say TEXT")

@@ -270,8 +270,7 @@ impl Runner {
         if self.held.len() == before {
             return Ok(None);
         }
-        let live =
-            |session: &SessionId| self.tree.node(*session).is_some_and(|it| it.state.is_live());
+        let live = |session: &SessionId| self.tree.node(*session).is_some_and(|it| it.is_live());
         self.conversations.retain(|session, _| live(session));
         let open = |events: &Vec<Event>| {
             events.iter().any(

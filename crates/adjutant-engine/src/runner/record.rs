@@ -165,7 +165,7 @@ impl Runner {
             // Nothing has begun, so there is nothing to end.
             return Err(error.into());
         }
-        if self.tree.outcome().is_some() || !self.tree.nodes().any(|node| node.state.is_live()) {
+        if self.tree.outcome().is_some() || !self.tree.nodes().any(|node| node.is_live()) {
             // No delegation is left to end, so nothing would ever close the run.
             return Err(error.into());
         }

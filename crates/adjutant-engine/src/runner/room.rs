@@ -46,7 +46,7 @@ impl Room {
     /// Returns what the tree of a run that goes on needs.
     pub(crate) fn of(tree: &Tree) -> Self {
         let mut room = Self::default();
-        for node in tree.nodes().filter(|node| node.state.is_live()) {
+        for node in tree.nodes().filter(|node| node.is_live()) {
             room.live += 1;
             if let Some(open) = &node.reservation() {
                 room.open(node.session, open.max_output);

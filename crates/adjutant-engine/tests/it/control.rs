@@ -215,6 +215,6 @@ fn a_run_that_died_after_any_record_can_be_cancelled() {
             tree.evolve(record.at, &record.event).unwrap();
         }
         assert!(tree.outcome().is_some(), "{kept}");
-        assert!(tree.nodes().all(|node| !node.state.is_live()), "{kept}");
+        assert!(tree.nodes().all(|node| !node.is_live()), "{kept}");
     }
 }

@@ -65,7 +65,7 @@ fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
     }
     let view = seen(records);
     assert!([run_id(), story_id()].map(Some).contains(&view.run()));
-    let ends = tree.nodes().map(|node| format!("{} {}", node.label, node.state.word())).collect();
+    let ends = tree.nodes().map(|node| format!("{} {}", node.label, node.state().word())).collect();
     (tree, ends)
 }
 

@@ -140,12 +140,8 @@ impl Driver {
     fn step(&mut self, pick: u16) {
         self.now += u64::from(pick % 7) * 100;
         let of = usize::from(pick / 16);
-        let live: Vec<SessionId> = self
-            .tree
-            .nodes()
-            .filter(|node| node.state.is_live())
-            .map(|node| node.session)
-            .collect();
+        let live: Vec<SessionId> =
+            self.tree.nodes().filter(|node| node.is_live()).map(|node| node.session).collect();
         let Some(&session) = live.get(of % live.len().max(1)) else { return };
         match pick % 16 {
             0 | 1 => self.delegate(session, (pick / 256 % 3) as u8 + 1),
@@ -313,7 +309,7 @@ proptest! {
         // The view and the tree that decided agree on every node.
         for node in driver.tree.nodes() {
             let shown = view.delegation(node.session).unwrap();
-            prop_assert_eq!(&shown.state, &node.state);
+            prop_assert_eq!(&shown.state, &node.state());
             prop_assert_eq!((shown.own.usage, shown.own.usd), (node.usage, node.cost));
             prop_assert_eq!(shown.depth, node.depth);
         }

@@ -173,7 +173,7 @@ fn d29_over_the_concurrency_limit_a_task_waits_and_is_not_refused() {
             let mut sim = Sim::new(policy);
             let root = sim.root();
             let children = granted(&sim.ask(root, many(10), wish).unwrap());
-            let running = children.iter().filter(|child| *sim.state(**child) == State::Running);
+            let running = children.iter().filter(|child| sim.state(**child) == State::Running);
             assert_eq!(running.count() as u64, places, "{preset} {wish:?}");
             assert_eq!(sim.tree.waiting(), 10 - places);
         }

@@ -9,13 +9,13 @@ fn requirement_43_a_batch_waits_for_one_yes() {
     let events = sim.ask(root, ["a", "b", "c"].map(about).into(), None).unwrap();
     assert_eq!(kinds(&events), "granted granted granted approval_asked");
     let children = granted(&events);
-    assert!(children.iter().all(|child| *sim.state(*child) == State::AwaitingApproval));
+    assert!(children.iter().all(|child| sim.state(*child) == State::AwaitingApproval));
     let hash = question(&events);
     assert_eq!(sim.effects, [Effect::AskApproval { parent: root, call: 1, hash: hash.clone() }]);
     assert_eq!(hash.len(), 64);
     let events = sim.submit(yes(&hash)).unwrap();
     assert_eq!(kinds(&events), "approved started started reserved reserved");
-    assert_eq!(*sim.state(children[2]), State::Queued);
+    assert_eq!(sim.state(children[2]), State::Queued);
     assert_eq!(sim.tree.next_deadline().map(|(_, why)| why), Some(Deadline::Stall));
 }
 
@@ -170,7 +170,7 @@ fn a_yes_starts_only_those_who_still_wait() {
     let events = sim.ask(root, ["a", "b"].map(about).into(), None).unwrap();
     sim.cancel(granted(&events)[0]);
     sim.submit(yes(&question(&events))).unwrap();
-    assert_eq!(*sim.state(granted(&events)[1]), State::Running);
+    assert_eq!(sim.state(granted(&events)[1]), State::Running);
     assert_eq!(sim.end(granted(&events)[0]).0, Outcome::Cancelled);
     sim.say(granted(&events)[1], "done");
     sim.check_over();

@@ -49,7 +49,7 @@ fn what_holds_an_agent_back_the_most_is_named() {
         })
     };
     assert_eq!(told(&sim), Some(Code::BudgetExceeded));
-    assert!(sim.node(child).state.is_live());
+    assert!(sim.node(child).is_live());
     let (sim, _) = begun(&["max_output_tokens=1000", "budget_tokens=1200"], small(600));
     assert_eq!(told(&sim), Some(Code::ContextExhausted));
 }

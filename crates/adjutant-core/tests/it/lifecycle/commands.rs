@@ -269,7 +269,7 @@ fn an_errand_of_another_agent_neither_marks_nor_decides() {
         let value = returned(status, if status == "failed" { errors.clone() } else { json!([]) });
         sim.call(helper, vec![hands_back(&value)]);
         conclude(&mut sim, helper, 0, &value);
-        assert_eq!((sim.state(helper), due(&sim)), (&State::Ended(errand), vec![]));
+        assert_eq!((sim.state(helper), due(&sim)), (State::Ended(errand), vec![]));
         if own {
             let child = sim.child(brief("r", "researcher", "Task: 7"));
             make_marks(&mut sim, None);

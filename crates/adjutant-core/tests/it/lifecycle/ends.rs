@@ -23,7 +23,7 @@ fn cancelling_ends_a_subtree_the_deepest_first_and_nothing_beside_it() {
     cancelled CANCELLED: Cancelled before it was done.
     => `adjutant resume sess_1700000005_bbbbbb` takes it up again; what was found so far is in the result.
     ");
-    assert_eq!(*sim.state(b), State::Running);
+    assert_eq!(sim.state(b), State::Running);
     assert!(sim.tree.outcome().is_none());
     let stopped = sim.effects.iter().filter(|effect| matches!(effect, Effect::Stop { .. })).count();
     assert_eq!(stopped, 4);
@@ -126,7 +126,7 @@ fn places_are_given_first_come_first_served() {
     let mut sim = Sim::new(scout(&["concurrency=2"]));
     let children = sim.children(["a", "b", "c", "d", "e"].map(about).into());
     let running = |sim: &Sim| -> Vec<usize> {
-        (0..5).filter(|n| *sim.state(children[*n]) == State::Running).collect()
+        (0..5).filter(|n| sim.state(children[*n]) == State::Running).collect()
     };
     assert_eq!(running(&sim), [0, 1]);
     sim.say(children[1], "done");
@@ -148,9 +148,9 @@ fn a_later_call_waits_behind_an_earlier_one() {
     let first = sim.children(["a", "b"].map(about).into());
     let second = sim.child(about("c"));
     sim.say(first[0], "done");
-    assert_eq!((sim.state(first[1]), sim.state(second)), (&State::Running, &State::Queued));
+    assert_eq!((sim.state(first[1]), sim.state(second)), (State::Running, State::Queued));
     sim.say(first[1], "done");
-    assert_eq!(*sim.state(second), State::Running);
+    assert_eq!(sim.state(second), State::Running);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_run_that_met_a_limit_made_no_call_or_met_an_error_is_never_completed() {
         }),
         ("the clock", || {
             let (mut sim, child) = one(&[]);
-            while sim.node(child).state.is_live() {
+            while sim.node(child).is_live() {
                 sim.tick_next();
             }
             (sim, child)

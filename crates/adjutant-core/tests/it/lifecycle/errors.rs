@@ -71,8 +71,8 @@ fn every_class_of_error_ends_as_it_should() {
     .map(|kind| {
         let (mut sim, child) = one(&[]);
         sim.fail(child, error(kind));
-        let retried = sim.node(child).state.is_live();
-        while sim.node(child).state.is_live() {
+        let retried = sim.node(child).is_live();
+        while sim.node(child).is_live() {
             sim.tick_next();
             sim.fail(child, error(kind));
         }

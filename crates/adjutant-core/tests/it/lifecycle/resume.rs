@@ -102,7 +102,7 @@ fn an_answer_that_was_recorded_is_acted_upon_and_not_bought_again() {
         after.restart(wish);
         assert!(after.model_calls(child).is_empty());
         if expected.is_empty() {
-            assert_eq!(*after.state(child), State::Ended(Outcome::Completed));
+            assert_eq!(after.state(child), State::Ended(Outcome::Completed));
         } else {
             assert_eq!(after.tools_run(child), [expected]);
         }
@@ -168,7 +168,7 @@ fn only_words_take_up_what_is_completed_or_blocked() {
     assert!(sim.restart(silent).is_empty());
     let spoken = named(Some("And the tests?"), &sim);
     sim.restart(spoken);
-    assert_eq!(*sim.state(child), State::Running);
+    assert_eq!(sim.state(child), State::Running);
     sim.say(child, "They pass.");
     sim.check_over();
 }
@@ -276,7 +276,7 @@ fn nobody_is_given_more_time_than_the_work_may_take() {
 fn what_nobody_said_yes_to_cannot_be_taken_up_again() {
     let mut sim = Sim::new(policy(Preset::Scout, &[]));
     let child = sim.child(about("a"));
-    assert_eq!(*sim.state(child), State::AwaitingApproval);
+    assert_eq!(sim.state(child), State::AwaitingApproval);
     sim.cancel(sim.root());
     let wish = wish(&sim);
     assert!(sim.restart(wish).is_empty());
@@ -290,7 +290,7 @@ fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
     sim.cancel(sim.root());
     let wish = Resumption { session: Some(child), ..wish(&sim) };
     sim.restart(wish);
-    assert_eq!(*sim.state(child), State::Running);
+    assert_eq!(sim.state(child), State::Running);
     assert!(!sim.state(parent).is_live());
     sim.submit(Command::DiskFull { lost: [child].into() }).unwrap();
     assert!(!sim.state(child).is_live());
@@ -314,7 +314,7 @@ fn a_final_answer_that_a_full_disk_left_unjudged_is_judged_on_resume() {
     let on = wish(&sim);
     sim.restart(on);
     assert!(sim.model_calls(child).is_empty(), "no turn is bought");
-    assert_eq!(*sim.state(child), State::Ended(Outcome::Completed));
+    assert_eq!(sim.state(child), State::Ended(Outcome::Completed));
 
     let (mut sim, child) = full_after(says("found it"));
     let say = Some("And the other one?".to_owned());
@@ -391,7 +391,7 @@ fn a_run_whose_budget_was_used_up_goes_on_with_a_larger_one() {
     assert_eq!(sim.node(sim.root()).ledger.cap.tokens, Some(60_000));
     assert_eq!(sim.node(sim.root()).ledger.settled, spent, "what is spent stays spent");
     sim.say(child, "done");
-    assert_eq!(*sim.state(child), State::Ended(Outcome::Completed));
+    assert_eq!(sim.state(child), State::Ended(Outcome::Completed));
     let again = Sim::replay(&sim.log);
     assert_eq!(again.tree.policy().budget_tokens_run, Some(60_000), "the journal has the limit");
     sim.check_over();

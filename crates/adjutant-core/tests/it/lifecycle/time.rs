@@ -55,7 +55,7 @@ fn d6_the_total_ends_those_who_run_and_those_who_wait() {
     let children = sim.children(["a", "b", "c", "d"].map(about).into());
     sim.tick_at(60);
     assert_eq!(sim.code(children[0]), Some(Code::Timeout));
-    assert_eq!(*sim.state(children[1]), State::Running);
+    assert_eq!(sim.state(children[1]), State::Running);
     let events = sim.tick_at(100);
     // Nobody is started, and paid for, to be cut off at once.
     assert!(!kinds(&events).contains("started"), "{}", kinds(&events));
@@ -124,7 +124,7 @@ fn a_stalled_attempt_is_retried_and_the_answer_counts() {
     sim.tick_at(600);
     sim.tick_next();
     sim.say(child, "Here I am.");
-    assert_eq!(*sim.state(child), State::Ended(Outcome::Completed));
+    assert_eq!(sim.state(child), State::Ended(Outcome::Completed));
     sim.check_over();
 }
 
@@ -140,7 +140,7 @@ fn a_stalled_attempt_is_not_retried_beyond_its_time_or_budget() {
     let (mut sim, child) = begun(&["stall_s=600", "budget_tokens=9000"], small(90_000));
     sim.tick_at(600);
     sim.tick_next();
-    while sim.node(child).state.is_live() {
+    while sim.node(child).is_live() {
         sim.tick_next();
     }
     assert_eq!(sim.code(child), Some(Code::BudgetExceeded));

@@ -98,7 +98,7 @@ fn five_equal_calls_are_told_and_eight_end_the_work() {
     }
     for n in LOOP_TOLD..LOOP_END {
         assert!(!turn(&mut sim, child, read(&n.to_string(), "a")), "{n}");
-        assert!(sim.node(child).state.is_live());
+        assert!(sim.node(child).is_live());
     }
     insta::assert_snapshot!(sim.told(child)[0], @"Not run: you have made this exact Read call 5 times and its result does not change. Do something else, or write your report; at 8 you will be stopped.");
     assert_eq!(sim.told(child).len(), LOOP_END - LOOP_TOLD);
@@ -114,7 +114,7 @@ fn five_equal_calls_are_told_and_eight_end_the_work() {
 fn two_calls_made_in_turn_are_a_loop_as_much_as_one() {
     let (mut sim, child) = one(&[]);
     let mut made = 0;
-    while sim.node(child).state.is_live() {
+    while sim.node(child).is_live() {
         turn(&mut sim, child, read(&made.to_string(), ["a", "b"][made % 2]));
         made += 1;
     }
@@ -225,5 +225,5 @@ fn a_conclusion_counts_only_after_a_final_answer() {
     assert_eq!(sim.submit(conclude()), Ok(vec![]));
     sim.output(child, 0, "text");
     assert_eq!(sim.submit(conclude()), Ok(vec![]));
-    assert!(sim.node(child).state.is_live());
+    assert!(sim.node(child).is_live());
 }

@@ -45,7 +45,7 @@ fn nothing_of_a_run_happens_before_a_person_says_yes_and_its_time_begins_then() 
     let mut sim = led(&[], model());
     let root = sim.root();
     let hash = ask(&mut sim, command(&[7]));
-    assert_eq!(*sim.state(root), State::AwaitingApproval);
+    assert_eq!(sim.state(root), State::AwaitingApproval);
     let asks = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
     assert_eq!(sim.effects, [asks]);
     assert_eq!(sim.node(root).deadline(), None);
@@ -135,7 +135,7 @@ fn a_run_begins_unasked_within_the_amount() {
         let mut sim = Sim::led_on(policy, "research", "/research 7", model);
         sim.submit(command(&[])).unwrap();
         let root = sim.root();
-        assert_eq!(*sim.state(root) == State::Running, begins, "{limit:?} {budget}");
+        assert_eq!(sim.state(root) == State::Running, begins, "{limit:?} {budget}");
         assert_eq!(sim.tree.auto_approved(), Usd::ZERO, "what it hands down is counted then");
     }
 }
@@ -150,12 +150,12 @@ fn a_run_that_died_between_question_answer_and_beginning_goes_on_from_there() {
     sim.restart(wish());
     let again = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
     assert!(sim.effects.contains(&again), "{:?}", sim.effects);
-    assert_eq!(*sim.state(root), State::AwaitingApproval);
+    assert_eq!(sim.state(root), State::AwaitingApproval);
     sim.submit(yes(&hash)).unwrap();
     let is_answer = |(_, event): &(Timestamp, Event)| matches!(event, Event::Approved { .. });
     let answer = sim.log.iter().position(is_answer).unwrap();
     sim.log.truncate(answer + 1);
     let events = sim.restart(wish());
     assert!(kinds(&events).contains("started"), "{}", kinds(&events));
-    assert_eq!(*sim.state(root), State::Running);
+    assert_eq!(sim.state(root), State::Running);
 }

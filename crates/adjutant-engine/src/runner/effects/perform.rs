@@ -307,7 +307,7 @@ impl Runner {
         else {
             return;
         };
-        let node = self.tree.node(session).filter(|node| node.state.is_live());
+        let node = self.tree.node(session).filter(|node| node.is_live());
         let Some(caller) = node.and_then(|node| node.model.clone()) else { return };
         let limits = CallLimits::of(self.tree.policy());
         let (desk, bench) = (self.shop.desk.clone(), self.bench(session));
