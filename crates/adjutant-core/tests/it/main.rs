@@ -15,5 +15,6 @@ mod prd_config;
 mod properties;
 mod registry;
 mod registry_stories;
+mod restarts;
 mod sim;
 mod story_properties;

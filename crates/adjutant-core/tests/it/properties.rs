@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use adjutant_core::budget::Amount;
 use adjutant_core::policy::{ContractKind, CycleKey, Operation};
 use adjutant_core::space::KeptWork;
-use adjutant_core::tree::{EffectKey, InFlight};
+use adjutant_core::tree::InFlight;
 use adjutant_core::{
     Assignment, Command, Conversation, Effect, ErrorKind, Event, Message, Nudge, Outcome, Policy,
     Resumption, Rights, SessionId, State, Timestamp, ToolOutput, Tree,
@@ -21,6 +21,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use crate::histories::{Step, histories, policies, steps};
+use crate::restarts::{check_prefixes, check_restart};
 use crate::sim::Sim;
 
 pub(crate) const GOOD: &str =
@@ -328,51 +329,6 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
     }
 }
 
-/// Restarts a run and compares what is under way then with what was due before. A model call that was lost counts as
-/// spent and a tool that may have acted is not run again, so these may differ; so may all of an agent that ends for
-/// want of what was lost, or is taken up again.
-pub(crate) fn check_restart(mut sim: Sim) {
-    if sim.tree.outcome().is_some() {
-        return;
-    }
-    let before = sim.tree.all_due().effects;
-    let rights = Rights::of(sim.tree.policy());
-    sim.spaces_at_once = false;
-    let lived = sessions(&sim, |node| node.is_live());
-    sim.restart(Resumption { rights, ..Resumption::default() });
-    let began_or_ended = sessions(&sim, |node| node.is_live() != lived.contains(&node.session));
-    let after: BTreeSet<EffectKey> = sim.in_flight.keys().cloned().collect();
-    for effect in before {
-        let session = match &effect {
-            Effect::Model { .. } | Effect::Write { .. } | Effect::Fetch { .. } => continue,
-            Effect::Tool { call, .. } if !["Read", "Grep"].contains(&call.name.as_str()) => {
-                continue;
-            }
-            Effect::AskApproval { parent, .. } => *parent,
-            Effect::Merge { into, .. } => *into,
-            Effect::Mark { session, .. }
-            | Effect::KeepSpace { session, .. }
-            | Effect::MakeSpace { session, .. }
-            | Effect::AskDomain { session, .. }
-            | Effect::Tool { session, .. }
-            | Effect::PrepareWrite { session, .. }
-            | Effect::Delegate { session, .. }
-            | Effect::HandUp { session, .. }
-            | Effect::Verify { session, .. }
-            | Effect::Markers { session, .. }
-            | Effect::Check { session, .. } => *session,
-            Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close => {
-                panic!("{effect:?} follows from an event, never from a state")
-            }
-        };
-        assert!(
-            after.contains(&effect.key())
-                || sim.chain(session).any(|of| began_or_ended.contains(&of)),
-            "{effect:?} was under way and is not"
-        );
-    }
-}
-
 /// Everything a tree knows, private parts included.
 pub(crate) fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
@@ -512,6 +468,22 @@ proptest! {
         let sim = play(policy, history);
         let sim = Sim::replay(&sim.log[..*cut.get(&sim.decisions)]);
         check_restart(sim);
+    }
+
+    /// (m) Whatever was written last, a process that reads it has due what the writer had under way, and nothing twice.
+    #[test]
+    fn what_is_due_after_any_prefix_is_what_was_under_way(
+        policy in policies(),
+        history in histories(),
+        again in any::<bool>(),
+    ) {
+        let mut sim = play(policy, history);
+        if again && sim.tree.outcome().is_none() {
+            let rights = Rights::of(sim.tree.policy());
+            sim.restart(Resumption { rights, ..Resumption::default() });
+        }
+        complete(&mut sim);
+        check_prefixes(&sim);
     }
 
     /// (k) What has ended short of its goal is taken up again and ends again; what was done stays.

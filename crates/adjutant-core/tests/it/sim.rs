@@ -31,6 +31,8 @@ pub(crate) struct Sim {
     pub(crate) decisions: Vec<usize>,
     /// What was asked for and is not over.
     pub(crate) in_flight: InFlight,
+    /// What was under way whenever nothing was left to decide, by the length of the log.
+    pub(crate) rests: Vec<(usize, BTreeSet<EffectKey>)>,
     /// Whether something was recorded without what follows from it.
     is_cut_off: bool,
     parents: BTreeMap<SessionId, SessionId>,
@@ -106,6 +108,7 @@ impl Sim {
             effects: Vec::new(),
             decisions: Vec::new(),
             in_flight: InFlight::default(),
+            rests: Vec::new(),
             is_cut_off: false,
             parents: BTreeMap::new(),
             made: 0,
@@ -135,6 +138,7 @@ impl Sim {
             effects: Vec::new(),
             decisions: Vec::new(),
             in_flight: InFlight::default(),
+            rests: Vec::new(),
             is_cut_off: true,
             parents: BTreeMap::new(),
             made: 1_000_000,
@@ -202,8 +206,10 @@ impl Sim {
     /// Dies here, loses every effect under way, and goes on as `wish` says.
     pub(crate) fn restart(&mut self, wish: Resumption) -> Vec<Event> {
         let (made, at_once, has_work) = (self.made, self.spaces_at_once, self.has_work);
+        let rests = std::mem::take(&mut self.rests);
         *self = Self::replay(&self.log);
         (self.made, self.spaces_at_once, self.has_work) = (made, at_once, has_work);
+        self.rests = rests;
         self.is_cut_off = false;
         self.submit(Command::Resume(Box::new(wish))).unwrap()
     }
@@ -372,7 +378,7 @@ impl Sim {
 
     /// Says what holds when nothing is left to decide: what the state says is due is what was started, and no
     /// command that is due leads to anything. So a process that begins here starts what this one has under way.
-    fn check_rest(&self) {
+    fn check_rest(&mut self) {
         let is_over = self.tree.outcome().is_some();
         if is_over || self.is_cut_off || self.tree.nodes().count() > CHECKED_AT_EACH_STEP {
             return;
@@ -380,6 +386,7 @@ impl Sim {
         let due = self.tree.all_due();
         let keys: BTreeSet<EffectKey> = due.effects.iter().map(Effect::key).collect();
         assert_eq!(keys, self.in_flight.keys().cloned().collect(), "due, and under way");
+        self.rests.push((self.log.len(), keys));
         // A run that is being opened has neither handed anything down nor taken a turn.
         let is_opening = self.tree.nodes().map(|node| node.turn).eq([0]);
         for command in due.commands.into_iter().filter(|_| !is_opening) {

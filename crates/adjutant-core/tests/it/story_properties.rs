@@ -22,9 +22,9 @@ use proptest::test_runner::TestRunner;
 
 use crate::histories::{Step, policies, steps};
 use crate::properties::{
-    GOOD, check_restart, check_told, make_marks, observed, perform, pick, questions, sessions,
-    settled, tick,
+    GOOD, check_told, make_marks, observed, perform, pick, questions, sessions, settled, tick,
 };
+use crate::restarts::{check_prefixes, check_restart};
 use crate::sim::{Sim, asks, brief, says, tool};
 
 /// What an agent may write.
@@ -328,6 +328,7 @@ proptest! {
         let mut sim = play(policy, story, history);
         complete(&mut sim);
         check_over(&sim);
+        check_prefixes(&sim);
     }
 
     #[test]
