@@ -5,9 +5,9 @@ use std::fs;
 use std::io::Write as _;
 use std::time::SystemTime;
 
-use adjutant_workspace::sandbox::Helper;
-use adjutant_workspace::space::{KindWish, Workspace};
-use adjutant_workspace::{Bases, Folders, LeaseCost, RelPath};
+use adjutant_workspace::sandbox::SandboxHelper;
+use adjutant_workspace::space::{BackingChoice, Workspace};
+use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, MissingParents, RelPath};
 
 use crate::Failure;
 use crate::repos::{Repo, timed};
@@ -29,7 +29,7 @@ pub(crate) fn commits(
     plan: &Plan,
     middle: &Repo,
     largest: &Repo,
-    helper: &Helper,
+    helper: &SandboxHelper,
 ) -> Result<Vec<Row>, Failure> {
     let small = kept(plan, middle, 1, helper)?;
     let mut taken = Vec::new();
@@ -40,13 +40,17 @@ pub(crate) fn commits(
 }
 
 /// What the syncs of a disk add, on a small repository.
-pub(crate) fn on_disk(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
+pub(crate) fn on_disk(
+    plan: &Plan,
+    repo: &Repo,
+    helper: &SandboxHelper,
+) -> Result<Vec<Row>, Failure> {
     let sync = plan.rounds(31, || -> Result<f64, Failure> {
         let mut file = fs::File::create(repo.beside("synced"))?;
         file.write_all(b"a line of text\n")?;
         Ok(timed(|| file.sync_data())?.0)
     })?;
-    let all = open(repo, KindWish::Overlay, helper)?;
+    let all = open(repo, BackingChoice::Overlay, helper)?;
     let mut round = 0;
     let captured = plan.rounds(9, || -> Result<f64, Failure> {
         round += 1;
@@ -63,8 +67,8 @@ pub(crate) fn on_disk(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<R
     ])
 }
 
-fn kept(plan: &Plan, repo: &Repo, count: usize, helper: &Helper) -> Result<Spread, Failure> {
-    let all = open(repo, KindWish::Overlay, helper)?;
+fn kept(plan: &Plan, repo: &Repo, count: usize, helper: &SandboxHelper) -> Result<Spread, Failure> {
+    let all = open(repo, BackingChoice::Overlay, helper)?;
     let first = make(&all, "first")?;
     let mut round = 0;
     let rounds = if count == 1 { 15 } else { 5 };
@@ -87,7 +91,8 @@ fn kept(plan: &Plan, repo: &Repo, count: usize, helper: &Helper) -> Result<Sprea
 
 fn write(space: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
     let root = space.root()?;
-    let place = root.place(&RelPath::default(), &RelPath::new(path)?, Folders::Made)?;
+    let place =
+        root.file_target(&RelPath::default(), &RelPath::new(path)?, MissingParents::Create)?;
     let before = place.read(1 << 20)?;
     Ok(place.replace(text.as_bytes(), before.as_ref(), OsStr::new(".new"))?)
 }
@@ -97,7 +102,7 @@ pub(crate) fn moves(
     plan: &Plan,
     middle: &Repo,
     largest: &Repo,
-    helper: &Helper,
+    helper: &SandboxHelper,
 ) -> Result<Vec<Row>, Failure> {
     let small = moved(plan, middle, helper)?.remove(0);
     let taken = moved(plan, largest, helper)?;
@@ -105,11 +110,11 @@ pub(crate) fn moves(
     Ok(follows("move of an unused base by", &taken, small, files, None, MOVE))
 }
 
-fn moved(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Spread>, Failure> {
+fn moved(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Spread>, Failure> {
     // The base that the workspaces stood on; nobody does now.
-    let all = open(repo, KindWish::Overlay, helper)?;
+    let all = open(repo, BackingChoice::Overlay, helper)?;
     let repository = all.repository();
-    let bases = Bases::open(repository)?;
+    let bases = BaseCheckouts::open(repository)?;
     let tree = |name: &str| -> Result<_, Failure> {
         let tree = repository.resolve(&format!("refs/heads/{name}^{{tree}}"))?;
         Ok(tree.ok_or_else(|| format!("there is no {name}"))?)
@@ -121,7 +126,7 @@ fn moved(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Spread>, Failu
         let other = tree(&format!("by_{count}"))?;
         taken.push(plan.rounds(if count == 1 { 15 } else { 5 }, || -> Result<f64, Failure> {
             let (time, lease) = timed(|| bases.lease(&other))?;
-            if lease.cost() != LeaseCost::Moved(count) {
+            if lease.cost() != BaseLeaseCost::Moved(count) {
                 return Err(format!("a base was not moved but {:?}", lease.cost()).into());
             }
             drop(lease);

@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
-use adjutant_workspace::sandbox::{Helper, Network};
-use adjutant_workspace::space::{KindWish, Options, Workspace, Workspaces};
+use adjutant_workspace::sandbox::{NetworkAccess, SandboxHelper};
+use adjutant_workspace::space::{BackingChoice, Workspace, WorkspaceOptions, Workspaces};
 
 use crate::fixture::Place;
 use crate::repos::{CHANGED, Repo, UNTRACKED, timed};
@@ -39,7 +39,7 @@ const FALLBACK: &str = "as for the overlay, in a state with uncommitted files, w
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let helper = Helper::at(Binary::build()?.path());
+    let helper = SandboxHelper::at(Binary::build()?.path());
     let mut repos = Vec::new();
     for files in SIZES.into_iter().filter(|files| !plan.quick || *files <= 10_000) {
         say(&format!("making a repository of {files} files …"));
@@ -74,11 +74,15 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
 }
 
 /// Opens the workspaces of a repository, each kind with a state directory of its own.
-pub(crate) fn open(repo: &Repo, wish: KindWish, helper: &Helper) -> Result<Workspaces, Failure> {
-    let state = repo.beside(if wish == KindWish::Worktree { "worktrees" } else { "state" });
-    let options = Options {
+pub(crate) fn open(
+    repo: &Repo,
+    wish: BackingChoice,
+    helper: &SandboxHelper,
+) -> Result<Workspaces, Failure> {
+    let state = repo.beside(if wish == BackingChoice::Worktree { "worktrees" } else { "state" });
+    let options = WorkspaceOptions {
         wish,
-        network: Network::Off,
+        network: NetworkAccess::Off,
         include_ignored: Vec::new(),
         reserved: Vec::new(),
         alike: false,
@@ -99,10 +103,10 @@ pub(crate) fn least(one: Spread, other: Spread) -> Spread {
 }
 
 /// The state of the user's tree as a commit, against one look by git.
-fn captures(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failure> {
+fn captures(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
-        let all = open(repo, KindWish::Overlay, helper)?;
+        let all = open(repo, BackingChoice::Overlay, helper)?;
         let cases = [
             (repo.spread(CHANGED), "15 changes"),
             (repo.in_few_folders(MOST_CHANGED), "200 changes, ten in a folder,"),
@@ -154,7 +158,7 @@ fn captured(
 }
 
 /// Workspaces of both kinds, beside `git worktree add`.
-fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failure> {
+fn ready(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
     let (mut rows, mut fallback, mut medians) = (Vec::new(), Vec::new(), Vec::new());
     for (repo, overlay) in repos.iter().zip(overlays(plan, repos, helper)?) {
         let [git, own] = worktrees(plan, repo, helper)?;
@@ -174,10 +178,10 @@ fn ready(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Row>, Failu
 }
 
 /// Returns what an overlay workspace takes in each of the repositories, which take turns.
-fn overlays(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Spread>, Failure> {
+fn overlays(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Spread>, Failure> {
     let mut all = Vec::new();
     for repo in repos {
-        let spaces = open(repo, KindWish::Overlay, helper)?;
+        let spaces = open(repo, BackingChoice::Overlay, helper)?;
         // Stays, so that the others find their base and the captured state.
         let first = make(&spaces, "first")?;
         all.push((spaces, first, Vec::new()));
@@ -198,8 +202,8 @@ fn overlays(plan: &Plan, repos: &[Repo], helper: &Helper) -> Result<Vec<Spread>,
 }
 
 /// Returns what git takes, and what ours takes.
-fn worktrees(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<[Spread; 2], Failure> {
-    let all = open(repo, KindWish::Worktree, helper)?;
+fn worktrees(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<[Spread; 2], Failure> {
+    let all = open(repo, BackingChoice::Worktree, helper)?;
     // Captures the state of the batch.
     make(&all, "first")?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
@@ -227,8 +231,8 @@ fn added(repo: &Repo, place: &Path) -> Result<String, Failure> {
 }
 
 /// Eight work trees at the same time: ours, and what becomes of git's own.
-fn at_once(repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
-    let all = open(repo, KindWish::Worktree, helper)?;
+fn at_once(repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
+    let all = open(repo, BackingChoice::Worktree, helper)?;
     let made = std::thread::scope(|scope| {
         let one = |number| {
             let all = &all;

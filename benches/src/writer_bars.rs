@@ -6,8 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use adjutant_workspace::sandbox::{Cancel, Captured, End, Helper, Program};
-use adjutant_workspace::space::{KindWish, SandboxWish};
+use adjutant_workspace::sandbox::{
+    BoundedOutput, CancelHandle, ProgramEnd, ProgramSpec, SandboxHelper,
+};
+use adjutant_workspace::space::{BackingChoice, SandboxOptions};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -29,18 +31,23 @@ const STARTS: &str = "the real binary, from before it is started until its event
 eight writers, whose workspaces are on record by then; the base is warm, capture and approval are in it";
 
 /// What a sandboxed call costs beyond a plain one.
-pub(crate) fn spawns(plan: &Plan, repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
-    let all = open(repo, KindWish::Overlay, helper)?;
+pub(crate) fn spawns(
+    plan: &Plan,
+    repo: &Repo,
+    helper: &SandboxHelper,
+) -> Result<Vec<Row>, Failure> {
+    let all = open(repo, BackingChoice::Overlay, helper)?;
     let space = make(&all, "spawns")?;
-    let (proof, sandbox) = timed(|| space.sandbox(SandboxWish::default()))?;
-    let (program, cancel) = (Program::new(["/bin/true".into()]), Cancel::new()?);
+    let (proof, sandbox) = timed(|| space.sandbox(SandboxOptions::default()))?;
+    let (program, cancel) = (ProgramSpec::new(["/bin/true".into()]), CancelHandle::new()?);
     let (mut plain, mut inside) = (Vec::new(), Vec::new());
     for _ in 0..plan.pick(300, 30) {
         let mut command = Command::new("/bin/true");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         plain.push(timed(|| command.status())?.0);
-        let (taken, ended) = timed(|| sandbox.run(&program, &cancel, &mut Captured::new(1024)))?;
-        if ended.end != End::Exited(0) {
+        let (taken, ended) =
+            timed(|| sandbox.run(&program, &cancel, &mut BoundedOutput::new(1024)))?;
+        if ended.end != ProgramEnd::Exited(0) {
             return Err(format!("/bin/true ended as {:?}", ended.end).into());
         }
         inside.push(taken);
@@ -63,15 +70,15 @@ pub(crate) fn sandboxes(
     plan: &Plan,
     middle: &Repo,
     largest: &Repo,
-    helper: &Helper,
+    helper: &SandboxHelper,
 ) -> Result<Vec<Row>, Failure> {
     let mut taken = Vec::new();
     for repo in [middle, largest] {
-        let all = open(repo, KindWish::Overlay, helper)?;
+        let all = open(repo, BackingChoice::Overlay, helper)?;
         let space = make(&all, "sandboxes")?;
-        drop(space.sandbox(SandboxWish::default())?);
+        drop(space.sandbox(SandboxOptions::default())?);
         taken.push(plan.rounds(100, || -> Result<f64, Failure> {
-            let (time, sandbox) = timed(|| space.sandbox(SandboxWish::default()))?;
+            let (time, sandbox) = timed(|| space.sandbox(SandboxOptions::default()))?;
             drop(sandbox);
             Ok(time)
         })?);
@@ -88,8 +95,8 @@ pub(crate) fn sandboxes(
 }
 
 /// What an idle workspace takes.
-pub(crate) fn idle(repo: &Repo, helper: &Helper) -> Result<Vec<Row>, Failure> {
-    let all = open(repo, KindWish::Overlay, helper)?;
+pub(crate) fn idle(repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
+    let all = open(repo, BackingChoice::Overlay, helper)?;
     let before = descendants();
     let mut spaces = Vec::new();
     for number in 0..WRITERS {
