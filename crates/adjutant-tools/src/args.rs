@@ -3,6 +3,7 @@
 //! Numbers and booleans may come as strings, `null` means absent, and the spellings of other
 //! well-known tools are understood. Everything else is an error that says what to write instead.
 
+use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
 use serde_json::Value;
 
@@ -110,9 +111,6 @@ impl<'call> Args<'call> {
 
 /// Shortens what a model wrote for use in a message.
 pub(crate) fn brief(text: &str) -> String {
-    const MAX_CHARS: usize = 200;
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    // 200 characters and the `…`.
+    excerpt(text, 201).into_owned()
 }

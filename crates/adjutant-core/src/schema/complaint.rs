@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::code::Code;
 use adjutant_formats::excerpt::excerpt;
-use adjutant_formats::fields::{FieldFault, FieldReader, UnknownField, did_you_mean};
+use adjutant_formats::fields::{FieldFault, FieldReader, NamedField, did_you_mean};
 
 /// The most characters of foreign text that a complaint repeats.
 const SHOWN_CHARS: usize = 40;
@@ -85,7 +85,7 @@ impl Complaints {
 
     /// Notes each property of the object at `path` that is not known.
     pub(super) fn refuse_unknown(&mut self, path: &str, fields: &FieldReader<'_>, known: &[&str]) {
-        for UnknownField { name, .. } in fields.unknown(known) {
+        for NamedField { name, .. } in fields.unknown(known) {
             let (shown, meant) = (excerpt(&name, SHOWN_CHARS), did_you_mean(&name, known));
             let message = format!("unknown property `{shown}`{meant}");
             self.0.push(SchemaComplaint { path: path.to_owned(), message });

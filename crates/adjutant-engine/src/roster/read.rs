@@ -4,7 +4,7 @@
 //! in one format bounds it in another.
 
 use adjutant_core::policy::Operation;
-use adjutant_formats::document::PositionedValue;
+use adjutant_formats::document::parse_toml;
 use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
 use serde_json::Value;
 
@@ -160,9 +160,9 @@ fn within(value: &Value) -> usize {
 }
 
 fn toml_keys(text: &str) -> Result<yaml::Front, String> {
-    let document = PositionedValue::from_toml(text)
-        .map_err(|error| format!("its TOML is broken: {}", error.reason))?;
-    let keys = FieldValue::Positioned(&document).to_json();
+    let document =
+        parse_toml(text).map_err(|error| format!("its TOML is broken: {}", error.reason))?;
+    let keys = FieldValue::Text(&document, text).to_json();
     Ok(yaml::Front { keys, again: Vec::new() })
 }
 

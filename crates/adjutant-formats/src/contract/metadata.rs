@@ -52,7 +52,7 @@ fn claimed(
     let duration_seconds = duration(&fields, findings);
     let agent_type = findings.keep(fields.require("agent_type", FieldValue::words));
     let delegation_depth = findings.keep(fields.require("delegation_depth", depth));
-    let delegation_path = path(&fields, findings);
+    let delegation_path = findings.keep(fields.require("delegation_path", names));
     findings.warn_unknown(&fields, &KEYS);
     let metadata = Metadata {
         session_id: session_id?,
@@ -112,10 +112,10 @@ fn depth(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
     depth.ok_or_else(|| value.unfit_as_written("a whole number, zero or more"))
 }
 
-fn path(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<Vec<AgentName>> {
-    findings.keep(fields.require("delegation_path", FieldValue::items))?;
-    let names = fields.each("delegation_path", |name| Ok(AgentName::new(&name.string()?)));
-    findings.keep_all(names)
+fn names(value: FieldValue<'_>) -> Result<Vec<AgentName>, FieldProblem> {
+    let name = |item: FieldValue<'_>| Ok(AgentName::new(&item.string()?));
+    let names = value.items().and_then(|items| items.into_iter().map(name).collect());
+    names.map_err(|_: FieldProblem| "must be an array of agent names".into())
 }
 
 /// Returns the depth that a path says: its edges, without the orchestrator before the root.
@@ -214,7 +214,7 @@ mod tests {
         error metadata.duration_seconds: metadata.duration_seconds must be a number of seconds, zero or more, not -1
         error metadata.agent_type: metadata.agent_type cannot be empty
         error metadata.delegation_depth: metadata.delegation_depth must be a whole number, zero or more, not 1.5
-        error metadata.delegation_path[1]: metadata.delegation_path[1] must be a string, not a number
+        error metadata.delegation_path: metadata.delegation_path must be an array of agent names
         warn metadata.mood: Unknown field is ignored: metadata.mood
         ");
         let none = check(json!("none"), &MetadataSource::Claimed, None);

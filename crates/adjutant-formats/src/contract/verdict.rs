@@ -96,14 +96,6 @@ impl Findings {
         None
     }
 
-    /// Passes on the items that were read; each fault is noted.
-    pub(super) fn keep_all<T>(&mut self, read: Result<Vec<T>, Vec<FieldFault>>) -> Option<Vec<T>> {
-        match read {
-            Ok(items) => Some(items),
-            Err(faults) => faults.into_iter().find_map(|fault| self.keep(Err(fault))),
-        }
-    }
-
     /// Warns of each field that nobody will read.
     pub(super) fn warn_unknown(&mut self, fields: &FieldReader<'_>, known: &[&str]) {
         for field in fields.unknown(known) {

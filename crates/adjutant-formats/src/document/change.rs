@@ -81,7 +81,7 @@ impl Node {
         match &self.kind {
             Kind::Object(members) => members.iter().map(whole).collect(),
             Kind::Array(items) => items.iter().map(|item| item.range.clone()).collect(),
-            Kind::Scalar => Vec::new(),
+            Kind::Scalar | Kind::Decoded(_) => Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
-//! The parts of a JSON text and where they stand.
+//! The parts of a text and where they stand.
 //!
-//! A node holds no content: names and values are compared and read where they stand in the text, because a file has
+//! A node of JSON holds no content: names and values are compared and read where they stand in the text, because a file has
 //! thousands of them and few are asked for. Rewriting through a parsed value would lose how a person laid the file out
 //! and every number that no machine type holds.
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use crate::fields::FieldContent;
+use crate::fields::{FieldContent, FieldValue};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -29,14 +29,16 @@ pub enum Kind {
     Object(Vec<Member>),
     /// Items.
     Array(Vec<Node>),
-    /// A string, a number, `true`, `false` or `null`.
+    /// A string, a number, `true`, `false` or `null` of JSON.
     Scalar,
+    /// A scalar of TOML, which writes them in other ways.
+    Decoded(Box<Value>),
 }
 
 /// A member of an object.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Where its name stands, with the quotes.
+    /// Where its name stands, with its quotes.
     pub key: Range<usize>,
     /// Its value.
     pub value: Node,
@@ -46,7 +48,10 @@ impl Member {
     /// Returns the name; none where its escapes make no text.
     #[must_use]
     pub fn name<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
-        string(&text[self.key.clone()])
+        let raw = &text[self.key.clone()];
+        // Names of TOML may stand in single quotes, or in none.
+        let plain = (!raw.starts_with('"')).then(|| Cow::Borrowed(raw.trim_matches('\'')));
+        plain.or_else(|| string(raw))
     }
 
     pub(super) fn is_called(&self, text: &str, key: &str) -> bool {
@@ -65,7 +70,7 @@ impl Node {
     pub(crate) fn members(&self) -> &[Member] {
         match &self.kind {
             Kind::Object(members) => members,
-            Kind::Array(_) | Kind::Scalar => &[],
+            Kind::Array(_) | Kind::Scalar | Kind::Decoded(_) => &[],
         }
     }
 
@@ -100,7 +105,7 @@ impl Node {
     pub(crate) fn items(&self) -> Option<&[Self]> {
         match &self.kind {
             Kind::Array(items) => Some(items),
-            Kind::Object(_) | Kind::Scalar => None,
+            Kind::Object(_) | Kind::Scalar | Kind::Decoded(_) => None,
         }
     }
 
@@ -120,20 +125,22 @@ impl Node {
             }
             Kind::Array(items) => items.iter().map(|item| item.read(text)).collect(),
             Kind::Scalar => serde_json::from_str(self.raw(text)).unwrap_or_default(),
+            Kind::Decoded(value) => (**value).clone(),
         }
     }
 
     /// Returns what the value is.
-    pub(crate) fn content<'t>(&self, text: &'t str) -> FieldContent<'t> {
+    pub(crate) fn content<'t>(&'t self, text: &'t str) -> FieldContent<'t> {
         let raw = self.raw(text);
         match (&self.kind, raw) {
             (Kind::Object(_), _) => FieldContent::Object,
             (Kind::Array(_), _) => FieldContent::Array,
+            (Kind::Decoded(value), _) => FieldValue::Json(value).content(),
             (Kind::Scalar, "null") => FieldContent::Null,
             (Kind::Scalar, "true") => FieldContent::Boolean(true),
             (Kind::Scalar, "false") => FieldContent::Boolean(false),
             (Kind::Scalar, _) if raw.starts_with('"') => string(raw).map_or(
-                FieldContent::Unreadable("one whose escapes do not make a text"),
+                FieldContent::Unreadable("a string with broken escapes"),
                 FieldContent::String,
             ),
             (Kind::Scalar, _) => serde_json::from_str(raw).map_or(

@@ -1,13 +1,17 @@
-//! Finds the parts of a JSON text, with `jsonc-parser`.
+//! Finds the parts of a text: of JSON with `jsonc-parser`, of TOML with `toml_edit`.
 //!
-//! The parser refuses what is nested deeper than 512 levels, of which an object takes two, so that whatever walks the
-//! nodes may recurse. Start at [`parse_json`].
+//! The parser of JSON refuses what is nested deeper than 512 levels, of which an object takes two, so that whatever walks the
+//! nodes may recurse. Start at [`parse_json`] and [`parse_toml`].
+
+use std::ops::Range;
 
 use jsonc_parser::ast::Value as Parsed;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::errors::ParseError;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::de::IgnoredAny;
+use serde_json::Value;
+use toml_edit::{Document, Item, Key, Table, TableLike, Value as TomlValue};
 
 use super::node::{Kind, Member, Node};
 
@@ -17,7 +21,7 @@ use super::node::{Kind, Member, Node};
 pub struct SyntaxError {
     /// The line, from 1.
     pub line: usize,
-    /// The column, from 1.
+    /// The column in bytes, from 1.
     pub column: usize,
     /// What is wrong there.
     pub reason: String,
@@ -38,6 +42,94 @@ pub fn parse_json(text: &str) -> Result<Node, SyntaxError> {
     };
     let empty = SyntaxError { line: 1, column: 1, reason: "there is no value".to_owned() };
     parsed?.ok_or(empty)
+}
+
+/// Reads JSON in which no object has a key twice.
+///
+/// # Errors
+///
+/// The text is not JSON, or has a key twice.
+pub fn parse_unique_json(text: &str) -> Result<Node, SyntaxError> {
+    let root = parse_json(text)?;
+    match root.doubled(text).into_iter().next() {
+        None => Ok(root),
+        Some((_, second)) => {
+            let name = text[second.clone()].trim_matches('"');
+            Err(SyntaxError::at(text, second.start, format!("`{name}` is given twice")))
+        }
+    }
+}
+
+/// Reads TOML; a table that has a header stands where that stands.
+///
+/// # Errors
+///
+/// The text is not TOML, or has a number that JSON cannot hold or a key whose escapes JSON does not know.
+pub fn parse_toml(text: &str) -> Result<Node, SyntaxError> {
+    let document = Document::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        SyntaxError::at(text, at, error.message().trim_end().replace('\n', ", "))
+    })?;
+    Ok(Node { range: 0..text.len(), kind: toml_table(text, document.as_table())? })
+}
+
+fn toml_item(text: &str, item: &Item, key: &Range<usize>) -> Result<Node, SyntaxError> {
+    // A table that exists only because of those below it has no place of its own.
+    let range = item.span().unwrap_or(key.clone());
+    let kind = match item {
+        Item::Value(value) => return toml_value(text, value, key),
+        Item::Table(table) => toml_table(text, table)?,
+        Item::ArrayOfTables(tables) => {
+            let table = |table: &Table| {
+                let range = table.span().unwrap_or(key.clone());
+                Ok(Node { range, kind: toml_table(text, table)? })
+            };
+            Kind::Array(tables.iter().map(table).collect::<Result<_, SyntaxError>>()?)
+        }
+        Item::None => decoded(()),
+    };
+    Ok(Node { range, kind })
+}
+
+fn toml_value(text: &str, value: &TomlValue, key: &Range<usize>) -> Result<Node, SyntaxError> {
+    let range = value.span().unwrap_or(key.clone());
+    let kind = match value {
+        TomlValue::String(text) => decoded(text.value().as_str()),
+        TomlValue::Boolean(is) => decoded(*is.value()),
+        TomlValue::Datetime(moment) => decoded(moment.value().to_string()),
+        TomlValue::Integer(number) => decoded(*number.value()),
+        TomlValue::Float(number) if number.value().is_finite() => decoded(*number.value()),
+        TomlValue::Float(_) => {
+            let reason = "this number is too large or not a number".to_owned();
+            return Err(SyntaxError::at(text, range.start, reason));
+        }
+        TomlValue::Array(items) => {
+            let items = items.iter().map(|item| toml_value(text, item, key));
+            Kind::Array(items.collect::<Result<_, _>>()?)
+        }
+        TomlValue::InlineTable(table) => toml_table(text, table)?,
+    };
+    Ok(Node { range, kind })
+}
+
+fn decoded(scalar: impl Into<Value>) -> Kind {
+    Kind::Decoded(Box::new(scalar.into()))
+}
+
+fn toml_table(text: &str, table: &dyn TableLike) -> Result<Kind, SyntaxError> {
+    let mut members = Vec::with_capacity(table.len());
+    for (name, item) in table.iter() {
+        let key = table.key(name).and_then(Key::span).unwrap_or_default();
+        let member = Member { value: toml_item(text, item, &key)?, key };
+        if !member.is_called(text, name) {
+            let reason = format!("the key `{name}` is written with an escape that is not read");
+            return Err(SyntaxError::at(text, member.key.start, reason));
+        }
+        members.push(member);
+    }
+    // Tables follow values here; a person reads, and a model is sent, the file's order.
+    members.sort_by_key(|member| member.key.start);
+    Ok(Kind::Object(members))
 }
 
 /// Reads JSON with comments, and commas behind the last item of something; none where the text has no value.
@@ -79,6 +171,32 @@ fn node(parsed: Parsed<'_>) -> Node {
         | Parsed::NullKeyword(_) => Kind::Scalar,
     };
     Node { range, kind }
+}
+
+/// Returns the line that a byte of `text` is on and its column in characters, both from 1.
+#[must_use]
+pub fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    (line, before[start..].chars().count() + 1)
+}
+
+impl SyntaxError {
+    /// Says what is wrong at a byte.
+    fn at(text: &str, at: usize, reason: String) -> Self {
+        let at = text.floor_char_boundary(at);
+        let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        Self { line: position(text, at).0, column: at - line_start + 1, reason }
+    }
+
+    /// Returns the byte of `text` where it is.
+    #[must_use]
+    pub fn byte(&self, text: &str) -> usize {
+        let before = text.split_inclusive('\n').take(self.line.saturating_sub(1));
+        let line_start = before.map(str::len).sum::<usize>();
+        text.floor_char_boundary(line_start + self.column.saturating_sub(1))
+    }
 }
 
 impl From<serde_json::Error> for SyntaxError {

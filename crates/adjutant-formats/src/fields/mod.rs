@@ -9,5 +9,5 @@ mod reader;
 mod value;
 
 pub use fault::{FieldFault, FieldProblem};
-pub use reader::{FieldReader, UnknownField, did_you_mean};
+pub use reader::{FieldReader, NamedField, did_you_mean};
 pub use value::{FieldContent, FieldValue};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::fault::{FieldFault, FieldProblem};
-use super::value::FieldValue;
+use super::value::{FieldContent, FieldValue};
 use crate::nearest;
 
 /// An object whose fields are read.
@@ -13,26 +13,24 @@ pub struct FieldReader<'a> {
     path: String,
 }
 
-/// A field that an object has and its reader does not know.
+/// A field of an object.
 #[derive(Clone, Debug)]
-pub struct UnknownField<'a> {
+pub struct NamedField<'a> {
     /// Its name.
     pub name: Cow<'a, str>,
     /// The byte of the document where the name stands; 0 for a value without a document.
     pub at: usize,
+    /// Its value.
+    pub value: FieldValue<'a>,
 }
 
 impl<'a> FieldReader<'a> {
     /// Reads `object`; the paths of its fields begin with `path`, which is empty for a whole document.
-    ///
-    /// # Errors
-    ///
-    /// The value is something else than an object.
     pub fn new(object: FieldValue<'a>, path: impl Into<String>) -> Result<Self, FieldProblem> {
-        if object.is_object() {
+        if object.content() == FieldContent::Object {
             Ok(Self { object, path: path.into() })
         } else {
-            Err(object.unfit(object.object_noun()))
+            Err(object.unfit("an object"))
         }
     }
 
@@ -96,10 +94,6 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Reads an item of the list `name` that is an object.
-    ///
-    /// # Errors
-    ///
-    /// The value is something else than an object.
     pub fn item(&self, name: &str, nth: usize, value: FieldValue<'a>) -> Result<Self, FieldFault> {
         let path = format!("{}[{nth}]", self.path(name));
         Self::new(value, &*path).map_err(|problem| FieldFault { path, at: value.at(), problem })
@@ -129,8 +123,8 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Returns the fields whose names are not among the known ones.
-    pub fn unknown(&self, known: &[&str]) -> Vec<UnknownField<'a>> {
-        let mut fields = self.object.names();
+    pub fn unknown(&self, known: &[&str]) -> Vec<NamedField<'a>> {
+        let mut fields = self.object.members();
         fields.retain(|field| !known.contains(&&*field.name));
         fields
     }
@@ -157,7 +151,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::document::{PositionedValue, parse_json};
+    use crate::document::{parse_json, parse_toml};
 
     /// Reads the same fields of a value and returns what is wrong with them, each with its place.
     fn check(value: FieldValue<'_>) -> String {
@@ -192,8 +186,6 @@ mod tests {
         72 `call.nothing` must be true or false, not null
         78 unknown names
         ");
-        let positioned = PositionedValue::from_json(text).unwrap();
-        assert_eq!(check(FieldValue::Positioned(&positioned)), in_text);
         let value: Value = serde_json::from_str(text).unwrap();
         let without_places = |said: &str| {
             let words = said.lines().map(|line| line.split_once(' ').unwrap().1);
@@ -205,14 +197,16 @@ mod tests {
     #[test]
     fn a_table_of_toml_is_read_in_the_order_of_the_file() {
         let text = "b = 1\n[z]\ndeep.er = { k = [1.5, 'x'] }\n[[list]]\na = 2026-01-02\n[[list]]\n";
-        let document = PositionedValue::from_toml(text).unwrap();
-        let value = FieldValue::Positioned(&document);
+        let document = parse_toml(text).unwrap();
+        let value = FieldValue::Text(&document, text);
         assert_eq!(
             value.to_json().to_string(),
             r#"{"b":1,"z":{"deep":{"er":{"k":[1.5,"x"]}}},"list":[{"a":"2026-01-02"},{}]}"#
         );
         let list = FieldReader::new(value, "").unwrap().get("list").unwrap().items().unwrap();
         assert_eq!(list.into_iter().map(FieldValue::at).collect::<Vec<_>>(), [39, 63]);
-        assert_eq!(PositionedValue::from_toml("a = nan").unwrap_err().at, 4);
+        for (text, column) in [("a = nan", 5), ("\"\\x41\" = 1", 1)] {
+            assert_eq!(parse_toml(text).unwrap_err().column, column, "{text}");
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::ops::{Range, RangeInclusive};
 use serde_json::{Number, Value};
 
 use super::fault::FieldProblem;
-use super::reader::{UnknownField, did_you_mean};
-use crate::document::{Member, Node, PositionedKey, PositionedKind, PositionedValue};
+use super::reader::{NamedField, did_you_mean};
+use crate::document::{Member, Node};
 use crate::excerpt::excerpt;
 use crate::numbers::whole;
 
@@ -19,10 +19,8 @@ const SHOWN_CHARS: usize = 40;
 pub enum FieldValue<'a> {
     /// A value without a position, such as the arguments of a call.
     Json(&'a Value),
-    /// A part of a JSON text and that text; it is read where it stands.
+    /// A part of a document and the text of that document.
     Text(&'a Node, &'a str),
-    /// A part of a document that was read as a whole.
-    Positioned(&'a PositionedValue),
 }
 
 /// What a value is; the parts of an array or an object are asked for by themselves.
@@ -62,11 +60,6 @@ impl<'a> FieldValue<'a> {
             Self::Json(Value::Array(_)) => FieldContent::Array,
             Self::Json(Value::Object(_)) => FieldContent::Object,
             Self::Text(node, text) => node.content(text),
-            Self::Positioned(value) => match &value.kind {
-                PositionedKind::Scalar(scalar) => Self::Json(scalar).content(),
-                PositionedKind::List(_) => FieldContent::Array,
-                PositionedKind::Table(_) => FieldContent::Object,
-            },
         }
     }
 
@@ -130,16 +123,15 @@ impl<'a> FieldValue<'a> {
 
     /// Reads a list.
     pub fn items(self) -> Result<Vec<Self>, FieldProblem> {
-        match self {
-            Self::Json(Value::Array(items)) => Ok(items.iter().map(Self::Json).collect()),
-            Self::Text(node, text) if node.items().is_some() => {
-                Ok(node.items().into_iter().flatten().map(|item| Self::Text(item, text)).collect())
+        let items: Option<Vec<Self>> = match self {
+            Self::Json(value) => {
+                value.as_array().map(|items| items.iter().map(Self::Json).collect())
             }
-            Self::Positioned(PositionedValue { kind: PositionedKind::List(items), .. }) => {
-                Ok(items.iter().map(Self::Positioned).collect())
+            Self::Text(node, text) => {
+                node.items().map(|items| items.iter().map(|item| Self::Text(item, text)).collect())
             }
-            Self::Json(_) | Self::Text(..) | Self::Positioned(_) => Err(self.unfit("an array")),
-        }
+        };
+        items.ok_or_else(|| self.unfit("an array"))
     }
 
     /// Says that the value is not `wanted`.
@@ -169,7 +161,7 @@ impl<'a> FieldValue<'a> {
             FieldContent::Number(_) => "a number",
             FieldContent::String(_) => "a string",
             FieldContent::Array => "an array",
-            FieldContent::Object => self.object_noun(),
+            FieldContent::Object => "an object",
             FieldContent::Unreadable(noun) => noun,
         }
     }
@@ -180,17 +172,6 @@ impl<'a> FieldValue<'a> {
         match self {
             Self::Json(value) => value.is_null(),
             Self::Text(node, text) => node.is_null(text),
-            Self::Positioned(value) => matches!(value.kind, PositionedKind::Scalar(Value::Null)),
-        }
-    }
-
-    /// Says whether it is an object.
-    #[must_use]
-    pub fn is_object(self) -> bool {
-        match self {
-            Self::Json(value) => value.is_object(),
-            Self::Text(node, _) => node.is_object(),
-            Self::Positioned(value) => matches!(value.kind, PositionedKind::Table(_)),
         }
     }
 
@@ -200,18 +181,6 @@ impl<'a> FieldValue<'a> {
         match self {
             Self::Json(value) => value.clone(),
             Self::Text(node, text) => node.read(text),
-            Self::Positioned(value) => match &value.kind {
-                PositionedKind::Scalar(scalar) => scalar.clone(),
-                PositionedKind::List(items) => {
-                    items.iter().map(|item| Self::Positioned(item).to_json()).collect()
-                }
-                PositionedKind::Table(members) => {
-                    let member = |(key, value): &(PositionedKey, PositionedValue)| {
-                        (key.name.clone(), FieldValue::Positioned(value).to_json())
-                    };
-                    members.iter().map(member).collect()
-                }
-            },
         }
     }
 
@@ -227,15 +196,6 @@ impl<'a> FieldValue<'a> {
         match self {
             Self::Json(_) => 0..0,
             Self::Text(node, _) => node.range.clone(),
-            Self::Positioned(value) => value.range.clone(),
-        }
-    }
-
-    /// Returns what people call an object here.
-    pub(super) const fn object_noun(self) -> &'static str {
-        match self {
-            Self::Json(_) | Self::Text(..) => "an object",
-            Self::Positioned(_) => "a table",
         }
     }
 
@@ -243,36 +203,29 @@ impl<'a> FieldValue<'a> {
     pub(super) fn member(self, name: &str) -> Option<Self> {
         match self {
             Self::Json(value) => value.get(name).map(Self::Json),
-            Self::Text(node, text) => {
-                node.member(text, name).map(|member| Self::Text(member, text))
-            }
-            Self::Positioned(value) => value.member(name).map(Self::Positioned),
+            Self::Text(node, text) => node.member(text, name).map(|value| Self::Text(value, text)),
         }
     }
 
-    /// Returns the names of the members of an object.
-    pub(super) fn names(self) -> Vec<UnknownField<'a>> {
+    /// Returns the members of an object in their order.
+    #[must_use]
+    pub fn members(self) -> Vec<NamedField<'a>> {
         match self {
             Self::Json(value) => {
-                let names = value.as_object().into_iter().flat_map(|object| object.keys());
-                names
-                    .map(|name| UnknownField { name: Cow::Borrowed(name.as_str()), at: 0 })
-                    .collect()
+                let members = value.as_object().into_iter().flatten();
+                let field = |(name, value): (&'a String, _)| NamedField {
+                    name: name.into(),
+                    at: 0,
+                    value: Self::Json(value),
+                };
+                members.map(field).collect()
             }
             Self::Text(node, text) => {
                 let field = |member: &'a Member| {
-                    Some(UnknownField { name: member.name(text)?, at: member.key.start })
+                    let (name, at) = (member.name(text)?, member.key.start);
+                    Some(NamedField { name, at, value: Self::Text(&member.value, text) })
                 };
                 node.members().iter().filter_map(field).collect()
-            }
-            Self::Positioned(value) => {
-                let fields = value.members().iter();
-                fields
-                    .map(|(key, _)| UnknownField {
-                        name: Cow::Borrowed(key.name.as_str()),
-                        at: key.at,
-                    })
-                    .collect()
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::document::position;
 use crate::excerpt::excerpt;
 use crate::fields::FieldFault;
 
@@ -122,13 +123,6 @@ impl<'t> Findings<'t> {
         let (story, field) = (self.story.clone(), subject.field.map(str::to_owned));
         Finding { story, field, line, column, what }
     }
-}
-
-fn position(text: &str, at: usize) -> (usize, usize) {
-    let before = &text[..at];
-    let start = before.rfind('\n').map_or(0, |end| end + 1);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-    (line, before[start..].chars().count() + 1)
 }
 
 /// Shows foreign text in a message: short, on one line, without control characters.

@@ -4,8 +4,7 @@
 //! `raw_args` goes out as written, to show what a model does that cannot write JSON.
 
 use adjutant_core::ToolCall;
-use adjutant_formats::document::{PositionedKind, PositionedValue};
-use adjutant_formats::fields::FieldValue;
+use adjutant_formats::fields::{FieldContent, FieldValue, NamedField};
 use serde_json::{Map, Value};
 
 use super::error::{Flaw, table};
@@ -15,6 +14,9 @@ use crate::model::TurnRequest;
 
 /// The most equal calls one table may stand for. Inclusive.
 const MAX_CALLS: u64 = 10_000;
+
+/// How deep arguments may nest. Inclusive; deeper is an accident, and no journal could be read back.
+const MAX_DEPTH: usize = 64;
 
 /// A scripted tool call, or several equal ones.
 #[derive(Debug)]
@@ -51,11 +53,9 @@ impl Call {
                 let message = "give `args` or `raw_args`, not both";
                 return Err(Flaw::new(fields.at_field("raw_args"), message));
             }
-            (Some(FieldValue::Positioned(args)), None) => {
-                Arguments::Json(Tree::read(args, document)?)
-            }
-            (_, Some(raw)) => Arguments::Raw(raw),
-            (_, None) => Arguments::Json(Tree::Plain(Value::Object(Map::new()))),
+            (Some(args), None) => Arguments::Json(Tree::read(args, document, 0)?),
+            (None, Some(raw)) => Arguments::Raw(raw),
+            (None, None) => Arguments::Json(Tree::Plain(Value::Object(Map::new()))),
         };
         let times = fields.read("times", |value| value.integer(1..=MAX_CALLS))?.unwrap_or(1);
         Ok(Self { id: text("id")?, tool, arguments, times })
@@ -95,21 +95,32 @@ impl Arguments {
 }
 
 impl Tree {
-    fn read(value: &PositionedValue, document: &str) -> Result<Self, Flaw> {
-        Ok(match &value.kind {
-            PositionedKind::Scalar(Value::String(text)) => {
-                Self::Text(placeholder::parse(text, value.range.clone(), document)?)
+    fn read(value: FieldValue<'_>, document: &str, depth: usize) -> Result<Self, Flaw> {
+        if depth > MAX_DEPTH {
+            let message = format!("values nest deeper than {MAX_DEPTH} levels");
+            return Err(Flaw::new(value.at(), message));
+        }
+        Ok(match value.content() {
+            FieldContent::Null | FieldContent::Boolean(_) | FieldContent::Number(_) => {
+                Self::Plain(value.to_json())
             }
-            PositionedKind::Scalar(scalar) => Self::Plain(scalar.clone()),
-            PositionedKind::List(items) => {
-                let items = items.iter().map(|item| Self::read(item, document));
+            FieldContent::String(text) => {
+                Self::Text(placeholder::parse(&text, value.range(), document)?)
+            }
+            FieldContent::Array => {
+                let items = value.items().into_iter().flatten();
+                let items = items.map(|item| Self::read(item, document, depth + 1));
                 Self::List(items.collect::<Result<_, _>>()?)
             }
-            PositionedKind::Table(pairs) => {
-                let pairs = pairs
-                    .iter()
-                    .map(|(key, value)| Ok((key.name.clone(), Self::read(value, document)?)));
-                Self::Table(pairs.collect::<Result<_, Flaw>>()?)
+            FieldContent::Object => {
+                let pair = |field: NamedField<'_>| {
+                    Ok((field.name.into(), Self::read(field.value, document, depth + 1)?))
+                };
+                let fields = value.members().into_iter().map(pair);
+                Self::Table(fields.collect::<Result<_, Flaw>>()?)
+            }
+            FieldContent::Unreadable(what) => {
+                return Err(Flaw::new(value.at(), format!("this is {what}")));
             }
         })
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adjutant_formats::document::DocumentError;
+use adjutant_formats::document::position;
 use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
 
 /// The longest wait a script may ask for: a day, in milliseconds. Inclusive.
@@ -86,13 +86,8 @@ impl Flaw {
 
     /// Turns the byte into a line and column of `text`.
     pub(crate) fn placed(self, file: &str, text: &str) -> ScriptError {
-        let before = text.get(..self.at).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let place = Place {
-            file: file.to_owned(),
-            line: line_of(text, self.at),
-            column: before[line_start..].chars().count() + 1,
-        };
+        let (line, column) = position(text, self.at);
+        let place = Place { file: file.to_owned(), line, column };
         ScriptError::Malformed { place, message: self.message }
     }
 }
@@ -103,12 +98,6 @@ impl From<FieldFault> for Flaw {
     }
 }
 
-impl From<DocumentError> for Flaw {
-    fn from(error: DocumentError) -> Self {
-        Self::new(error.at, error.reason)
-    }
-}
-
 /// Takes `value` as a table of `allowed` keys; `what` is its name in complaints.
 pub(crate) fn table<'v>(
     value: FieldValue<'v>,
@@ -116,7 +105,7 @@ pub(crate) fn table<'v>(
     allowed: &[&str],
 ) -> Result<FieldReader<'v>, Flaw> {
     let fields = FieldReader::new(value, "")
-        .map_err(|problem| Flaw::new(value.at(), format!("{what} {problem}")))?;
+        .map_err(|_| Flaw::new(value.at(), format!("{what} {}", value.unfit("a table"))))?;
     let Some(unknown) = fields.unknown(allowed).into_iter().next() else { return Ok(fields) };
     let (name, meant) = (&unknown.name, did_you_mean(&unknown.name, allowed));
     let allowed = allowed.join(", ");
@@ -138,9 +127,4 @@ pub(crate) fn tables<'v>(
 /// Reads a wait.
 pub(crate) fn millis(value: FieldValue<'_>) -> Result<Duration, FieldProblem> {
     value.integer(0..=MAX_DELAY_MS).map(Duration::from_millis)
-}
-
-/// Returns the line that byte `at` of `text` is on; the first is 1.
-pub(crate) fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, Price, Reply, StopReason, Usage};
-use adjutant_formats::document::{DocumentError, PositionedValue};
+use adjutant_formats::document::{Node, SyntaxError, parse_toml, parse_unique_json, position};
 use adjutant_formats::fields::{FieldReader, FieldValue};
 
 use super::entry::{Ending, Entry, Pace, UsageRule};
-use super::error::{Flaw, ScriptError, line_of, millis, table, tables};
+use super::error::{Flaw, ScriptError, millis, table, tables};
 use super::select::Index;
 use super::summary::ScriptSummary;
 use crate::estimate;
@@ -52,8 +52,8 @@ impl ScriptedModel {
         let path = path.as_ref();
         let file = path.display().to_string();
         let parse = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("toml") => PositionedValue::from_toml,
-            Some("json") => PositionedValue::from_json,
+            Some("toml") => parse_toml,
+            Some("json") => parse_unique_json,
             Some(_) | None => return Err(ScriptError::UnknownFormat { path: path.to_owned() }),
         };
         let text = read(path)?;
@@ -65,12 +65,12 @@ impl ScriptedModel {
 
     /// Reads a script from TOML text; the model is named `script:inline`.
     pub fn from_toml(text: &str) -> Result<Self, ScriptError> {
-        Self::build(text, PositionedValue::from_toml).map_err(|flaw| flaw.placed(INLINE, text))
+        Self::build(text, parse_toml).map_err(|flaw| flaw.placed(INLINE, text))
     }
 
     /// Reads a script from JSON text; the model is named `script:inline`.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
-        Self::build(text, PositionedValue::from_json).map_err(|flaw| flaw.placed(INLINE, text))
+        Self::build(text, parse_unique_json).map_err(|flaw| flaw.placed(INLINE, text))
     }
 
     /// Replaces the model's name.
@@ -86,12 +86,9 @@ impl ScriptedModel {
         ScriptSummary::new(&self.spec, &self.index)
     }
 
-    fn build(
-        text: &str,
-        parse: fn(&str) -> Result<PositionedValue, DocumentError>,
-    ) -> Result<Self, Flaw> {
-        let document = parse(text)?;
-        let fields = table(FieldValue::Positioned(&document), "a script", &KEYS)?;
+    fn build(text: &str, parse: fn(&str) -> Result<Node, SyntaxError>) -> Result<Self, Flaw> {
+        let document = parse(text).map_err(|error| Flaw::new(error.byte(text), error.reason))?;
+        let fields = table(FieldValue::Text(&document, text), "a script", &KEYS)?;
         let tokens = |key| fields.read(key, |value| value.integer(1..=u64::MAX));
         let spec = ModelSpec {
             name: "script:inline".to_owned(),
@@ -243,7 +240,7 @@ fn lines_of(text: &str, entries: &[Entry]) -> Vec<usize> {
     for entry in entries {
         // Entries stand in file order; `max` only guards the slice.
         let at = entry.at.max(done);
-        line += line_of(text.get(done..at).unwrap_or_default(), at - done) - 1;
+        line += position(text.get(done..at).unwrap_or_default(), at - done).0 - 1;
         done = at;
         lines.push(line);
     }

@@ -77,7 +77,7 @@ fn wrong_types_and_ranges_say_what_is_allowed() {
     script:1:1: the script has no turns: add a [[turn]] with a `text`
     script:1:8: `turn` must be a list of tables, written [[turn]], not a number
     script:1:9: a turn must be a table, not a string
-    script:1:1: `turn` must be a list of tables, written [[turn]], not a table
+    script:1:1: `turn` must be a list of tables, written [[turn]], not an object
     script:1:10: `window` must be a whole number of at least 1, not 0
     script:1:19: `input` must be a number of at least 0, not -1
     script:1:9: `price` needs `output`, USD per million
@@ -90,7 +90,7 @@ fn wrong_types_and_ranges_say_what_is_allowed() {
     script:2:9: `panic` must be true or false, not a string
     script:3:9: `usage` must be a table or "none", not "some"
     script:2:1: a call needs its `tool`
-    script:2:1: `call` must be a list of tables, written [[turn.call]], not a table
+    script:2:1: `call` must be a list of tables, written [[turn.call]], not an object
     "#);
 }
 
@@ -181,9 +181,9 @@ fn broken_json_is_placed_too() {
     script:2:3: `text` is given twice
     script:2:2: unknown placeholder `nope` (one of prompt, last, result, agent, label, turn)
     script:1:20: `text` must be a string, not null
-    script:2:8: unexpected end of hex escape
+    script:2:1: `text` must be a string, not a string with broken escapes
     script:1:1: a script must be a table, not an array
-    script:1:73: values nest deeper than 64 levels
+    script:1:11: a turn must be a table, not an array
     ");
 }
 

@@ -178,7 +178,7 @@ fn each_fault_of_a_story_is_told_with_its_place() {
         ),
         (
             r#""id": "A", "title": "\ud800""#,
-            "line 2 column 22: story A: `title` must be a string, not one whose escapes do not make a text",
+            "line 2 column 22: story A: `title` must be a string, not a string with broken escapes",
         ),
         (
             r#""id": "A", "title": "é", "passes": "yes""#,
