@@ -7,8 +7,8 @@ use adjutant_core::Event;
 use adjutant_core::registry::QuestionPointer;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_engine::{Archive, ControlError, Life, RunFiles, wall_now};
-use adjutant_view::approval::{Question, is_asked_about};
-use adjutant_view::{Entry, RunView, sanitize};
+use adjutant_view::approval::{ApprovalQuestion, is_asked_about};
+use adjutant_view::{RunView, TimedEvent, sanitize};
 use serde_json::json;
 
 use crate::args::ApproveArgs;
@@ -24,7 +24,7 @@ struct Open {
     id: String,
     waiting: QuestionPointer,
     files: RunFiles,
-    question: Question,
+    question: ApprovalQuestion,
     left_ms: u64,
 }
 
@@ -56,7 +56,7 @@ struct AtPrompt {
     files: RunFiles,
     pid: Option<u32>,
     terminal: Option<String>,
-    question: Question,
+    question: ApprovalQuestion,
 }
 
 impl AtPrompt {
@@ -94,7 +94,8 @@ fn at_prompts(runs: &[RunFiles], inbox: &[Open]) -> Vec<AtPrompt> {
                 continue;
             }
             let Some(policy) = asked.view.policy() else { continue };
-            let question = Question::of_call(policy, &asked.admitted, open.parent, open.call);
+            let question =
+                ApprovalQuestion::of_call(policy, &asked.admitted, open.parent, open.call);
             let terminal = pid.and_then(terminal_of);
             all.push(AtPrompt { files: files.clone(), pid, terminal, question });
         }
@@ -135,7 +136,7 @@ fn read_questions(files: &RunFiles) -> Option<AskedQuestions> {
             asked.is_whole = false;
             break;
         };
-        asked.view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        asked.view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
         if is_asked_about(&record.event) {
             asked.admitted.push(record.event);
         }
@@ -265,7 +266,10 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
 
 /// Reads a question from the journal of its run: inside, nothing where it is known not to be open any
 /// more; nothing at all where that is not known.
-fn look(archive: &Archive, waiting: &QuestionPointer) -> Option<Option<(RunFiles, Question, u64)>> {
+fn look(
+    archive: &Archive,
+    waiting: &QuestionPointer,
+) -> Option<Option<(RunFiles, ApprovalQuestion, u64)>> {
     let files = match archive.find(&waiting.run.to_string()) {
         Ok((files, _)) => files,
         Err(_) if is_gone(archive, waiting) => return Some(None),
@@ -281,7 +285,7 @@ fn look(archive: &Archive, waiting: &QuestionPointer) -> Option<Option<(RunFiles
     let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
     let prd = prd.filter(|_| open.call == WHOLE_RUN);
     let lacking = prd.map(|prd| archive.registry().lacking_consents(prd)).unwrap_or_default();
-    let question = Question::of_call(view.policy()?, &admitted, open.parent, open.call);
+    let question = ApprovalQuestion::of_call(view.policy()?, &admitted, open.parent, open.call);
     let question = question.with_unallowed(lacking);
     let latest = view.latest();
     let now = latest.at.plus_millis(files.since(latest.wall_ms));

@@ -86,7 +86,7 @@ fn put(terminal: &Terminal, question: &Question) -> Answer {
     let wide = columns(&terminal.output);
     let (shown, prompt) = match question {
         Question::Call { events, policy, left, .. } => {
-            let question = approval::Question::of(policy, events).with_left(*left);
+            let question = approval::ApprovalQuestion::of(policy, events).with_left(*left);
             (question.text(wide), "Start? [y/N] ".to_owned())
         }
         Question::Domain { label, host, url } => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, State};
 use adjutant_engine::{Archive, Cancelled, ControlError, Life, RunFiles};
-use adjutant_view::{Entry, RunView};
+use adjutant_view::{RunView, TimedEvent};
 use serde_json::json;
 
 use crate::args::{CancelArgs, TellArgs, WaitArgs};
@@ -126,7 +126,7 @@ fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result
         let life = files.life().map_err(failed)?;
         let mut take = |view: &mut Live| {
             follow.more(|record| {
-                view.take(Entry::new(record.at, record.wall_ms, &record.event));
+                view.take(TimedEvent::new(record.at, record.wall_ms, &record.event));
             })
         };
         take(&mut live).map_err(failed)?;

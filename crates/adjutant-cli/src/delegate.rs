@@ -9,7 +9,7 @@ use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
 use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
 use adjutant_engine::roster::Roster;
 use adjutant_engine::{Approver, Engine, EngineError, Preview, Setup, with_link_targets};
-use adjutant_view::approval::Question;
+use adjutant_view::approval::ApprovalQuestion;
 use serde_json::{Map, Value, json};
 
 use crate::agents;
@@ -237,7 +237,7 @@ fn object(text: &str, origin: &str) -> Result<Map<String, Value>, Failure> {
 }
 
 fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Failure> {
-    let question = Question::of(policy, events);
+    let question = ApprovalQuestion::of(policy, events);
     if as_json {
         print_json(&question.json())?;
     } else {
@@ -256,7 +256,7 @@ fn approver_of(
         return Ok(approver(args.work.yes, None));
     }
     let terminal = Terminal::open();
-    let question = Question::of(policy, &preview()?.events);
+    let question = ApprovalQuestion::of(policy, &preview()?.events);
     if question.is_asked() && terminal.is_none() {
         let reason = "there is no terminal to ask on".to_owned();
         let refusal = Refusal::ApprovalDenied { reason };
@@ -267,7 +267,7 @@ fn approver_of(
 }
 
 /// Names the flag that starts a call without asking.
-fn how_to_start(policy: &Policy, question: &Question) -> String {
+fn how_to_start(policy: &Policy, question: &ApprovalQuestion) -> String {
     let Some(limit) = policy.approve_below_usd else {
         return "Add --yes to start without asking.".into();
     };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
-use adjutant_view::approval::Question;
+use adjutant_view::approval::ApprovalQuestion;
 
 use crate::args::{DemoArgs, Form, MergeAfter};
 use crate::delegate::{absolute, failed, form};
@@ -69,7 +69,8 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     say(&format!(
         "A person would be asked first:\n\n{}",
         indented(
-            &Question::of(&policy, &preview.events).text(columns(io::stderr()).saturating_sub(2))
+            &ApprovalQuestion::of(&policy, &preview.events)
+                .text(columns(io::stderr()).saturating_sub(2))
         )
     ));
     let showing = Showing {

@@ -16,7 +16,7 @@ use adjutant_engine::{
 };
 use adjutant_mcp::{ApprovalMode, LaunchHandover};
 use adjutant_view::RunView;
-use adjutant_view::approval::Question;
+use adjutant_view::approval::ApprovalQuestion;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde_json::Value;
 
@@ -279,7 +279,7 @@ impl Terms {
         policy: &Policy,
         events: &[Event],
     ) -> Result<Verdict, Failure> {
-        let question = Question::of(policy, events);
+        let question = ApprovalQuestion::of(policy, events);
         if let Some(unasked) = self.unasked
             && question.is_automatic()
         {
@@ -347,7 +347,7 @@ const DENIED: &str =
 const ALLOW: &str = "Only a person can allow it: with `approval = \"inbox\"` in [mcp] of their own config.toml, or by \
                      starting the server with --approval inbox.";
 
-fn denied(question: &Question) -> Failure {
+fn denied(question: &ApprovalQuestion) -> Failure {
     let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
     let what = format!("{}\n  {}", refusal.message(), question.distillate());
     let hint = match question.worst_usd() {

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use adjutant_core::{Event, SessionId, Timestamp};
-use adjutant_view::progress::{Frame, keeping, line};
-use adjutant_view::{Entry, Palette, RunView, events, sanitize};
+use adjutant_view::progress::{ProgressFrame, keeping, line};
+use adjutant_view::{Palette, RunView, TimedEvent, events, sanitize};
 
 use crate::ask::is_asking;
 use crate::output::{print_json_line, say};
@@ -78,7 +78,7 @@ impl Live {
     }
 
     /// Folds in an event and says it where lines are said.
-    pub(crate) fn take(&mut self, entry: Entry<'_>) {
+    pub(crate) fn take(&mut self, entry: TimedEvent<'_>) {
         self.view.apply(entry);
         match self.mode {
             // The tree does not show it, and with --yes nothing else tells which hosts are reached.
@@ -115,7 +115,7 @@ impl Live {
     }
 
     /// Folds in what an earlier process said already.
-    pub(crate) fn recall(&mut self, entry: Entry<'_>) {
+    pub(crate) fn recall(&mut self, entry: TimedEvent<'_>) {
         self.view.apply(entry);
         self.keep_time_of(entry.at);
     }
@@ -146,7 +146,7 @@ impl Live {
 
     fn draw(&mut self) {
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
-        let frame = Frame { width, height, now: self.now(), palette: self.palette };
+        let frame = ProgressFrame { width, height, now: self.now(), palette: self.palette };
         let picture = frame.render(&self.view);
         let mut text = String::new();
         if self.drawn_lines > 0 {

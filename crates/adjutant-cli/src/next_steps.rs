@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_engine::work::{Whereabouts, Work};
 use adjutant_engine::{Archive, RunFiles};
-use adjutant_view::status::Look;
+use adjutant_view::status::ObservedRun;
 use adjutant_view::{Liveness, RunView, sanitize};
 
 use crate::delegate::absolute;
@@ -87,7 +87,7 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
 }
 
 /// Returns the goal of a run, or the labels of its tasks.
-fn title(look: &Look<'_>) -> String {
+fn title(look: &ObservedRun<'_>) -> String {
     let goal = look.title();
     let labels = look.view.delegations().filter(|it| it.parent.is_some());
     let labels = labels.map(|it| sanitize::label(it.label.as_str()));

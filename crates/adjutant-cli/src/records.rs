@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
 use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, ReadJournal, RunFiles, Swept};
-use adjutant_view::results::{Results, root_end, synthesis};
-use adjutant_view::status::{self, Content, Look};
+use adjutant_view::results::{CallResults, root_end, synthesis};
+use adjutant_view::status::{self, ContentRetention, ObservedRun};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{
-    Delegation, Entry, Liveness, Palette, RunView, cost, delegations, log, sanitize, tree,
+    Delegation, Liveness, Palette, RunView, TimedEvent, cost, delegations, log, sanitize, tree,
 };
 use serde_json::json;
 
@@ -46,7 +46,7 @@ impl Found {
         now(&self.files, &self.view)
     }
 
-    fn look(&self) -> Look<'_> {
+    fn look(&self) -> ObservedRun<'_> {
         look(&self.view, self.liveness, &self.files)
     }
 }
@@ -61,12 +61,12 @@ pub(crate) enum Need {
 }
 
 /// Looks at a run as it stands.
-pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) -> Look<'a> {
+pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) -> ObservedRun<'a> {
     let content = match files.expiry() {
-        Expiry::Kept => Content::Kept,
-        Expiry::Expired => Content::Expired,
+        Expiry::Kept => ContentRetention::Kept,
+        Expiry::Expired => ContentRetention::Expired,
     };
-    Look { view, liveness, now: now(files, view), content, program: program() }
+    ObservedRun { view, liveness, now: now(files, view), content, program: program() }
 }
 
 /// Shows where runs stand.
@@ -106,7 +106,7 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
             }
         }
     }
-    let looks: Vec<Look<'_>> =
+    let looks: Vec<ObservedRun<'_>> =
         views.iter().map(|(view, liveness, files)| look(view, *liveness, files)).collect();
     if as_json {
         print_json(&status::list_json(&looks))?;
@@ -147,8 +147,8 @@ pub(crate) fn run_result(
     let root = found.view.run().map(RunId::root_session);
     let one = found.session.filter(|session| Some(*session) != root);
     let results = match one.and_then(|session| found.view.delegation(session)) {
-        Some(delegation) => Results::of_one(&found.view, delegation),
-        None => Results::of_run(&found.view),
+        Some(delegation) => CallResults::of_one(&found.view, delegation),
+        None => CallResults::of_run(&found.view),
     };
     let results = results.seen(found.liveness, found.look().content, program());
     if found.liveness == Liveness::Dead {
@@ -266,7 +266,7 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
     let mut delegated = false;
     for record in &mut records {
         let record = record.map_err(failed)?;
-        let entry = Entry::new(record.at, record.wall_ms, &record.event);
+        let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
         view.apply(entry);
         if wanted.is_some() && record.event.session() != wanted {
             continue;
@@ -366,7 +366,7 @@ const COST: Verb = Verb { typed: "cost", noun: "run", has_anywhere: true };
 pub(crate) fn fold_read(run: RunId, journal: &ReadJournal) -> RunView {
     let mut view = RunView::default();
     for record in journal.records() {
-        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
     }
     say_torn(run, journal.torn());
     view.close_open_calls();
@@ -406,7 +406,7 @@ pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
 pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, Follow), Failure> {
     files
         .fold(FOLD, RunView::light, |view, record| {
-            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+            view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
         })
         .map_err(failed)
 }
@@ -416,13 +416,13 @@ fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
     let mut records = files.records().map_err(failed)?;
     for record in &mut records {
         let record = record.map_err(failed)?;
-        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
     }
     Ok((view, records.torn()))
 }
 
 /// Says how to go on with an interrupted run, beside the data.
-pub(crate) fn say_way_on(look: &Look<'_>) {
+pub(crate) fn say_way_on(look: &ObservedRun<'_>) {
     if let (Some(way), Some(run)) = (look.way_on(), look.view.run()) {
         say(&format!("adjutant: {run}: {way}"));
     }

@@ -14,9 +14,9 @@ use adjutant_engine::{
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{
-    Options, Results, command_end, command_head, root_end, root_reason, synthesis,
+    CallResults, ResultOptions, command_end, command_head, root_end, root_reason, synthesis,
 };
-use adjutant_view::{Delegation, Entry, Liveness, RunView, cost, sanitize, tree};
+use adjutant_view::{Delegation, Liveness, RunView, TimedEvent, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -84,7 +84,7 @@ pub(crate) fn conclude(
     if pursues {
         show_synthesis(view, files.as_ref(), showing)?;
     } else if !showing.events && view.run().is_some() {
-        let results = Results::of_run(view);
+        let results = CallResults::of_run(view);
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
     let placed = after_run(archive, view, showing.merge, MergeScope::PendingResults);
@@ -266,7 +266,7 @@ fn show_synthesis(
         if let Some(reason) = root_reason(view) {
             json["reason"] = json!(reason);
         }
-        let remarks = Results::of_run(view).remarks();
+        let remarks = CallResults::of_run(view).remarks();
         if !remarks.is_empty() {
             json["remarks"] = json!(remarks);
         }
@@ -275,7 +275,8 @@ fn show_synthesis(
         }
         if let Some(assignment) = view.assignment() {
             json["assignment"] = json!(assignment);
-            json["results"] = json!(Results::of_run(view).json(&Options::default()).results);
+            json["results"] =
+                json!(CallResults::of_run(view).json(&ResultOptions::default()).results);
         }
         return print_json(&json);
     }
@@ -305,7 +306,7 @@ fn is_of_a_task(view: &RunView) -> bool {
 /// Prints results in the form that was asked for.
 pub(crate) fn show_results(
     view: &RunView,
-    results: &Results<'_>,
+    results: &CallResults<'_>,
     files: Option<&RunFiles>,
     form: Form,
     result_tokens: Option<u64>,
@@ -315,10 +316,10 @@ pub(crate) fn show_results(
     let folder = files.filter(is_kept).map(transcripts).filter(|folder| folder.is_dir());
     let kept = folder.is_some();
     let folder = folder.unwrap_or_default().display().to_string();
-    let options = Options {
+    let options = ResultOptions {
         result_tokens,
         transcripts: kept.then_some(folder.as_str()),
-        ..Options::default()
+        ..ResultOptions::default()
     };
     match form {
         Form::Json => {
@@ -363,8 +364,9 @@ struct Telling {
 impl Narrator for Telling {
     fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String {
         let live = self.live.borrow();
-        let results = Results::of(&live.view, parent, Some(call));
-        let options = Options { result_tokens: self.result_tokens, ..Options::default() };
+        let results = CallResults::of(&live.view, parent, Some(call));
+        let options =
+            ResultOptions { result_tokens: self.result_tokens, ..ResultOptions::default() };
         match form {
             ReturnForm::Markdown => results.markdown(&options),
             ReturnForm::Json => adjutant_view::wire::pretty(&results.json(&options)),
@@ -377,10 +379,10 @@ struct Shared(Rc<RefCell<Live>>);
 
 impl Reporter for Shared {
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
-        self.0.borrow_mut().take(Entry::new(at, wall_ms, event));
+        self.0.borrow_mut().take(TimedEvent::new(at, wall_ms, event));
     }
 
     fn recall(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
-        self.0.borrow_mut().recall(Entry::new(at, wall_ms, event));
+        self.0.borrow_mut().recall(TimedEvent::new(at, wall_ms, event));
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, SessionId, State, Timestamp};
 use adjutant_engine::{Archive, Follow, RunFiles};
-use adjutant_view::progress::{Frame, line};
-use adjutant_view::{Entry, Liveness, Palette, RunView, events, sanitize, tree};
+use adjutant_view::progress::{ProgressFrame, line};
+use adjutant_view::{Liveness, Palette, RunView, TimedEvent, events, sanitize, tree};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
@@ -134,7 +134,7 @@ impl Watch {
             (&mut self.view, self.session, self.mode, self.palette);
         let mut said = Ok(());
         let grew = self.follow.more(|record| {
-            let entry = Entry::new(record.at, record.wall_ms, &record.event);
+            let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
             view.apply(entry);
             if said.is_ok() && concerns(view, session, &record.event) {
                 said = tell(mode, palette, view, &entry);
@@ -175,7 +175,7 @@ impl Watch {
         let now: Timestamp = now(&self.files, &self.view);
         // The head and the foot take a line each.
         let height = height.map(|height| height.saturating_sub(2));
-        let frame = Frame { width, height, now, palette: self.palette };
+        let frame = ProgressFrame { width, height, now, palette: self.palette };
         let head = adjutant_view::layout::cut(&head, width);
         let picture = frame.render_part(&self.view, self.session);
         let foot = adjutant_view::layout::cut(FOOT, width);
@@ -206,7 +206,12 @@ impl Watch {
 const FOOT: &str = "  ctrl+c stops watching; the run goes on";
 
 /// Says an event, where events are said.
-fn tell(mode: Mode, palette: Palette, view: &RunView, entry: &Entry<'_>) -> Result<(), Failure> {
+fn tell(
+    mode: Mode,
+    palette: Palette,
+    view: &RunView,
+    entry: &TimedEvent<'_>,
+) -> Result<(), Failure> {
     match mode {
         Mode::Picture => Ok(()),
         Mode::Lines => line(view, entry, palette)

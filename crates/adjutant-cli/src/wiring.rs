@@ -305,7 +305,7 @@ const WAYS_OUT: &str = "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY;
 mod tests {
     use adjutant_core::PriceOverride;
     use adjutant_model::catalogue::AS_OF_DAY;
-    use adjutant_view::when::rfc3339;
+    use adjutant_view::time_text::rfc3339;
 
     use super::*;
 

@@ -11,8 +11,8 @@ use adjutant_core::schema::TaskSpec;
 use adjutant_core::{Event, Preset, Timestamp};
 use adjutant_engine::{Archive, Engine, Setup, Staff};
 use adjutant_model::ScriptedModel;
-use adjutant_view::results::{Options, Results};
-use adjutant_view::{Entry, RunView};
+use adjutant_view::results::{CallResults, ResultOptions};
+use adjutant_view::{RunView, TimedEvent};
 
 /// A real one is `open_model("anthropic/…", &Sources::from_vars(|name| std::env::var(name).ok()))`.
 const SCRIPT: &str = "[[turn]]\n[[turn.call]]\ntool = 'Glob'\nargs = { pattern = '*.md' }\n\
@@ -31,13 +31,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let state = tempfile::tempdir()?;
     let staff = Staff::unattended(Archive::open(&state.path().join("state"))?.storage())
         .with_reporter(move |at: Timestamp, wall_ms: u64, event: &Event| {
-            fold.borrow_mut().apply(Entry::new(at, wall_ms, event))
+            fold.borrow_mut().apply(TimedEvent::new(at, wall_ms, event))
         });
     engine.delegate(briefs, None, staff).await?;
 
     #[expect(clippy::print_stdout, reason = "an example shows what it has")]
     {
-        println!("{}", Results::of_run(&view.borrow()).markdown(&Options::default()));
+        println!("{}", CallResults::of_run(&view.borrow()).markdown(&ResultOptions::default()));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use adjutant_core::{Conversation, RunId, SessionId};
-use adjutant_view::results::{Options, Results};
+use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{sanitize, wire};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -163,9 +163,9 @@ pub(crate) fn read(
 /// Returns the complete results of a run.
 fn full_result(snapshot: &RunSnapshot, setup: &ServerSetup) -> String {
     let look = snapshot.look(&setup.program_name);
-    let results = Results::of_run(&snapshot.view);
+    let results = CallResults::of_run(&snapshot.view);
     let results = results.seen(snapshot.liveness, look.content, &setup.program_name);
-    RootSummary::of(snapshot, setup).text + &results.markdown(&Options::default())
+    RootSummary::of(snapshot, setup).text + &results.markdown(&ResultOptions::default())
 }
 
 /// Adds the transcripts of these sessions. Sessions without messages are left out.

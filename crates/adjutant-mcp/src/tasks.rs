@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use adjutant_core::{Outcome, RunId};
-use adjutant_view::when::rfc3339;
+use adjutant_view::time_text::rfc3339;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ElicitResult, ErrorData,

@@ -6,9 +6,9 @@
 use adjutant_core::{Code, Event, Outcome, SessionId, State, Usd};
 use serde::Serialize;
 
-use crate::entry::Entry;
 use crate::run::{Delegation, RunView};
-use crate::when::rfc3339;
+use crate::time_text::rfc3339;
+use crate::timed_event::TimedEvent;
 use crate::wire::VERSION;
 
 /// One line of the log.
@@ -32,15 +32,15 @@ pub struct DelegationLine {
     pub status: &'static str,
     /// What belongs to a beginning.
     #[serde(flatten)]
-    pub beginning: Option<Beginning>,
+    pub beginning: Option<DelegationStart>,
     /// What belongs to an end.
     #[serde(flatten)]
-    pub end: Option<End>,
+    pub end: Option<DelegationEnd>,
 }
 
 /// What is known when a delegation begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Beginning {
+pub struct DelegationStart {
     /// The start of what was asked.
     pub description: String,
     /// Its own copy of the tree; absent where it works in the caller's.
@@ -49,7 +49,7 @@ pub struct Beginning {
 
 /// What is known when a delegation ends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct End {
+pub struct DelegationEnd {
     /// Milliseconds it worked, before and after it was taken up again; zero for one that never began.
     pub duration_ms: u64,
     /// Every input token of its own calls, cached ones included.
@@ -71,7 +71,7 @@ pub struct End {
 ///
 /// `view` has folded the event in already.
 #[must_use]
-pub fn line(view: &RunView, entry: &Entry<'_>) -> Option<DelegationLine> {
+pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> Option<DelegationLine> {
     let node = entry.event.session().and_then(|session| view.delegation(session))?;
     if !tells(node, entry.event) {
         return None;
@@ -81,7 +81,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>) -> Option<DelegationLine> {
         State::Ended(outcome) => (status(outcome, node), None, Some(end_of(node, outcome))),
         State::AwaitingApproval | State::Queued | State::Running => {
             let worktree_path = node.space.as_ref().map(|space| space.path.clone());
-            let beginning = Beginning { description: node.task.clone(), worktree_path };
+            let beginning = DelegationStart { description: node.task.clone(), worktree_path };
             ("started", Some(beginning), None)
         }
     };
@@ -133,9 +133,9 @@ fn status(outcome: Outcome, node: &Delegation) -> &'static str {
     }
 }
 
-fn end_of(node: &Delegation, outcome: Outcome) -> End {
+fn end_of(node: &Delegation, outcome: Outcome) -> DelegationEnd {
     let took = node.ended.and_then(|ended| node.elapsed(ended.at)).unwrap_or_default();
-    End {
+    DelegationEnd {
         duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         tokens_in: node.own.usage.input_total(),
         tokens_out: node.own.usage.output,

@@ -10,10 +10,10 @@ use adjutant_formats::contract::{ErrorType, Word};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};
-use crate::palette::{Palette, Style};
+use crate::palette::{Palette, TextStyle};
 use crate::run::{Delegation, Fault, Liveness, RunView, fault_id};
 use crate::sanitize;
-use crate::when::rfc3339;
+use crate::time_text::rfc3339;
 use crate::wire::VERSION;
 
 /// Columns that one foreign text may take within a line.
@@ -203,7 +203,7 @@ pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
         let word = |text: &str| fit(&sanitize::collapsed(text), WORD_COLUMNS);
         let (kind, code) = (word(&error.kind), word(&error.code));
         let what = format!("{} · {kind} · {code}{fixed}", error.severity);
-        let style = if error.is_unfixed() { Style::Bad } else { Style::Quiet };
+        let style = if error.is_unfixed() { TextStyle::Bad } else { TextStyle::Quiet };
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "{}  {}", error.id, palette.paint(style, &what));
         let mut line = |title: &str, value: &str| {

@@ -8,11 +8,11 @@ use adjutant_core::space::{ChangedFile, Clash};
 use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
 use serde::Serialize;
 
-use crate::entry::Entry;
-use crate::names::code_key;
 use crate::progress::newly_reached;
-use crate::run::{Delegation, Outcomes, RunView};
-use crate::stages::{StageOver, stages};
+use crate::run::{Delegation, OutcomeCounts, RunView};
+use crate::stages::{CompletedStage, stages};
+use crate::state_words::code_key;
+use crate::timed_event::TimedEvent;
 use crate::wire::{SpendJson, VERSION};
 
 /// One event on the wire.
@@ -27,14 +27,14 @@ pub struct WireEvent {
     pub session_id: Option<SessionId>,
     /// What happened.
     #[serde(flatten)]
-    pub what: What,
+    pub what: WireEventKind,
 }
 
 /// What happened, by name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "fields are named for what they hold; the schema describes them")]
-pub enum What {
+pub enum WireEventKind {
     /// A run began.
     RunStarted {
         run: RunId,
@@ -63,7 +63,7 @@ pub enum What {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        automatic: Option<Automatic>,
+        automatic: Option<AutomaticApproval>,
     },
     /// A delegation began; `total` tasks came with its call.
     Started { label: String, index: u32, total: usize },
@@ -89,10 +89,10 @@ pub enum What {
         reason: Option<String>,
     },
     /// A delegation under the standard contract came to the end of one of its five stages.
-    Stage {
+    DelegationStage {
         label: String,
         #[serde(flatten)]
-        over: StageOver,
+        over: CompletedStage,
     },
     /// A command that runs for a delegation printed something.
     Output { label: String, content: String },
@@ -132,7 +132,7 @@ pub enum What {
     RunEnded {
         status: &'static str,
         outcome: Outcome,
-        outcomes: Outcomes,
+        outcomes: OutcomeCounts,
         #[serde(flatten)]
         spent: SpendJson,
     },
@@ -140,7 +140,7 @@ pub enum What {
 
 /// What a call that starts without asking counts against the amount a person set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Automatic {
+pub struct AutomaticApproval {
     /// The worst case of the call.
     pub amount_usd: Usd,
     /// The worst cases of all such calls of the run so far.
@@ -189,7 +189,7 @@ impl EventStream {
     }
 
     /// Folds in a record and returns what it means on the wire; often nothing.
-    pub fn translate(&mut self, entry: Entry<'_>) -> Vec<WireEvent> {
+    pub fn translate(&mut self, entry: TimedEvent<'_>) -> Vec<WireEvent> {
         self.view.apply(entry);
         translate(&self.view, &entry)
     }
@@ -203,17 +203,18 @@ impl EventStream {
 
 /// Returns what a record means on the wire, given the view that has folded it in.
 #[must_use]
-pub fn translate(view: &RunView, entry: &Entry<'_>) -> Vec<WireEvent> {
+pub fn translate(view: &RunView, entry: &TimedEvent<'_>) -> Vec<WireEvent> {
     let session = entry.event.session();
     let delegation = session.and_then(|session| view.delegation(session));
     let whats = match delegation {
         Some(delegation) => {
             let over = stages(view, delegation, entry).into_iter();
             let label = || delegation.label.to_string();
-            let over: Vec<What> = over.map(|over| What::Stage { label: label(), over }).collect();
+            let over: Vec<WireEventKind> =
+                over.map(|over| WireEventKind::DelegationStage { label: label(), over }).collect();
             // An end is the last that is said of anyone.
             let (mut whats, said) = (over, of_delegation(view, delegation, entry));
-            whats.extend(newly_reached(view, entry.event).map(|it| What::Budget {
+            whats.extend(newly_reached(view, entry.event).map(|it| WireEventKind::Budget {
                 percent: it.percent,
                 spent_usd: it.spent,
                 limit_usd: it.limit,
@@ -242,12 +243,12 @@ fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
     None
 }
 
-fn of_run(view: &RunView, event: &Event) -> Option<What> {
+fn of_run(view: &RunView, event: &Event) -> Option<WireEventKind> {
     let approval = |state, call, hash: &String, reason| {
-        Some(What::Approval { state, call, hash: hash.clone(), reason, automatic: None })
+        Some(WireEventKind::Approval { state, call, hash: hash.clone(), reason, automatic: None })
     };
     match event {
-        Event::RunStarted { run, agent, goal, .. } => Some(What::RunStarted {
+        Event::RunStarted { run, agent, goal, .. } => Some(WireEventKind::RunStarted {
             run: *run,
             agent: agent.to_string(),
             goal: goal.clone(),
@@ -256,12 +257,12 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::ApprovalAsked { call, hash, .. } => {
             approval(ApprovalState::Asked, Some(*call), hash, None)
         }
-        Event::AutoApproved { call, hash, amount, .. } => Some(What::Approval {
+        Event::AutoApproved { call, hash, amount, .. } => Some(WireEventKind::Approval {
             state: ApprovalState::Automatic,
             call: Some(*call),
             hash: hash.clone(),
             reason: None,
-            automatic: Some(Automatic {
+            automatic: Some(AutomaticApproval {
                 amount_usd: *amount,
                 total_usd: view.auto_approved(),
                 limit_usd: view.approve_below(),
@@ -271,24 +272,24 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
         Event::Denied { hash, reason } => {
             approval(ApprovalState::Denied, None, hash, Some(reason.clone()))
         }
-        Event::DomainAllowed { host } => Some(What::Domain {
+        Event::DomainAllowed { host } => Some(WireEventKind::Domain {
             state: DomainState::Allowed,
             host: host.clone(),
             label: None,
             reason: None,
         }),
-        Event::DomainDenied { host, reason } => Some(What::Domain {
+        Event::DomainDenied { host, reason } => Some(WireEventKind::Domain {
             state: DomainState::Denied,
             host: host.clone(),
             label: None,
             reason: Some(reason.clone()),
         }),
-        Event::Resumed { version, .. } => view.run().map(|run| What::RunResumed {
+        Event::Resumed { version, .. } => view.run().map(|run| WireEventKind::RunResumed {
             run,
             version: version.clone(),
             sandbox: view.sandbox(),
         }),
-        Event::RunEnded { outcome } => Some(What::RunEnded {
+        Event::RunEnded { outcome } => Some(WireEventKind::RunEnded {
             status: outcome.result_word(),
             outcome: *outcome,
             outcomes: view.outcomes(),
@@ -334,23 +335,35 @@ fn of_run(view: &RunView, event: &Event) -> Option<What> {
     }
 }
 
-fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec<What> {
+fn of_delegation(
+    view: &RunView,
+    delegation: &Delegation,
+    entry: &TimedEvent<'_>,
+) -> Vec<WireEventKind> {
     let label = || delegation.label.to_string();
     let index = delegation.index;
     match entry.event {
         Event::Granted(_) | Event::Reopened(_) => {
-            vec![What::Queued { label: label(), index, agent: delegation.agent.to_string() }]
+            vec![WireEventKind::Queued {
+                label: label(),
+                index,
+                agent: delegation.agent.to_string(),
+            }]
         }
         Event::Refused { reason, .. } => {
             vec![refused(delegation, reason), completed(delegation, Outcome::Refused)]
         }
         Event::Started { .. } if delegation.parent.is_none() => Vec::new(),
         Event::Started { .. } => {
-            vec![What::Started { label: label(), index, total: view.call_size(delegation) }]
+            vec![WireEventKind::Started {
+                label: label(),
+                index,
+                total: view.call_size(delegation),
+            }]
         }
         Event::Replied { .. } | Event::Settled { .. } => vec![tokens(delegation)],
         Event::AttemptFailed { attempt, error, retry_at, .. } => {
-            let retry = retry_at.map(|at| What::Retry {
+            let retry = retry_at.map(|at| WireEventKind::Retry {
                 label: label(),
                 attempt: *attempt,
                 error: error.to_string(),
@@ -358,12 +371,12 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
             });
             [tokens(delegation)].into_iter().chain(retry).collect()
         }
-        Event::Paused { provider, until, .. } => vec![What::Wait {
+        Event::Paused { provider, until, .. } => vec![WireEventKind::Wait {
             label: label(),
             provider: provider.clone(),
             in_ms: until.as_millis().saturating_sub(entry.at.as_millis()),
         }],
-        Event::DomainAsked { host, .. } => vec![What::Domain {
+        Event::DomainAsked { host, .. } => vec![WireEventKind::Domain {
             state: DomainState::Asked,
             host: host.clone(),
             label: Some(label()),
@@ -371,33 +384,33 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
         }],
         Event::ToolCalled { call, .. } => {
             let (tool, args) = called(delegation, *call);
-            vec![What::ToolCall { label: label(), tool, args }]
+            vec![WireEventKind::ToolCall { label: label(), tool, args }]
         }
         Event::ToolRefused { call, text, .. } => {
             let (tool, args) = called(delegation, *call);
-            vec![What::ToolRefused { label: label(), tool, args, message: text.clone() }]
+            vec![WireEventKind::ToolRefused { label: label(), tool, args, message: text.clone() }]
         }
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
-            vec![What::Note { label: label(), content: note.clone() }]
+            vec![WireEventKind::Note { label: label(), content: note.clone() }]
         }
         Event::Printed { text, .. } => {
-            vec![What::Output { label: label(), content: text.clone() }]
+            vec![WireEventKind::Output { label: label(), content: text.clone() }]
         }
-        Event::SpaceKept { kept, problem, .. } => vec![What::Kept {
+        Event::SpaceKept { kept, problem, .. } => vec![WireEventKind::Kept {
             label: label(),
             commit: kept.commit.clone(),
             reference: kept.reference.clone(),
             files: kept.files.clone(),
             problem: problem.clone(),
         }],
-        Event::Merged { merged, problem, .. } => vec![What::Merged {
+        Event::Merged { merged, problem, .. } => vec![WireEventKind::Merged {
             label: label(),
             files: merged.files.clone(),
             conflicts: merged.conflicts.clone(),
             problem: problem.clone(),
         }],
         Event::Checked { passed, text, .. } => {
-            vec![What::Checked { label: label(), passed: *passed, content: text.clone() }]
+            vec![WireEventKind::Checked { label: label(), passed: *passed, content: text.clone() }]
         }
         Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
@@ -434,7 +447,7 @@ fn of_delegation(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> 
 }
 
 /// The root's end is said by `run_ended`.
-fn end(delegation: &Delegation, outcome: Outcome, reason: Option<&Reason>) -> Vec<What> {
+fn end(delegation: &Delegation, outcome: Outcome, reason: Option<&Reason>) -> Vec<WireEventKind> {
     if delegation.parent.is_none() {
         return Vec::new();
     }
@@ -443,8 +456,8 @@ fn end(delegation: &Delegation, outcome: Outcome, reason: Option<&Reason>) -> Ve
     refused.into_iter().chain([completed(delegation, outcome)]).collect()
 }
 
-fn refused(delegation: &Delegation, reason: &Reason) -> What {
-    What::Refused {
+fn refused(delegation: &Delegation, reason: &Reason) -> WireEventKind {
+    WireEventKind::Refused {
         label: delegation.label.to_string(),
         index: delegation.index,
         reason: code_key(reason.code),
@@ -453,9 +466,9 @@ fn refused(delegation: &Delegation, reason: &Reason) -> What {
     }
 }
 
-fn completed(delegation: &Delegation, outcome: Outcome) -> What {
+fn completed(delegation: &Delegation, outcome: Outcome) -> WireEventKind {
     let reason = delegation.reason.as_ref().filter(|_| outcome != Outcome::Completed);
-    What::Completed {
+    WireEventKind::Completed {
         label: delegation.label.to_string(),
         status: outcome.result_word(),
         outcome,
@@ -464,9 +477,9 @@ fn completed(delegation: &Delegation, outcome: Outcome) -> What {
     }
 }
 
-fn tokens(delegation: &Delegation) -> What {
+fn tokens(delegation: &Delegation) -> WireEventKind {
     let own = SpendJson::from(&delegation.own);
-    What::Tokens {
+    WireEventKind::Tokens {
         label: delegation.label.to_string(),
         input: own.usage.input,
         output: own.usage.output,

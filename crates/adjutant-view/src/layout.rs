@@ -77,7 +77,7 @@ pub fn bracketed(label: &str, max: usize) -> String {
     format!("[{}]", fit(label, room).replace('[', "(").replace(']', ")"))
 }
 
-/// Breaks safe `text` into lines of at most `max` columns; there is always one.
+/// LineBreaks safe `text` into lines of at most `max` columns; there is always one.
 #[must_use]
 pub fn wrapped(text: &str, max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

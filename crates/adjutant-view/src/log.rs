@@ -9,13 +9,13 @@ use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Change, Event, Nudge, SessionId};
 use serde_json::Value;
 
-use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
-use crate::names::{code_words, complaints, counted};
 use crate::progress::{kept_words, marked, merged_words};
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
-use crate::when::{elapsed, rfc3339_ms};
+use crate::state_words::{code_words, complaints, counted};
+use crate::time_text::{elapsed, rfc3339_ms};
+use crate::timed_event::TimedEvent;
 
 /// Columns that one foreign text may take within a line.
 const TEXT_COLUMNS: usize = 120;
@@ -24,7 +24,7 @@ const TEXT_COLUMNS: usize = 120;
 ///
 /// `view` has folded the event in already. There is no line break at the end.
 #[must_use]
-pub fn line(view: &RunView, entry: &Entry<'_>) -> String {
+pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> String {
     let time = rfc3339_ms(entry.wall_ms);
     let who = entry
         .event
@@ -35,7 +35,7 @@ pub fn line(view: &RunView, entry: &Entry<'_>) -> String {
 
 /// Says a whole history.
 #[must_use]
-pub fn render<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> String {
+pub fn render<'a>(entries: impl IntoIterator<Item = TimedEvent<'a>>) -> String {
     let mut view = RunView::default();
     let mut text = String::new();
     for entry in entries {
@@ -53,7 +53,7 @@ fn name(view: &RunView, session: SessionId) -> String {
     )
 }
 
-fn what(view: &RunView, entry: &Entry<'_>) -> String {
+fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
     match entry.event {
         Event::RunStarted { run, agent, goal, version, .. } => {
             let (agent, version) = (fit(agent.as_str(), 32), fit(version, 32));
@@ -186,7 +186,7 @@ fn hashes(change: &Change) -> String {
     format!(" ({} → {})", short(&change.before), short(&change.after))
 }
 
-fn model_words(entry: &Entry<'_>) -> String {
+fn model_words(entry: &TimedEvent<'_>) -> String {
     match entry.event {
         Event::Reserved { reservation, .. } => {
             let last = if reservation.last_call { ", the last" } else { "" };

@@ -14,7 +14,7 @@ pub enum Palette {
 
 /// What a piece of text is, for choosing its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum TextStyle {
     /// Done well.
     Good,
     /// Done in part, or to be looked at.
@@ -32,17 +32,17 @@ pub enum Style {
 impl Palette {
     /// Returns `text` in the colour of `style`.
     #[must_use]
-    pub fn paint(self, style: Style, text: &str) -> String {
+    pub fn paint(self, style: TextStyle, text: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),
             Self::Ansi => {
                 let code = match style {
-                    Style::Good => "32",
-                    Style::Warning => "33",
-                    Style::Bad => "31",
-                    Style::Active => "36",
-                    Style::Quiet => "2",
-                    Style::Strong => "1",
+                    TextStyle::Good => "32",
+                    TextStyle::Warning => "33",
+                    TextStyle::Bad => "31",
+                    TextStyle::Active => "36",
+                    TextStyle::Quiet => "2",
+                    TextStyle::Strong => "1",
                 };
                 format!("\u{1b}[{code}m{text}\u{1b}[0m")
             }
@@ -50,7 +50,7 @@ impl Palette {
     }
 }
 
-impl Style {
+impl TextStyle {
     /// Returns the style of a state.
     #[must_use]
     pub const fn of(state: &State) -> Self {

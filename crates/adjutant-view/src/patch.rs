@@ -3,7 +3,7 @@
 //! What a line is follows from where it stands, never from how it begins alone: a removed line `-- x` looks
 //! like the head of a file.
 
-use crate::palette::{Palette, Style};
+use crate::palette::{Palette, TextStyle};
 use crate::sanitize;
 
 /// Returns a patch safe and coloured for a terminal.
@@ -11,7 +11,7 @@ use crate::sanitize;
 pub fn render(patch: &[u8], palette: Palette) -> String {
     let text = String::from_utf8_lossy(patch);
     let mut shown = String::with_capacity(text.len());
-    let mut left = Left::default();
+    let mut left = HunkLinesLeft::default();
     for line in text.split_inclusive('\n') {
         let line = line.strip_suffix('\n').unwrap_or(line);
         // A line break of Windows is no part of what changed.
@@ -27,32 +27,32 @@ pub fn render(patch: &[u8], palette: Palette) -> String {
 
 /// Lines of the hunk under way that are still to come.
 #[derive(Default)]
-struct Left {
+struct HunkLinesLeft {
     old: u64,
     new: u64,
 }
 
-impl Left {
-    fn style(&mut self, line: &str) -> Option<Style> {
+impl HunkLinesLeft {
+    fn style(&mut self, line: &str) -> Option<TextStyle> {
         if self.old == 0 && self.new == 0 {
             let Some(hunk) = counts(line) else {
                 // A remark on the line before, such as a missing line break.
                 let quiet = line.starts_with('\\');
-                return Some(if quiet { Style::Quiet } else { Style::Strong });
+                return Some(if quiet { TextStyle::Quiet } else { TextStyle::Strong });
             };
             *self = hunk;
-            return Some(Style::Active);
+            return Some(TextStyle::Active);
         }
         match line.as_bytes().first() {
             Some(b'+') => {
                 self.new = self.new.saturating_sub(1);
-                Some(Style::Good)
+                Some(TextStyle::Good)
             }
             Some(b'-') => {
                 self.old = self.old.saturating_sub(1);
-                Some(Style::Bad)
+                Some(TextStyle::Bad)
             }
-            Some(b'\\') => Some(Style::Quiet),
+            Some(b'\\') => Some(TextStyle::Quiet),
             Some(_) | None => {
                 self.old = self.old.saturating_sub(1);
                 self.new = self.new.saturating_sub(1);
@@ -63,14 +63,14 @@ impl Left {
 }
 
 /// Reads `@@ -1,2 +3,4 @@`.
-fn counts(line: &str) -> Option<Left> {
+fn counts(line: &str) -> Option<HunkLinesLeft> {
     let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
     let count = |range: &str| match range.split_once(',') {
         Some((_, count)) => count.parse().ok(),
         None => Some(1),
     };
-    Some(Left { old: count(old)?, new: count(new)? })
+    Some(HunkLinesLeft { old: count(old)?, new: count(new)? })
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use std::fmt::Write;
 /// Returns `text` safe for one line: line breaks become `⏎`, tabs become spaces.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
-    clean(text, Breaks::Shown)
+    clean(text, LineBreaks::Shown)
 }
 
 /// Returns `text` safe for many lines: line breaks and tabs stay.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
-    clean(text, Breaks::Kept)
+    clean(text, LineBreaks::Kept)
 }
 
 /// Returns `text` safe for one line, with every run of white space as one space.
@@ -44,14 +44,15 @@ pub fn steers(character: char) -> bool {
 
 /// What becomes of line breaks and tabs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Breaks {
+enum LineBreaks {
     Kept,
     Shown,
 }
 
-fn clean(text: &str, breaks: Breaks) -> Cow<'_, str> {
+fn clean(text: &str, breaks: LineBreaks) -> Cow<'_, str> {
     let plain = |byte: u8| {
-        (b' '..=b'~').contains(&byte) || (breaks == Breaks::Kept && matches!(byte, b'\n' | b'\t'))
+        (b' '..=b'~').contains(&byte)
+            || (breaks == LineBreaks::Kept && matches!(byte, b'\n' | b'\t'))
     };
     if text.bytes().all(plain) {
         return Cow::Borrowed(text);
@@ -63,7 +64,7 @@ fn clean(text: &str, breaks: Breaks) -> Cow<'_, str> {
         match c {
             // Half of a Windows line break; alone it would overwrite the line.
             '\r' if rest.peek() == Some(&'\n') => continue,
-            '\n' | '\t' if breaks == Breaks::Kept => shown.push(c),
+            '\n' | '\t' if breaks == LineBreaks::Kept => shown.push(c),
             '\n' => shown.push('⏎'),
             '\t' => shown.push(' '),
             c if joins(c) && is_foreign(before) && is_foreign(rest.peek().copied()) => {

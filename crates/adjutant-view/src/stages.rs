@@ -11,14 +11,14 @@ use adjutant_formats::contract::Complaint;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::entry::Entry;
-use crate::names::code_key;
 use crate::run::{Delegation, RunView};
+use crate::state_words::code_key;
+use crate::timed_event::TimedEvent;
 
 /// A stage by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum DelegationStage {
     /// It was admitted or refused.
     Prepare,
     /// It was started, and its model answers.
@@ -33,9 +33,9 @@ pub enum Stage {
 
 /// A stage that is over.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StageOver {
+pub struct CompletedStage {
     /// Which one.
-    pub stage: Stage,
+    pub stage: DelegationStage,
     /// Whether it went well.
     pub ok: bool,
     /// What went in, and what came out.
@@ -44,7 +44,11 @@ pub struct StageOver {
 
 /// Returns the stages that an event ends.
 #[must_use]
-pub fn stages(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec<StageOver> {
+pub fn stages(
+    view: &RunView,
+    delegation: &Delegation,
+    entry: &TimedEvent<'_>,
+) -> Vec<CompletedStage> {
     let asks = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
     if !asks || delegation.parent.is_none() {
         return Vec::new();
@@ -54,14 +58,14 @@ pub fn stages(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec
             "agent": delegation.agent, "depth": grant.depth, "path": grant.path,
             "timeout_s": grant.timeout_s, "task": grant.task,
         });
-        return vec![over(Stage::Prepare, true, detail)];
+        return vec![over(DelegationStage::Prepare, true, detail)];
     }
     if let Event::Refused { reason, .. } = entry.event {
-        return vec![fault(Stage::Prepare, reason)];
+        return vec![fault(DelegationStage::Prepare, reason)];
     }
     if let Event::Started { .. } = entry.event {
         let detail = json!({ "agent": delegation.agent, "model": delegation.model });
-        return vec![over(Stage::Invoke, true, detail)];
+        return vec![over(DelegationStage::Invoke, true, detail)];
     }
     if let Event::Judged { call, returned, errors, warnings, .. } = entry.event {
         let by = if call.is_some() { "tool" } else { "message" };
@@ -70,8 +74,8 @@ pub fn stages(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec
             "errors": complaints(errors), "warnings": complaints(warnings),
         });
         return vec![
-            over(Stage::Receive, true, json!({ "by": by })),
-            over(Stage::Validate, returned.is_some(), detail),
+            over(DelegationStage::Receive, true, json!({ "by": by })),
+            over(DelegationStage::Validate, returned.is_some(), detail),
         ];
     }
     if let Event::Marked { mark, problem, .. } = entry.event
@@ -83,43 +87,49 @@ pub fn stages(view: &RunView, delegation: &Delegation, entry: &Entry<'_>) -> Vec
             detail["reason"] = json!(code_key(Code::StatusSyncFailed));
             detail["message"] = json!(problem);
         }
-        return vec![over(Stage::Process, problem.is_none(), detail)];
+        return vec![over(DelegationStage::Process, problem.is_none(), detail)];
     }
     ended(view, delegation, entry.event)
 }
 
 /// What ends without a return says which stage it did not come through; what ends with one and has
 /// no task to mark is processed by that.
-fn ended(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<StageOver> {
+fn ended(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<CompletedStage> {
     let Event::Ended { outcome, reason, .. } = event else { return Vec::new() };
     if delegation.returned.is_some() && delegation.state == State::Ended(*outcome) {
         let is_below_root = delegation.parent == view.root().map(|root| root.session);
         let is_work = view.assignment().is_some_and(|it| it.is_work_of(&delegation.agent));
         let is_marked = delegation.number.is_some() && is_below_root && is_work;
         let detail = json!({ "status": outcome.return_status() });
-        return (!is_marked).then(|| over(Stage::Process, true, detail)).into_iter().collect();
+        return (!is_marked)
+            .then(|| over(DelegationStage::Process, true, detail))
+            .into_iter()
+            .collect();
     }
     reason.as_ref().map(|reason| fault(stage_of(reason.code), reason)).into_iter().collect()
 }
 
-fn stage_of(code: Code) -> Stage {
+fn stage_of(code: Code) -> DelegationStage {
     let elsewhere = [
-        (Code::ApprovalDenied, Stage::Prepare),
-        (Code::ProviderError, Stage::Invoke),
-        (Code::ValidationFailed, Stage::Validate),
+        (Code::ApprovalDenied, DelegationStage::Prepare),
+        (Code::ProviderError, DelegationStage::Invoke),
+        (Code::ValidationFailed, DelegationStage::Validate),
     ];
-    elsewhere.iter().find(|(of, _)| *of == code).map_or(Stage::Receive, |(_, stage)| *stage)
+    elsewhere
+        .iter()
+        .find(|(of, _)| *of == code)
+        .map_or(DelegationStage::Receive, |(_, stage)| *stage)
 }
 
 fn complaints(complaints: &[Complaint]) -> Vec<String> {
     complaints.iter().map(|it| format!("{}: {}", it.field, it.message)).collect()
 }
 
-fn fault(stage: Stage, reason: &Reason) -> StageOver {
+fn fault(stage: DelegationStage, reason: &Reason) -> CompletedStage {
     let detail = json!({ "reason": code_key(reason.code), "message": reason.message });
     over(stage, false, detail)
 }
 
-const fn over(stage: Stage, ok: bool, detail: Value) -> StageOver {
-    StageOver { stage, ok, detail }
+const fn over(stage: DelegationStage, ok: bool, detail: Value) -> CompletedStage {
+    CompletedStage { stage, ok, detail }
 }

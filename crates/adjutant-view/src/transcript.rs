@@ -5,17 +5,17 @@ use std::fmt::Write;
 use adjutant_core::{Code, Conversation, Message, Outcome, RunId, SessionId, State, ToolCall};
 use serde::Serialize;
 
-use crate::entry::Entry;
 use crate::layout::fit;
-use crate::run::{Delegation, Liveness, RunView, Warning, brief_arguments};
+use crate::run::{Delegation, DelegationWarning, Liveness, RunView, brief_arguments};
 use crate::sanitize;
-use crate::when::rfc3339;
+use crate::time_text::rfc3339;
+use crate::timed_event::TimedEvent;
 use crate::wire::{ReasonJson, SpendJson, VERSION};
 
 /// How the conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum TranscriptOutcome {
     /// With a final answer.
     Success,
     /// Its window was full.
@@ -38,7 +38,7 @@ pub enum Ending {
     Interrupted,
 }
 
-impl Ending {
+impl TranscriptOutcome {
     fn of(delegation: &Delegation, liveness: Liveness) -> Self {
         let outcome = match (&delegation.state, liveness) {
             (State::Ended(outcome), _) => *outcome,
@@ -100,7 +100,7 @@ pub struct Transcript {
     /// When it ended.
     pub ended_at: Option<String>,
     /// How it ended.
-    pub outcome: Ending,
+    pub outcome: TranscriptOutcome,
     /// Why it ended as it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
@@ -120,7 +120,7 @@ pub struct Transcript {
 impl Transcript {
     /// Folds the history of a run into the transcript of one session, if the run has it.
     pub fn of<'a>(
-        entries: impl IntoIterator<Item = Entry<'a>>,
+        entries: impl IntoIterator<Item = TimedEvent<'a>>,
         session: SessionId,
         liveness: Liveness,
     ) -> Option<Self> {
@@ -153,13 +153,13 @@ impl Transcript {
             model: delegation.model.clone(),
             started_at: delegation.started.map(|moment| rfc3339(moment.wall_ms)),
             ended_at: delegation.ended.map(|moment| rfc3339(moment.wall_ms)),
-            outcome: Ending::of(delegation, liveness),
+            outcome: TranscriptOutcome::of(delegation, liveness),
             reason: delegation.reason.as_ref().map(Into::into),
             messages: conversation.messages().to_vec(),
             spent: (&delegation.own).into(),
             notes: delegation.notes.clone(),
             files: delegation.files.iter().map(ToString::to_string).collect(),
-            warnings: delegation.warnings.iter().map(Warning::to_string).collect(),
+            warnings: delegation.warnings.iter().map(DelegationWarning::to_string).collect(),
         })
     }
 
@@ -224,7 +224,10 @@ fn indent(text: &mut String, content: &str) {
 }
 
 /// Returns the scratchpad of one session, one line for each note.
-pub fn scratchpad<'a>(entries: impl IntoIterator<Item = Entry<'a>>, session: SessionId) -> String {
+pub fn scratchpad<'a>(
+    entries: impl IntoIterator<Item = TimedEvent<'a>>,
+    session: SessionId,
+) -> String {
     let view = RunView::of(entries);
     view.delegation(session).map(Delegation::scratchpad).unwrap_or_default()
 }

@@ -4,11 +4,11 @@ use adjutant_core::{RunId, SessionId, Timestamp};
 use serde::Serialize;
 
 use crate::layout::fit;
-use crate::names::{ended_word, is_interrupted, mark_now, state_key, state_word};
-use crate::palette::{Palette, Style};
+use crate::palette::{Palette, TextStyle};
 use crate::run::{Delegation, ESTIMATE_NOTE, Liveness, RunView};
-use crate::story::{NodeStory, numbered_name};
-use crate::when::elapsed;
+use crate::state_words::{ended_word, is_interrupted, mark_now, state_key, state_word};
+use crate::story::{StoryNode, numbered_name};
+use crate::time_text::elapsed;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 const LABEL_COLUMNS: usize = 34;
@@ -49,15 +49,18 @@ fn node_words(
     palette: Palette,
 ) -> String {
     let state = format!("{} {}", mark_now(&node.state, liveness), state_of(node, liveness));
-    let style =
-        if is_interrupted(&node.state, liveness) { Style::Bad } else { Style::of(&node.state) };
+    let style = if is_interrupted(&node.state, liveness) {
+        TextStyle::Bad
+    } else {
+        TextStyle::of(&node.state)
+    };
     let mut parts = vec![palette.paint(style, &state), fit(node.agent.as_str(), 32)];
     parts.push(format!("depth {}", node.depth));
     if node.inclusive.calls > 0 {
         parts.push(node.inclusive.tokens_short());
         parts.push(money(node));
     }
-    parts.extend(NodeStory::of(view, node).iter().flat_map(NodeStory::words));
+    parts.extend(StoryNode::of(view, node).iter().flat_map(StoryNode::words));
     parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
     format!("{} {}", numbered_name(view, node, LABEL_COLUMNS), parts.join(" · "))
 }
@@ -121,7 +124,7 @@ pub struct NodeJson {
     pub inclusive: SpendJson,
     /// Its part in a story; only where the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub story: Option<NodeStory>,
+    pub story: Option<StoryNode>,
     /// Why it ended as it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
@@ -149,7 +152,7 @@ pub fn json(view: &RunView, now: Timestamp, liveness: Liveness) -> TreeJson {
             elapsed_s: node.elapsed_in(now, view.latest().at, liveness).map(seconds),
             own: (&node.own).into(),
             inclusive: (&node.inclusive).into(),
-            story: NodeStory::of(view, node),
+            story: StoryNode::of(view, node),
             reason: node.reason.as_ref().map(Into::into),
             children,
         };

@@ -6,7 +6,7 @@ use adjutant_core::Event;
 use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
 use adjutant_engine::prd::resolved;
 use adjutant_engine::{Archive, ArchiveError, RunFiles, story_key};
-use adjutant_view::{Entry, RunView};
+use adjutant_view::{RunView, TimedEvent};
 
 use super::ended::{commit_of, last_child_of, story_end};
 use crate::exit::Failure;
@@ -68,7 +68,7 @@ fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
 fn beginning(files: &RunFiles) -> RunView {
     let mut view = RunView::default();
     for record in files.records().into_iter().flatten().map_while(Result::ok) {
-        view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+        view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
     }
     view
 }

@@ -7,7 +7,7 @@ use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, Saved};
 use adjutant_formats::prd::{ChildOutcome, Outcome as Written, Prd, asked};
-use adjutant_view::story::{Merge, NodeStory, StoryReport};
+use adjutant_view::story::{ChildMerge, StoryNode, StoryReport};
 use adjutant_view::{Delegation, RunView};
 use serde_json::Value;
 
@@ -228,8 +228,8 @@ fn is_in_story(view: &RunView, child: &Delegation) -> bool {
             .as_deref()
             .map_or((false, false), |(kept, problem)| (kept.commit.is_some(), problem.is_some()));
         let is_merged = || {
-            let merge = NodeStory::of(view, node).and_then(|node| node.merge);
-            merge == Some(Merge::Merged)
+            let merge = StoryNode::of(view, node).and_then(|node| node.merge);
+            merge == Some(ChildMerge::Merged)
         };
         let is_completed = node.state == State::Ended(Outcome::Completed);
         if !is_completed || is_lost || (is_kept && !is_merged()) {

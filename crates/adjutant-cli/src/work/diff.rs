@@ -8,7 +8,7 @@ use adjutant_engine::work::{
     BinaryContent, Diff, DiffEntry, DiffStatus, PatchOptions, shared_files,
 };
 use adjutant_view::layout::some_of;
-use adjutant_view::palette::Style;
+use adjutant_view::palette::TextStyle;
 use adjutant_view::{patch, sanitize};
 use serde_json::{Value, json};
 
@@ -168,9 +168,10 @@ fn stat_line(entry: &DiffEntry) -> String {
     let lines = entry.lines.map_or_else(
         || format!("{:>11}", "not text"),
         |lines| {
-            let added = palette.paint(Style::Good, &format!("{:>5}", format!("+{}", lines.added)));
+            let added =
+                palette.paint(TextStyle::Good, &format!("{:>5}", format!("+{}", lines.added)));
             let removed =
-                palette.paint(Style::Bad, &format!("{:>5}", format!("-{}", lines.removed)));
+                palette.paint(TextStyle::Bad, &format!("{:>5}", format!("-{}", lines.removed)));
             format!("{added} {removed}")
         },
     );

@@ -19,7 +19,7 @@ use adjutant_store::{
     Durability, FORMAT, Journal, JournalReader, MemoryDisk, Position, Record, Tail,
 };
 use adjutant_view::story::StoryReport;
-use adjutant_view::{Entry, RunView};
+use adjutant_view::{RunView, TimedEvent};
 use serde_json::{Value, json};
 
 const V1: &str = include_str!("../fixtures/journal-v1.jsonl");
@@ -70,7 +70,9 @@ fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
 }
 
 fn seen(records: &[Record<Event>]) -> RunView {
-    RunView::of(records.iter().map(|record| Entry::new(record.at, record.wall_ms, &record.event)))
+    RunView::of(
+        records.iter().map(|record| TimedEvent::new(record.at, record.wall_ms, &record.event)),
+    )
 }
 
 #[test]

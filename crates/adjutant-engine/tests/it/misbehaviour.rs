@@ -10,7 +10,7 @@ use adjutant_engine::{Tool, ToolOutput};
 use adjutant_formats::contract::{Contract, unchecked, validate};
 use adjutant_testkit::{Rig, Story};
 use adjutant_view::results::standard;
-use adjutant_view::{Entry, RunView};
+use adjutant_view::{RunView, TimedEvent};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
@@ -187,8 +187,11 @@ fn play(acts: &Acts) -> Story {
 
 /// Every end, a refusal included, is told as a return that its contract accepts.
 fn every_end_is_a_valid_return(story: &Story) {
-    let entries =
-        story.events.iter().map(|(at, event)| Entry { at: *at, wall_ms: at.as_millis(), event });
+    let entries = story.events.iter().map(|(at, event)| TimedEvent {
+        at: *at,
+        wall_ms: at.as_millis(),
+        event,
+    });
     let view = RunView::of(entries);
     for delegation in view.delegations() {
         let returned = standard(&view, delegation).expect("it has ended");

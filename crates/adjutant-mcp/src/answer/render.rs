@@ -5,8 +5,8 @@ use std::time::Duration;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::{Cancelled, Expiry, RunFiles};
-use adjutant_view::results::{Options, Results, ends};
-use adjutant_view::when::elapsed;
+use adjutant_view::results::{CallResults, ResultOptions, ends};
+use adjutant_view::time_text::elapsed;
 use adjutant_view::{Liveness, sanitize, status, wire};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
@@ -98,13 +98,13 @@ fn with_results(
     let look = snapshot.look(program);
     let one = snapshot.session.and_then(|session| snapshot.view.delegation(session));
     let results = match one {
-        Some(delegation) => Results::of_one(&snapshot.view, delegation),
-        None => Results::of_run(&snapshot.view),
+        Some(delegation) => CallResults::of_one(&snapshot.view, delegation),
+        None => CallResults::of_run(&snapshot.view),
     };
     let results = results.seen(snapshot.liveness, look.content, program);
     let transcripts = transcript_directory(&snapshot.files);
     let own = snapshot.view.policy().and_then(|policy| policy.result_tokens);
-    let options = Options {
+    let options = ResultOptions {
         result_tokens: own.into_iter().chain(max).min(),
         transcripts: transcripts.as_deref(),
         ends: true,

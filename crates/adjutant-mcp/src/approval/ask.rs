@@ -220,7 +220,7 @@ impl QuestionWithdrawal {
 #[cfg(test)]
 mod tests {
     use adjutant_core::Preset;
-    use adjutant_view::approval::Question;
+    use adjutant_view::approval::ApprovalQuestion;
 
     use super::*;
 
@@ -233,7 +233,7 @@ mod tests {
         OpenQuestion {
             hash: hash.into(),
             id: hash.into(),
-            details: Question::of_call(&Preset::Scout.policy(), &[], root, 0),
+            details: ApprovalQuestion::of_call(&Preset::Scout.policy(), &[], root, 0),
             is_about_whole_run: false,
             open_ms: 0,
             left_ms: 0,

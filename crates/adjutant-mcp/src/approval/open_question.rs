@@ -6,7 +6,7 @@ use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::{Event, Timestamp};
 use adjutant_engine::{RegistryHandle, question_id};
 use adjutant_view::RunView;
-use adjutant_view::approval::Question;
+use adjutant_view::approval::ApprovalQuestion;
 
 /// Why a question that the client was asked is still open and waits in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct OpenQuestion {
     /// The id that people use in `approvals` and `approve`.
     pub(crate) id: String,
     /// What is asked: tasks, limits and worst-case cost.
-    pub(crate) details: Question,
+    pub(crate) details: ApprovalQuestion,
     /// Whether the question is about the whole run rather than about a delegation by one of its agents.
     pub(crate) is_about_whole_run: bool,
     /// How long the question has been open, in milliseconds.
@@ -51,7 +51,7 @@ impl OpenQuestion {
             let is_about_whole_run = open.call == WHOLE_RUN;
             let lacking =
                 prd.filter(|_| is_about_whole_run).map(|prd| registry.lacking_consents(prd));
-            let question = Question::of_call(policy, admitted, open.parent, open.call);
+            let question = ApprovalQuestion::of_call(policy, admitted, open.parent, open.call);
             let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {
                 hash: open.hash.clone(),

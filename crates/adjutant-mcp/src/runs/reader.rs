@@ -7,8 +7,8 @@ use std::time::Duration;
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
 use adjutant_engine::{Archive, Cancelled, ControlError, Expiry, Follow, Life, RunFiles, wall_now};
 use adjutant_view::approval::is_asked_about;
-use adjutant_view::status::{Content, Look};
-use adjutant_view::{Entry, Liveness, RunView};
+use adjutant_view::status::{ContentRetention, ObservedRun};
+use adjutant_view::{Liveness, RunView, TimedEvent};
 
 use crate::answer::sizes::quoted;
 use crate::approval::{OpenQuestion, UnansweredReason};
@@ -51,13 +51,13 @@ pub(crate) struct RunSnapshot {
 
 impl RunSnapshot {
     /// Returns what the views need to render the run. Recommended commands start with `program`.
-    pub(crate) fn look<'a>(&'a self, program: &'a str) -> Look<'a> {
+    pub(crate) fn look<'a>(&'a self, program: &'a str) -> ObservedRun<'a> {
         let content = match self.files.expiry() {
-            Expiry::Kept => Content::Kept,
-            Expiry::Expired => Content::Expired,
+            Expiry::Kept => ContentRetention::Kept,
+            Expiry::Expired => ContentRetention::Expired,
         };
         let now = now(&self.files, &self.view);
-        Look { view: &self.view, liveness: self.liveness, now, content, program }
+        ObservedRun { view: &self.view, liveness: self.liveness, now, content, program }
     }
 
     /// Returns the time since the last event, in milliseconds.
@@ -171,7 +171,7 @@ impl VisibleRuns {
         let (mut view, mut admitted) = (RunView::default(), Vec::new());
         for record in files.records().map_err(|error| error_chain(&error))? {
             let record = record.map_err(|error| error_chain(&error))?;
-            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+            view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
             if is_asked_about(&record.event) {
                 admitted.push(record.event);
             }
@@ -326,7 +326,7 @@ impl FollowedRun {
         self.liveness = liveness(&self.files)?;
         let view = &mut self.view;
         let more = self.follow.more(|record| {
-            view.apply(Entry::new(record.at, record.wall_ms, &record.event));
+            view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
         });
         let grew = more.map_err(|error| error_chain(&error))?;
         Ok(WatchTick { grew, is_over: is_over(&self.view, self.liveness, self.session) })

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use adjutant_core::Timestamp;
-use adjutant_view::progress::Frame;
+use adjutant_view::progress::ProgressFrame;
 use adjutant_view::{Palette, RunView, sanitize};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::{Peer, RoleServer};
@@ -227,6 +227,6 @@ impl ProgressReporter {
 
 /// Draws one line per subagent that says what it is doing.
 pub(crate) fn draw_progress(view: &RunView, now: Timestamp) -> String {
-    let frame = Frame { width: COLUMNS, height: None, now, palette: Palette::Plain };
+    let frame = ProgressFrame { width: COLUMNS, height: None, now, palette: Palette::Plain };
     sanitize::block(frame.render(view).trim_end()).into_owned()
 }

@@ -3,12 +3,12 @@
 use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
 
-use super::lead::Whole;
-use super::{Question, RefusedTask, Risk};
-use crate::run::{Warning, warnings};
+use super::whole_run::WholeRunKind;
+use super::{ApprovalQuestion, RefusedTask, Risk};
+use crate::run::{DelegationWarning, warnings};
 use crate::wire::{ReasonJson, VERSION};
 
-impl Question {
+impl ApprovalQuestion {
     /// Returns the question for programs; `--dry-run` prints it.
     #[must_use]
     pub fn json(&self) -> QuestionJson {
@@ -25,7 +25,7 @@ impl Question {
             },
             hash: self.hash.clone(),
             automatic: self.is_automatic(),
-            whole_run: self.whole.as_ref().map(Whole::kind),
+            whole_run: self.whole.as_ref().map(WholeRunKind::kind),
         }
     }
 }
@@ -77,7 +77,7 @@ impl TaskJson {
             tools: grant.rights.usable_tools().iter().map(str::to_owned).collect(),
             network: grant.rights.network,
             timeout_s: grant.timeout_s,
-            warnings: warnings(grant).iter().map(Warning::to_string).collect(),
+            warnings: warnings(grant).iter().map(DelegationWarning::to_string).collect(),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! What a person is asked before subagents start.
 //!
-//! Two forms of one [`Question`]: a line for a narrow place ([`Question::distillate`]) and the whole
-//! of what is at stake ([`Question::text`]). Goals are foreign text, so both show them escaped and
+//! Two forms of one [`ApprovalQuestion`]: a line for a narrow place ([`ApprovalQuestion::distillate`]) and the whole
+//! of what is at stake ([`ApprovalQuestion::text`]). Goals are foreign text, so both show them escaped and
 //! cut; the whole form keeps head and tail, because the harm may stand at the end.
 
+mod auto_approval;
 mod domain;
 mod json;
-mod lead;
 mod text;
-mod unmet;
+mod whole_run;
 
 use adjutant_core::budget::Amount;
 use adjutant_core::tree::{WHOLE_RUN, worst_case, worst_case_within};
@@ -16,10 +16,10 @@ use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp, U
 use serde::Serialize;
 
 use crate::layout::{bracketed, excerpt};
-use crate::names::counted;
 use crate::sanitize;
+use crate::state_words::counted;
 
-use self::lead::{Lead, Whole};
+use self::whole_run::{RootOpening, WholeRunKind};
 pub use domain::domain_question;
 pub use json::QuestionJson;
 
@@ -60,7 +60,7 @@ pub struct RefusedTask {
 
 /// A call as a person is asked about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct ApprovalQuestion {
     grants: Vec<Grant>,
     refused: Vec<RefusedTask>,
     policy: Policy,
@@ -69,12 +69,12 @@ pub struct Question {
     left: Option<Amount>,
     automatic: Option<Usd>,
     /// What the run is about, where that is what is asked; the only grant is its root then.
-    whole: Option<Whole>,
+    whole: Option<WholeRunKind>,
     /// What the PRD of a story asks for that no person has agreed to.
     unallowed: Vec<String>,
 }
 
-impl Question {
+impl ApprovalQuestion {
     /// Gathers what one call's events say; other events are passed over.
     pub fn of<'a>(policy: &Policy, events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut question = Self {
@@ -88,7 +88,7 @@ impl Question {
             whole: None,
             unallowed: Vec::new(),
         };
-        let mut lead = Lead::default();
+        let mut lead = RootOpening::default();
         for event in events {
             lead.take(event);
             if let Event::Granted(grant) = event {
@@ -183,7 +183,7 @@ impl Question {
     #[must_use]
     pub fn worst(&self) -> (Amount, Option<u64>) {
         if let (Some(_), [root]) = (&self.whole, self.grants.as_slice()) {
-            return lead::worst(&self.policy, root);
+            return whole_run::worst(&self.policy, root);
         }
         match self.left {
             Some(left) => worst_case_within(&self.policy, left, &self.grants),

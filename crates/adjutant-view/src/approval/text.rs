@@ -6,11 +6,11 @@ use std::time::Duration;
 use adjutant_core::numbers::grouped;
 use adjutant_core::{Grant, Writes};
 
-use super::{LABEL_COLUMNS, Question, is_priced};
+use super::{ApprovalQuestion, LABEL_COLUMNS, is_priced};
 use crate::layout::{bracketed, columns, excerpt, fit, padded, width, wrapped};
-use crate::run::{Warning, warnings};
+use crate::run::{DelegationWarning, warnings};
 use crate::sanitize;
-use crate::when::elapsed;
+use crate::time_text::elapsed;
 
 /// Characters of a goal's head and tail.
 const HEAD_CHARS: usize = 240;
@@ -18,7 +18,7 @@ const TAIL_CHARS: usize = 120;
 /// The fewest columns a goal is given, however narrow the terminal.
 pub(super) const LEAST_COLUMNS: usize = 20;
 
-impl Question {
+impl ApprovalQuestion {
     /// Returns everything that is at stake, for a terminal of `columns_wide` columns.
     #[must_use]
     pub fn text(&self, columns_wide: usize) -> String {
@@ -129,8 +129,9 @@ impl Question {
         let of_grant = |grant: &Grant| {
             let label = bracketed(grant.brief.label.as_str(), LABEL_COLUMNS);
             let warnings = warnings(grant).into_iter();
-            let line =
-                move |warning: Warning| format!("  {label} {}\n", fit(&warning.to_string(), 200));
+            let line = move |warning: DelegationWarning| {
+                format!("  {label} {}\n", fit(&warning.to_string(), 200))
+            };
             warnings.map(line).collect::<Vec<_>>()
         };
         self.grants.iter().flat_map(of_grant).collect()

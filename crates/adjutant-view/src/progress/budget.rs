@@ -9,7 +9,7 @@ use crate::run::RunView;
 const THRESHOLDS: [u64; 3] = [50, 80, 100];
 
 /// A part of the budget that was reached.
-pub(crate) struct Reached {
+pub(crate) struct BudgetThreshold {
     /// How much of it, in percent.
     pub(crate) percent: u64,
     pub(crate) spent: Usd,
@@ -18,14 +18,14 @@ pub(crate) struct Reached {
 
 /// Says which threshold the money of a run has passed with this event, if it has passed one.
 pub(crate) fn passed(view: &RunView, event: &Event) -> Option<String> {
-    let Reached { percent, spent, limit } = newly_reached(view, event)?;
+    let BudgetThreshold { percent, spent, limit } = newly_reached(view, event)?;
     Some(format!("⚠ {percent} % of the budget of {limit} is spent: {spent}"))
 }
 
 /// Returns the highest threshold that was reached with this event.
 ///
 /// `view` has folded the event in already.
-pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<Reached> {
+pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThreshold> {
     let (Event::Replied { settlement, .. }
     | Event::AttemptFailed { settlement, .. }
     | Event::Settled { settlement, .. }) = event
@@ -36,7 +36,7 @@ pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<Reached> {
     let limit = limit(view)?;
     let new = |percent: &&u64| reached(now, limit, **percent) && !reached(before, limit, **percent);
     let percent = *THRESHOLDS.iter().rev().find(new)?;
-    Some(Reached { percent, spent: now, limit })
+    Some(BudgetThreshold { percent, spent: now, limit })
 }
 
 /// Returns the part of the budget that is spent, in percent, once it is worth a word.

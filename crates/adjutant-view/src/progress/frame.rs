@@ -5,14 +5,14 @@ use adjutant_core::{Outcome, SessionId, State, Timestamp};
 use super::budget::spent;
 use super::words::{doing, keeping, total, usage_of};
 use crate::layout::{bracketed, cut, padded, width};
-use crate::names::{counted, mark};
-use crate::palette::{Palette, Style};
-use crate::run::{Delegation, Liveness, Outcomes, RunView};
-use crate::when::elapsed;
+use crate::palette::{Palette, TextStyle};
+use crate::run::{Delegation, Liveness, OutcomeCounts, RunView};
+use crate::state_words::{counted, mark};
+use crate::time_text::elapsed;
 
 /// How a frame is drawn; the caller knows the terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame {
+pub struct ProgressFrame {
     /// The columns there are. No line is wider.
     pub width: usize,
     /// The lines there are; `None` for as many as it takes.
@@ -24,13 +24,13 @@ pub struct Frame {
 }
 
 /// The pieces of one row before they are laid out.
-struct Row<'a> {
+struct FrameRow<'a> {
     delegation: &'a Delegation,
     indent: usize,
     label: String,
 }
 
-impl Frame {
+impl ProgressFrame {
     /// Draws the run: a heading, a line for each subagent, a total.
     #[must_use]
     pub fn render(&self, view: &RunView) -> String {
@@ -47,21 +47,21 @@ impl Frame {
         } else {
             format!("Delegate [{}]", counted(count, "subagent"))
         };
-        let mut lines = vec![self.palette.paint(Style::Strong, &cut(&heading, self.width))];
+        let mut lines = vec![self.palette.paint(TextStyle::Strong, &cut(&heading, self.width))];
         let (shown, hidden) = self.choose(rows);
         let column = shown.iter().map(|row| row.indent + width(&row.label)).max().unwrap_or(0);
         lines.extend(shown.iter().map(|row| self.row(row, column)));
         if !hidden.is_empty() {
-            let others = Outcomes::of(hidden.iter().map(|row| row.delegation)).words();
+            let others = OutcomeCounts::of(hidden.iter().map(|row| row.delegation)).words();
             lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
         }
         let sum = total(view, self.now, Liveness::Alive);
         let sum = [sum].into_iter().chain(spent(view)).collect::<Vec<_>>().join(" · ");
-        lines.push(self.palette.paint(Style::Quiet, &cut(&format!("  {sum}"), self.width)));
+        lines.push(self.palette.paint(TextStyle::Quiet, &cut(&format!("  {sum}"), self.width)));
         lines.join("\n") + "\n"
     }
 
-    fn rows<'a>(&self, view: &'a RunView, of: Option<SessionId>) -> Vec<Row<'a>> {
+    fn rows<'a>(&self, view: &'a RunView, of: Option<SessionId>) -> Vec<FrameRow<'a>> {
         let top = of.and_then(|session| view.delegation(session));
         let top = top.filter(|top| top.parent.is_some());
         let above =
@@ -71,7 +71,7 @@ impl Frame {
         top.map_or_else(|| view.preorder(), |top| view.subtree(top))
             .into_iter()
             .filter(|delegation| delegation.parent.is_some() || delegation.own.calls > 0)
-            .map(|delegation| Row {
+            .map(|delegation| FrameRow {
                 delegation,
                 indent: usize::try_from(delegation.depth.saturating_sub(above)).unwrap_or(0).min(8)
                     * 2,
@@ -81,7 +81,7 @@ impl Frame {
     }
 
     /// Picks the rows there is room for: those at work first, then those that went wrong.
-    fn choose<'a>(&self, rows: Vec<Row<'a>>) -> (Vec<Row<'a>>, Vec<Row<'a>>) {
+    fn choose<'a>(&self, rows: Vec<FrameRow<'a>>) -> (Vec<FrameRow<'a>>, Vec<FrameRow<'a>>) {
         // Heading, total, and the line that counts the rest.
         let Some(room) = self.height.map(|height| height.saturating_sub(3).max(1)) else {
             return (rows, Vec::new());
@@ -102,7 +102,7 @@ impl Frame {
         (shown, hidden)
     }
 
-    fn row(&self, row: &Row<'_>, column: usize) -> String {
+    fn row(&self, row: &FrameRow<'_>, column: usize) -> String {
         let delegation = row.delegation;
         let start = padded(&format!("  {}{}", " ".repeat(row.indent), row.label), column + 2);
         let state = mark(&delegation.state);
@@ -121,8 +121,9 @@ impl Frame {
         if width(&line) > self.width || room == 0 {
             return cut(&line, self.width);
         }
-        let painted = self.palette.paint(Style::of(&delegation.state), &format!("{state} {doing}"));
-        let tail = if tail.is_empty() { tail } else { self.palette.paint(Style::Quiet, &tail) };
+        let painted =
+            self.palette.paint(TextStyle::of(&delegation.state), &format!("{state} {doing}"));
+        let tail = if tail.is_empty() { tail } else { self.palette.paint(TextStyle::Quiet, &tail) };
         format!("{start}  {painted}{space}{tail}").trim_end().to_owned()
     }
 

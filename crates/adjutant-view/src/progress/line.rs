@@ -11,12 +11,12 @@ use super::budget::passed;
 use super::words::{
     TEXT_COLUMNS, ended, kept_words, marked, merged_words, paused, tool, total, usage_of,
 };
-use crate::entry::Entry;
 use crate::layout::{bracketed, fit};
-use crate::names::{code_words, complaints, counted, mark};
-use crate::palette::{Palette, Style};
-use crate::run::{Delegation, Liveness, RunView, Warning};
-use crate::when::elapsed;
+use crate::palette::{Palette, TextStyle};
+use crate::run::{Delegation, DelegationWarning, Liveness, RunView};
+use crate::state_words::{code_words, complaints, counted, mark};
+use crate::time_text::elapsed;
+use crate::timed_event::TimedEvent;
 
 /// Columns a label may take in a line.
 const LABEL_COLUMNS: usize = 34;
@@ -28,13 +28,13 @@ const SURPLUS: u32 = CALLS_PER_TURN as u32;
 ///
 /// `view` has folded the event in already.
 #[must_use]
-pub fn line(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
-    let warning = passed(view, entry.event).map(|text| palette.paint(Style::Warning, &text));
+pub fn line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<String> {
+    let warning = passed(view, entry.event).map(|text| palette.paint(TextStyle::Warning, &text));
     let said = said(view, entry, palette).into_iter().chain(warning).collect::<Vec<_>>();
     (!said.is_empty()).then(|| said.join("\n"))
 }
 
-fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
+fn said(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<String> {
     match entry.event {
         Event::RunStarted { .. } => {
             let held = if view.sandbox() == Some("off") { ", sandbox off" } else { "" };
@@ -56,7 +56,7 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
         }
         Event::Granted(grant) => {
             let warnings = &view.delegation(grant.session)?.warnings;
-            let said: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+            let said: Vec<String> = warnings.iter().map(DelegationWarning::to_string).collect();
             let text = format!("⚠ {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
             (!said.is_empty()).then(|| told(view, grant.session, &text)).flatten()
         }
@@ -65,7 +65,7 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
             let reason = delegation.reason.as_ref()?;
             let next = fit(&reason.recommendation, TEXT_COLUMNS);
             let what = format!("⊘ refused: {}. {next}", code_words(reason.code));
-            Some(labelled(delegation, &palette.paint(Style::Bad, &what)))
+            Some(labelled(delegation, &palette.paint(TextStyle::Bad, &what)))
         }
         // Whether it was a success shows itself when the work is kept.
         Event::Ended { session, .. } if is_to_be_kept(view, *session) => None,
@@ -128,7 +128,7 @@ fn said(view: &RunView, entry: &Entry<'_>, palette: Palette) -> Option<String> {
     }
 }
 
-fn within(delegation: &Delegation, view: &RunView, entry: &Entry<'_>) -> Option<String> {
+fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Option<String> {
     let called = |number: u32| delegation.asked(number);
     match entry.event {
         // That the run started is said already.
@@ -272,7 +272,7 @@ fn end(view: &RunView, session: SessionId, palette: Palette) -> Option<String> {
     let delegation = view.delegation(session).filter(|delegation| delegation.parent.is_some())?;
     let State::Ended(outcome) = delegation.state else { return None };
     let what = format!("{} {}", mark(&delegation.state), ended(outcome, delegation));
-    let mut parts = vec![palette.paint(Style::of(&delegation.state), &what)];
+    let mut parts = vec![palette.paint(TextStyle::of(&delegation.state), &what)];
     if delegation.own.calls > 0 {
         parts.push(usage_of(&delegation.own));
     }

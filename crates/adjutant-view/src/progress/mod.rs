@@ -8,7 +8,7 @@ mod line;
 mod words;
 
 pub(crate) use budget::newly_reached;
-pub use frame::Frame;
+pub use frame::ProgressFrame;
 pub use line::line;
 pub(crate) use words::{doing, ended, kept_counts, kept_words, marked, merged_words, time};
 pub use words::{keeping, total};

@@ -6,9 +6,9 @@ use adjutant_core::space::{KeptWork, MergedWork};
 use adjutant_core::{Code, Mark, Outcome, Timestamp};
 
 use crate::layout::{fit, fit_ends, some_of};
-use crate::names::{code_words, counted, ended_word};
 use crate::run::{Activity, Delegation, ESTIMATE_NOTE, Liveness, RunView, Spend};
-use crate::when::elapsed;
+use crate::state_words::{code_words, counted, ended_word};
+use crate::time_text::elapsed;
 
 /// Columns that one foreign text may take within a line.
 pub(super) const TEXT_COLUMNS: usize = 120;

@@ -5,12 +5,12 @@ use adjutant_core::{Outcome, SessionId, State, Usd};
 use adjutant_formats::contract::Return;
 use serde::Serialize;
 
-use super::bounded::bytes;
-use super::cap::Room;
-use super::{Options, Results, fell_short, json_cap, standard};
-use crate::names::state_key;
-use crate::run::{Delegation, Liveness, RunView, Warning};
-use crate::story::NodeStory;
+use super::bounded_text::bytes;
+use super::text_allowance::TextAllowance;
+use super::{CallResults, ResultOptions, fell_short, json_size, standard};
+use crate::run::{Delegation, DelegationWarning, Liveness, RunView};
+use crate::state_words::state_key;
+use crate::story::StoryNode;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 /// Returns why a parent agent ended short of its goal, for programs.
@@ -105,7 +105,7 @@ pub struct ResultJson {
     pub kept: Option<KeptJson>,
     /// Its part in a story; only where the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub story: Option<NodeStory>,
+    pub story: Option<StoryNode>,
     /// What came of merging it into the workspace of the one who asked; only where that was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeJson>,
@@ -160,10 +160,10 @@ pub struct CutJson {
     pub total_bytes: usize,
 }
 
-impl Results<'_> {
+impl CallResults<'_> {
     /// Returns the results for programs.
     #[must_use]
-    pub fn json(&self, options: &Options<'_>) -> ResultsJson {
+    pub fn json(&self, options: &ResultOptions<'_>) -> ResultsJson {
         let counts = self.counts();
         ResultsJson {
             v: VERSION,
@@ -185,14 +185,14 @@ fn shared((path, by): (&str, Vec<&Delegation>)) -> SharedJson {
     SharedJson { path: path.to_owned(), by: by.iter().map(|it| it.session).collect() }
 }
 
-fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson {
+fn entry(view: &RunView, item: &Delegation, options: &ResultOptions<'_>) -> ResultJson {
     let outcome = match item.state {
         State::Ended(outcome) => Some(outcome),
         State::AwaitingApproval | State::Queued | State::Running => None,
     };
     let state = state_key(&item.state, Liveness::Alive);
-    let mut room = Room::new(options);
-    let texts = Texts::of(item, outcome, &mut room);
+    let mut room = TextAllowance::new(options);
+    let texts = ResultTexts::of(item, outcome, &mut room);
     let is_error = outcome.is_some_and(|outcome| outcome.result_word() == "error");
     let mut entry = ResultJson {
         label: item.label.to_string(),
@@ -211,16 +211,16 @@ fn entry(view: &RunView, item: &Delegation, options: &Options<'_>) -> ResultJson
         reason: item.reason.as_ref().map(Into::into),
         sandbox: view.sandbox_of(item).map(str::to_owned),
         kept: kept(item),
-        story: NodeStory::of(view, item),
+        story: StoryNode::of(view, item),
         merge: merge(item),
         returned: standard(view, item),
-        warnings: item.warnings.iter().map(Warning::to_string).collect(),
+        warnings: item.warnings.iter().map(DelegationWarning::to_string).collect(),
         late: item.late.iter().map(|late| late.what.clone()).collect(),
         cut: room.cut().map(|(shown_bytes, total_bytes)| CutJson { shown_bytes, total_bytes }),
         transcript: options.transcript(item.session),
     };
     if view.story().is_some() {
-        json_cap::cut(&mut entry, bytes(options.result_tokens));
+        json_size::cut(&mut entry, bytes(options.result_tokens));
     }
     entry
 }
@@ -238,14 +238,14 @@ fn merge(item: &Delegation) -> Option<MergeJson> {
 
 /// The texts of a result, cut to their room.
 #[derive(Default)]
-struct Texts {
+struct ResultTexts {
     report: Option<String>,
     scratchpad: Option<String>,
     last_text: Option<String>,
 }
 
-impl Texts {
-    fn of(item: &Delegation, outcome: Option<Outcome>, room: &mut Room) -> Self {
+impl ResultTexts {
+    fn of(item: &Delegation, outcome: Option<Outcome>, room: &mut TextAllowance) -> Self {
         match outcome {
             Some(Outcome::Completed) => {
                 Self { report: Some(room.take(&item.last_text).into_owned()), ..Self::default() }

@@ -2,33 +2,33 @@
 //!
 //! Markdown is read by people and by models. What a child said stands in a block quote, every line
 //! behind its own `>`, so a report can imitate none of our headings, and a cut cannot leave a quote
-//! open as it could a fence. JSON keeps texts as they were said. Start at [`Results::of_run`].
+//! open as it could a fence. JSON keeps texts as they were said. Start at [`CallResults::of_run`].
 
-mod bounded;
-mod cap;
+mod bounded_text;
 mod json;
-mod json_cap;
+mod json_size;
 mod markdown;
 mod standard;
 mod story;
+mod text_allowance;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use adjutant_core::{Code, Outcome, Reason, SessionId, State};
 
-use crate::names::is_interrupted;
 use crate::run::{Delegation, Liveness, RunView};
-use crate::status::Content;
+use crate::state_words::is_interrupted;
+use crate::status::ContentRetention;
 
-pub use cap::ends;
 pub use json::{ResultJson, ResultsJson, SharedJson, root_reason};
 pub use markdown::root_end;
 pub use standard::{command_end, command_head, in_words, standard, synthesis};
+pub use text_allowance::ends;
 
 /// How results are handed over.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
+pub struct ResultOptions<'a> {
     /// Tokens of one result, counted as four bytes each; `None` for all of it.
     pub result_tokens: Option<u64>,
     /// The folder transcripts lie in, where there is one to name.
@@ -37,7 +37,7 @@ pub struct Options<'a> {
     pub ends: bool,
 }
 
-impl Options<'_> {
+impl ResultOptions<'_> {
     fn transcript(&self, session: SessionId) -> Option<String> {
         self.transcripts
             .map(|folder| format!("{}/{session}.transcript.json", folder.trim_end_matches('/')))
@@ -46,14 +46,14 @@ impl Options<'_> {
 
 /// The delegations of one call, or of all calls of a parent, in input order.
 #[derive(Clone, Debug)]
-pub struct Results<'a> {
+pub struct CallResults<'a> {
     view: &'a RunView,
     items: Vec<Cow<'a, Delegation>>,
     /// Why the parent agent of a whole run ended short of its goal.
     reason: Option<&'a Reason>,
 }
 
-impl<'a> Results<'a> {
+impl<'a> CallResults<'a> {
     /// Gathers what the root handed down.
     #[must_use]
     pub fn of_run(view: &'a RunView) -> Self {
@@ -79,7 +79,7 @@ impl<'a> Results<'a> {
     /// Takes into account that nobody works on these any more, if that is so: what has not ended
     /// is partial, with what was found until then. Recommended commands begin with `program`.
     #[must_use]
-    pub fn seen(mut self, liveness: Liveness, content: Content, program: &str) -> Self {
+    pub fn seen(mut self, liveness: Liveness, content: ContentRetention, program: &str) -> Self {
         for item in &mut self.items {
             if is_interrupted(&item.state, liveness) {
                 let item = item.to_mut();
@@ -139,8 +139,8 @@ impl<'a> Results<'a> {
         all
     }
 
-    fn counts(&self) -> Counts {
-        let mut counts = Counts { total: self.items.len(), ..Counts::default() };
+    fn counts(&self) -> ResultCounts {
+        let mut counts = ResultCounts { total: self.items.len(), ..ResultCounts::default() };
         for item in &self.items {
             match item.state {
                 State::Ended(outcome) => match outcome {
@@ -162,12 +162,14 @@ fn fell_short(root: &Delegation) -> Option<&Reason> {
     root.reason.as_ref().filter(|_| ended_short && root.model.is_some())
 }
 
-fn interruption(session: SessionId, content: Content, program: &str) -> Reason {
+fn interruption(session: SessionId, content: ContentRetention, program: &str) -> Reason {
     let recommendation = match content {
-        Content::Kept => format!(
+        ContentRetention::Kept => format!(
             "`{program} resume {session}` goes on with it; what was found so far is in the result."
         ),
-        Content::Expired => "Delegate the task again; it is not resumable (expired).".into(),
+        ContentRetention::Expired => {
+            "Delegate the task again; it is not resumable (expired).".into()
+        }
     };
     Reason {
         code: Code::Interrupted,
@@ -179,7 +181,7 @@ fn interruption(session: SessionId, content: Content, program: &str) -> Reason {
 
 /// The words of a result: ok, partial or error, and what has none yet.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct ResultCounts {
     ok: usize,
     partial: usize,
     failed: usize,

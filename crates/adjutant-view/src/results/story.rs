@@ -7,14 +7,14 @@ use adjutant_core::numbers::grouped;
 use adjutant_core::space::Clash;
 use adjutant_core::{Outcome, State};
 
-use super::Options;
-use super::bounded::{Bounded, bytes};
+use super::ResultOptions;
+use super::bounded_text::{BoundedText, bytes};
 use super::markdown::{findings, one_line, why_word};
 use crate::layout::fit;
-use crate::names::{counted, mark};
 use crate::run::Delegation;
 use crate::sanitize;
-use crate::story::{Merge, files, kept, merge, verified_word};
+use crate::state_words::{counted, mark};
+use crate::story::{ChildMerge, files, kept, merge, verified_word};
 
 /// The most files that are named one by one.
 const FILES_NAMED: usize = 30;
@@ -26,9 +26,13 @@ const SETTLE: &str = "**Merge**: in conflict, nothing of it is in your workspace
                       your side and say so.\n";
 
 /// Writes the section of one child.
-pub(super) fn section(item: &Delegation, advice: Option<&str>, options: &Options<'_>) -> String {
-    let mut out = Bounded::new(bytes(options.result_tokens));
-    let said = Said::of(item);
+pub(super) fn section(
+    item: &Delegation,
+    advice: Option<&str>,
+    options: &ResultOptions<'_>,
+) -> String {
+    let mut out = BoundedText::new(bytes(options.result_tokens));
+    let said = QuotedText::of(item);
     let rest = rest(item, options);
     // The longest that the last line can be.
     let tail = out.without(cut_line(said.len(), said.len(), &rest).len());
@@ -69,7 +73,7 @@ fn title(item: &Delegation) -> String {
 }
 
 /// Says how it ended, by which code, and what it spent.
-fn head(out: &mut Bounded, item: &Delegation, end: usize) {
+fn head(out: &mut BoundedText, item: &Delegation, end: usize) {
     let word = match &item.state {
         State::Ended(outcome) => outcome.word(),
         live @ (State::AwaitingApproval | State::Queued | State::Running) => live.word(),
@@ -89,7 +93,7 @@ fn head(out: &mut Bounded, item: &Delegation, end: usize) {
 }
 
 /// Names the files it changed, as many as there is room for.
-fn changed(out: &mut Bounded, item: &Delegation, end: usize) {
+fn changed(out: &mut BoundedText, item: &Delegation, end: usize) {
     let Some(work) = kept(item) else { return };
     let files = files(item);
     let (added, removed) = work.lines();
@@ -121,20 +125,20 @@ fn changed(out: &mut Bounded, item: &Delegation, end: usize) {
 }
 
 /// Says whether its work is in the workspace of the one who asked, and what to do where it is not.
-fn merged(out: &mut Bounded, item: &Delegation, end: usize) {
+fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
     let files = item.merged.as_ref().map_or(0, |it| it.0.files.len());
     let kept_problem = item.kept.as_ref().and_then(|it| it.1.as_deref());
     let reference = kept(item).and_then(|work| work.reference.as_deref());
     match (merge(item), kept_problem) {
-        (Some(Merge::Merged), _) => {
+        (Some(ChildMerge::Merged), _) => {
             let count = counted(files, "file");
             out.push(&format!("**Merge**: merged into your workspace, {count}\n"), end);
             return;
         }
-        (Some(Merge::Conflict), _) => {
+        (Some(ChildMerge::Conflict), _) => {
             out.push(SETTLE, end);
         }
-        (Some(Merge::Failed), _) => {
+        (Some(ChildMerge::Failed), _) => {
             let problem = item.merged.as_ref().and_then(|it| it.1.as_deref()).unwrap_or_default();
             let problem = fit(problem, COLUMNS);
             let text = format!("**Merge**: not merged into your workspace: {problem}\n");
@@ -157,7 +161,7 @@ fn merged(out: &mut Bounded, item: &Delegation, end: usize) {
 }
 
 /// Names every conflict first, then quotes what the child changed, each patch with its part of the room.
-fn conflicts(out: &mut Bounded, clashes: &[&Clash], end: usize) {
+fn conflicts(out: &mut BoundedText, clashes: &[&Clash], end: usize) {
     let mut named = 0;
     for clash in clashes {
         let line = format!("- `{}`: {}\n", fit(&clash.path, COLUMNS), fit(&clash.what, COLUMNS));
@@ -182,11 +186,11 @@ fn conflicts(out: &mut Bounded, clashes: &[&Clash], end: usize) {
 }
 
 /// What it said, in the order it is read.
-struct Said<'a> {
+struct QuotedText<'a> {
     parts: Vec<(&'static str, std::borrow::Cow<'a, str>)>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> QuotedText<'a> {
     fn of(item: &'a Delegation) -> Self {
         let summary = item.returned.as_ref().map_or("", |it| it.summary.trim());
         let text = item.last_text.trim_end();
@@ -209,7 +213,7 @@ impl<'a> Said<'a> {
     }
 }
 
-fn rest(item: &Delegation, options: &Options<'_>) -> String {
+fn rest(item: &Delegation, options: &ResultOptions<'_>) -> String {
     options.transcript(item.session).map_or_else(
         || format!("`adjutant transcript {}`", item.session),
         |path| format!("`{}`", one_line(&path)),

@@ -17,14 +17,14 @@ const CONTENT: [&str; 2] = ["content", "text"];
 
 /// A tool call as a progress line shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Call {
+pub struct RequestedTool {
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// The telling part of its arguments, raw and cut short.
     pub arguments: String,
 }
 
-impl Call {
+impl RequestedTool {
     pub(super) fn of(call: &ToolCall) -> Self {
         Self { tool: excerpt(&call.name, NAME_KEPT), arguments: brief_arguments(&call.arguments) }
     }

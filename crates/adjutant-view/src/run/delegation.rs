@@ -13,8 +13,8 @@ use adjutant_core::{
 };
 use adjutant_formats::contract::{Return, ReturnError};
 
-use super::{Call, Liveness, Spend};
-use crate::entry::Moment;
+use super::{Liveness, RequestedTool, Spend};
+use crate::timed_event::EventTime;
 
 /// How long a model may say nothing before people are told.
 const QUIET: Duration = Duration::from_secs(30);
@@ -45,15 +45,15 @@ pub struct Delegation {
     /// Where it stands.
     pub state: State,
     /// When it was admitted or refused.
-    pub admitted: Moment,
+    pub admitted: EventTime,
     /// When it first began, once it did.
-    pub started: Option<Moment>,
+    pub started: Option<EventTime>,
     /// When it began last; another moment than the first once it was taken up again.
-    pub(super) leg: Option<Moment>,
+    pub(super) leg: Option<EventTime>,
     /// How long it worked before it was taken up again.
     pub(super) worked: Duration,
     /// When it ended, once it did.
-    pub ended: Option<Moment>,
+    pub ended: Option<EventTime>,
     /// Seconds of its own, from its start.
     pub timeout_s: Option<u64>,
     /// The instant it must have ended by.
@@ -132,7 +132,7 @@ pub struct Delegation {
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,
     /// What it went on in spite of.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<DelegationWarning>,
     /// What arrived after its end.
     pub late: Vec<LateArrival>,
     /// The models it ran on before, with what each was paid.
@@ -144,12 +144,12 @@ pub struct Delegation {
     /// What broke in Adjutant while working for it.
     pub crash: Option<String>,
     /// The failed call that is to be tried again.
-    pub retry: Option<Retry>,
+    pub retry: Option<PendingRetry>,
     /// How its latest model call failed, if it did.
     pub(super) last_error: Option<ErrorKind>,
     /// Why its model call is held back.
     #[serde(default)]
-    pub pause: Option<Pause>,
+    pub pause: Option<ProviderPause>,
     /// The hosts a person is asked about for it, each with the number of the call that waits.
     #[serde(default)]
     pub hosts: Vec<(u32, String)>,
@@ -164,7 +164,7 @@ pub struct Delegation {
     #[serde(default)]
     pub(super) preparing: BTreeMap<u32, Arc<str>>,
     /// The calls of the latest answer, by number.
-    pub(super) asked: Vec<Call>,
+    pub(super) asked: Vec<RequestedTool>,
     /// The numbers of those that are under way.
     pub(super) under_way: Vec<u32>,
     pub(super) since: Timestamp,
@@ -175,7 +175,7 @@ pub struct Delegation {
 
 /// Something a delegation went on in spite of.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Warning {
+pub enum DelegationWarning {
     /// A context file was not there.
     MissingContext(String),
     /// A context file was not UTF-8, and the child sees something else than its bytes.
@@ -184,7 +184,7 @@ pub enum Warning {
     Clamped(Option<u64>),
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for DelegationWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingContext(path) => write!(f, "context file not found: {path}"),
@@ -210,7 +210,7 @@ pub struct LateArrival {
 
 /// A failed call that is to be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Retry {
+pub struct PendingRetry {
     /// The attempt that failed, from 1.
     pub attempt: u32,
     /// When the next one is made.
@@ -221,7 +221,7 @@ pub struct Retry {
 
 /// A pause a provider asked for, which every call to it keeps.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Pause {
+pub struct ProviderPause {
     /// Who asked for it.
     pub provider: String,
     /// When it is over.
@@ -245,14 +245,14 @@ pub enum Activity<'a> {
     /// A tool runs.
     Tool {
         /// The oldest call under way.
-        call: &'a Call,
+        call: &'a RequestedTool,
         /// How many more run beside it.
         more: usize,
     },
     /// It waits to try a model call again.
-    Retrying(Retry),
+    Retrying(PendingRetry),
     /// Its model call is held back; once that is over, its model writes.
-    Paused(&'a Pause),
+    Paused(&'a ProviderPause),
     /// A person has yet to allow a host.
     AwaitingDomain(&'a str),
     /// It waits for what it handed down.
@@ -346,7 +346,7 @@ impl Delegation {
 
     /// Returns one of the calls its agent's latest answer asked for.
     #[must_use]
-    pub fn asked(&self, number: u32) -> Option<&Call> {
+    pub fn asked(&self, number: u32) -> Option<&RequestedTool> {
         self.asked.get(number as usize)
     }
 
@@ -358,7 +358,7 @@ impl Delegation {
     }
 
     /// Returns when it began last, which is what its deadline counts from.
-    pub(crate) const fn began_last(&self) -> Option<Moment> {
+    pub(crate) const fn began_last(&self) -> Option<EventTime> {
         self.leg
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use adjutant_core::{Code, Outcome, Reason, RunId, SessionId};
 use adjutant_formats::contract::ReturnError;
 
-use crate::entry::Moment;
+use crate::timed_event::EventTime;
 
 /// Why a delegation ended badly or was not admitted; a return that names several errors makes several.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -15,7 +15,7 @@ pub struct Fault {
     /// The delegation.
     pub session: SessionId,
     /// When it was recorded.
-    pub moment: Moment,
+    pub moment: EventTime,
     /// What happened.
     pub reason: Reason,
     /// The type and the code in the words of the return that named the error; absent for an error that
@@ -59,7 +59,7 @@ impl Faults {
         &mut self,
         run: RunId,
         session: SessionId,
-        moment: Moment,
+        moment: EventTime,
         outcome: Outcome,
         reason: Option<&Reason>,
         returned: &[ReturnError],
@@ -98,7 +98,7 @@ impl Faults {
 /// one on record, so that ids in older journals still count.
 fn faults_of_return(
     session: SessionId,
-    moment: Moment,
+    moment: EventTime,
     reason: Option<&Reason>,
     returned: &[ReturnError],
     name: impl Fn(&str) -> String,
@@ -125,7 +125,7 @@ fn faults_of_return(
 }
 
 /// Returns the name of an error: the second it was recorded in, and six characters of what it is.
-pub(crate) fn fault_id(run: RunId, session: SessionId, moment: Moment, what: &str) -> String {
+pub(crate) fn fault_id(run: RunId, session: SessionId, moment: EventTime, what: &str) -> String {
     let what = format!("{run} {session} {} {what}", moment.at.as_millis());
     format!("err_{}_{}", moment.wall_ms / 1_000, six_of(&what))
 }

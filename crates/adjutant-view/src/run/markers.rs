@@ -4,7 +4,7 @@ use adjutant_core::story::RejectedMarker;
 use adjutant_core::{Code, Reason};
 use adjutant_formats::marker::{Request, parse};
 
-use super::{Delegation, Texts};
+use super::{Delegation, TextRetention};
 
 /// The most characters of a marker and its reason that a view without texts keeps.
 const KEPT: usize = 200;
@@ -24,7 +24,7 @@ impl Delegation {
         &mut self,
         rejected: &[RejectedMarker],
         refused: Option<&Reason>,
-        texts: Texts,
+        texts: TextRetention,
     ) {
         let wanted = std::mem::take(&mut self.wanted);
         let unreadable = rejected.iter().map(|it| it.reason.clone());

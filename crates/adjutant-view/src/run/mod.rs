@@ -24,14 +24,16 @@ use adjutant_formats::contract::ORCHESTRATOR;
 
 use adjutant_core::story::StoryWork;
 
-use crate::entry::{Entry, Moment};
+use crate::timed_event::{EventTime, TimedEvent};
 
-pub use calls::{Call, brief_arguments};
-pub use delegation::{Activity, Delegation, LateArrival, Pause, Retry, Warning};
+pub use calls::{RequestedTool, brief_arguments};
+pub use delegation::{
+    Activity, Delegation, DelegationWarning, LateArrival, PendingRetry, ProviderPause,
+};
 pub(crate) use faults::fault_id;
 pub use faults::{Fault, Faults};
 pub(crate) use fold::warnings;
-pub use outcomes::Outcomes;
+pub use outcomes::OutcomeCounts;
 pub(crate) use spend::ESTIMATE_NOTE;
 pub use spend::Spend;
 
@@ -46,7 +48,7 @@ pub enum Liveness {
 
 /// Whether a view holds what agents wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Texts {
+pub enum TextRetention {
     /// Notes, latest texts and touched files: what results are made of.
     #[default]
     Kept,
@@ -96,12 +98,12 @@ pub struct RunView {
     #[serde(default)]
     auto_approved: Usd,
     total: Spend,
-    began: Option<Moment>,
-    latest: Moment,
-    ended: Option<Moment>,
+    began: Option<EventTime>,
+    latest: EventTime,
+    ended: Option<EventTime>,
     outcome: Option<Outcome>,
     events: u64,
-    texts: Texts,
+    texts: TextRetention,
     faults: Faults,
     /// Those whose tool waits until a person has allowed a host.
     #[serde(default)]
@@ -113,7 +115,7 @@ pub struct RunView {
 
 impl RunView {
     /// Folds a whole history.
-    pub fn of<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Self {
+    pub fn of<'a>(entries: impl IntoIterator<Item = TimedEvent<'a>>) -> Self {
         let mut view = Self::default();
         for entry in entries {
             view.apply(entry);
@@ -155,11 +157,11 @@ impl RunView {
     /// Returns a view that will hold no texts: for a list, a tree or a bill of a run of any size.
     #[must_use]
     pub fn light() -> Self {
-        Self { texts: Texts::Dropped, ..Self::default() }
+        Self { texts: TextRetention::Dropped, ..Self::default() }
     }
 
     /// Folds in one record.
-    pub fn apply(&mut self, entry: Entry<'_>) {
+    pub fn apply(&mut self, entry: TimedEvent<'_>) {
         fold::apply(self, entry);
     }
 
@@ -195,19 +197,19 @@ impl RunView {
 
     /// Returns when the run began.
     #[must_use]
-    pub const fn began(&self) -> Option<Moment> {
+    pub const fn began(&self) -> Option<EventTime> {
         self.began
     }
 
     /// Returns when the run ended, if it did.
     #[must_use]
-    pub const fn ended(&self) -> Option<Moment> {
+    pub const fn ended(&self) -> Option<EventTime> {
         self.ended
     }
 
     /// Returns when the latest event was recorded: as far as a dead run got.
     #[must_use]
-    pub const fn latest(&self) -> Moment {
+    pub const fn latest(&self) -> EventTime {
         self.latest
     }
 
@@ -347,8 +349,8 @@ impl RunView {
 
     /// Counts the delegations of the run by where they stand, at every depth.
     #[must_use]
-    pub fn outcomes(&self) -> Outcomes {
-        Outcomes::of(self.delegations())
+    pub fn outcomes(&self) -> OutcomeCounts {
+        OutcomeCounts::of(self.delegations())
     }
 
     /// Returns how long the run has gone on, or took. A dead run stopped at its latest event.

@@ -7,7 +7,7 @@ use super::{Delegation, Liveness};
 
 /// Delegations counted by where they stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcomes {
+pub struct OutcomeCounts {
     /// Ended with all of it done.
     pub completed: usize,
     /// Ended with some of it done.
@@ -26,7 +26,7 @@ pub struct Outcomes {
     pub waiting: usize,
 }
 
-impl Outcomes {
+impl OutcomeCounts {
     /// Counts `delegations`.
     pub fn of<'a>(delegations: impl IntoIterator<Item = &'a Delegation>) -> Self {
         let mut counts = Self::default();

@@ -3,11 +3,11 @@
 use adjutant_core::{RunId, SessionId};
 use serde::Serialize;
 
-use super::{Content, Look};
-use crate::names::{is_interrupted, state_key};
-use crate::run::{Activity, Delegation, Outcomes, Warning};
-use crate::story::NodeStory;
-use crate::when::rfc3339;
+use super::{ContentRetention, ObservedRun};
+use crate::run::{Activity, Delegation, DelegationWarning, OutcomeCounts};
+use crate::state_words::{is_interrupted, state_key};
+use crate::story::StoryNode;
+use crate::time_text::rfc3339;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 /// The state of runs for programs.
@@ -44,7 +44,7 @@ pub struct RunJson {
     /// Seconds of them in which nothing went on because a person had yet to answer.
     pub waited_s: f64,
     /// Its delegations, counted by where they stand.
-    pub outcomes: Outcomes,
+    pub outcomes: OutcomeCounts,
     /// What it came to.
     #[serde(flatten)]
     pub spent: SpendJson,
@@ -115,7 +115,7 @@ pub struct DelegationJson {
     pub inclusive: SpendJson,
     /// Its part in a story; only where the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub story: Option<NodeStory>,
+    pub story: Option<StoryNode>,
     /// The turns it has taken or begun.
     pub turns: u32,
     /// The tools that were run for it.
@@ -145,13 +145,13 @@ pub struct ToolJson {
 
 /// Returns runs for programs, without their delegations.
 #[must_use]
-pub fn list_json(runs: &[Look<'_>]) -> StatusJson {
+pub fn list_json(runs: &[ObservedRun<'_>]) -> StatusJson {
     StatusJson { v: VERSION, runs: runs.iter().map(run_json).collect() }
 }
 
 /// Returns one run for programs, with its delegations or one of them and what is below it.
 #[must_use]
-pub fn detail_json(look: &Look<'_>, of: Option<SessionId>) -> StatusJson {
+pub fn detail_json(look: &ObservedRun<'_>, of: Option<SessionId>) -> StatusJson {
     let delegations = look.delegations(of).into_iter();
     let delegations = delegations.map(|delegation| delegation_json(look, delegation)).collect();
     let lead = look.lead(of).map(|lead| Box::new(delegation_json(look, lead)));
@@ -159,7 +159,7 @@ pub fn detail_json(look: &Look<'_>, of: Option<SessionId>) -> StatusJson {
     StatusJson { v: VERSION, runs: vec![run] }
 }
 
-fn run_json(look: &Look<'_>) -> RunJson {
+fn run_json(look: &ObservedRun<'_>) -> RunJson {
     let view = look.view;
     RunJson {
         run: view.run(),
@@ -175,13 +175,13 @@ fn run_json(look: &Look<'_>) -> RunJson {
         outcomes: view.outcomes(),
         spent: view.total().into(),
         resume: look.resume(),
-        expired: look.content == Content::Expired,
+        expired: look.content == ContentRetention::Expired,
         lead: None,
         delegations: None,
     }
 }
 
-fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
+fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> DelegationJson {
     let works = !is_interrupted(&delegation.state, look.liveness);
     let silent = delegation.silence(look.now).filter(|_| works);
     let (activity, tool) = match delegation.activity() {
@@ -221,14 +221,14 @@ fn delegation_json(look: &Look<'_>, delegation: &Delegation) -> DelegationJson {
         elapsed_s: look.elapsed_of(delegation).map(seconds),
         own: (&delegation.own).into(),
         inclusive: (&delegation.inclusive).into(),
-        story: NodeStory::of(look.view, delegation),
+        story: StoryNode::of(look.view, delegation),
         turns: delegation.turns,
         tool_calls: delegation.tool_calls,
         notes: delegation.notes.clone(),
         files: delegation.files.iter().map(ToString::to_string).collect(),
         sandbox: look.view.sandbox_of(delegation).map(str::to_owned),
         reason: delegation.reason.as_ref().map(Into::into),
-        warnings: delegation.warnings.iter().map(Warning::to_string).collect(),
+        warnings: delegation.warnings.iter().map(DelegationWarning::to_string).collect(),
     }
 }
 

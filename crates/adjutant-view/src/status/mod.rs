@@ -8,13 +8,13 @@ use std::fmt::Write;
 use adjutant_core::{SessionId, State, Timestamp};
 
 use crate::layout::{columns, fit};
-use crate::names::{counted, is_interrupted, mark_now, state_word};
-use crate::palette::{Palette, Style};
+use crate::palette::{Palette, TextStyle};
 use crate::progress;
 use crate::run::{Delegation, ESTIMATE_NOTE, Liveness, RunView};
 use crate::sanitize;
-use crate::story::{Merge, NodeStory, name, numbered_name};
-use crate::when::{elapsed, rfc3339};
+use crate::state_words::{counted, is_interrupted, mark_now, state_word};
+use crate::story::{ChildMerge, StoryNode, name, numbered_name};
+use crate::time_text::{elapsed, rfc3339};
 
 pub use json::{DelegationJson, RunJson, StatusJson, ToolJson, detail_json, list_json};
 
@@ -23,7 +23,7 @@ const SHOWN_AT_WORK: usize = 8;
 
 /// A run, whether anyone works on it, and the instant it is looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct ObservedRun<'a> {
     /// The run.
     pub view: &'a RunView,
     /// Whether its writer is there.
@@ -31,14 +31,14 @@ pub struct Look<'a> {
     /// Now, in the run's own time; of no account for a dead run.
     pub now: Timestamp,
     /// Whether what was said is still kept: without it nobody can go on.
-    pub content: Content,
+    pub content: ContentRetention,
     /// How commands that are recommended begin.
     pub program: &'a str,
 }
 
 /// Whether a run's content is still there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Content {
+pub enum ContentRetention {
     /// All of it.
     #[default]
     Kept,
@@ -46,7 +46,7 @@ pub enum Content {
     Expired,
 }
 
-impl Look<'_> {
+impl ObservedRun<'_> {
     /// Returns what the run was started for, cut to a short line.
     #[must_use]
     pub fn title(&self) -> String {
@@ -61,14 +61,15 @@ impl Look<'_> {
     #[must_use]
     pub fn resume(&self) -> Option<String> {
         let left_behind = is_interrupted(&self.view.state(), self.liveness);
-        let run = self.view.run().filter(|_| left_behind && self.content == Content::Kept)?;
+        let run =
+            self.view.run().filter(|_| left_behind && self.content == ContentRetention::Kept)?;
         Some(format!("{} resume {run}", self.program))
     }
 
     /// Says how to go on with an interrupted run, or why that is not possible.
     #[must_use]
     pub fn way_on(&self) -> Option<String> {
-        if self.content == Content::Expired {
+        if self.content == ContentRetention::Expired {
             return Some(EXPIRED.into());
         }
         self.resume().map(|command| format!("`{command}` goes on where it stopped"))
@@ -115,7 +116,7 @@ const EXPIRED: &str = "not resumable (expired)";
 
 /// Lists runs, a line each; below a live one what is being done, below a dead one how to go on.
 #[must_use]
-pub fn list(runs: &[Look<'_>]) -> String {
+pub fn list(runs: &[ObservedRun<'_>]) -> String {
     if runs.is_empty() {
         return "no runs\n".into();
     }
@@ -165,7 +166,7 @@ fn typed(view: &RunView) -> Cow<'_, str> {
 }
 
 /// Says what a live run's delegations are doing, a line each.
-fn at_work(look: &Look<'_>) -> String {
+fn at_work(look: &ObservedRun<'_>) -> String {
     if look.liveness == Liveness::Dead {
         return String::new();
     }
@@ -192,7 +193,7 @@ fn at_work(look: &Look<'_>) -> String {
 
 /// Says everything about one run, or about one of its delegations and what is below it.
 #[must_use]
-pub fn detail(look: &Look<'_>, of: Option<SessionId>, palette: Palette) -> String {
+pub fn detail(look: &ObservedRun<'_>, of: Option<SessionId>, palette: Palette) -> String {
     let view = look.view;
     let mut text = head(look, palette);
     for delegation in look.lead(of).into_iter().chain(look.delegations(of)) {
@@ -208,14 +209,14 @@ pub fn detail(look: &Look<'_>, of: Option<SessionId>, palette: Palette) -> Strin
     text
 }
 
-fn head(look: &Look<'_>, palette: Palette) -> String {
+fn head(look: &ObservedRun<'_>, palette: Palette) -> String {
     let view = look.view;
     let name = view.run().map_or_else(|| "run".into(), |run| run.to_string());
     let state = format!("{} {}", mark_now(&view.state(), look.liveness), look.state());
     let style = if is_interrupted(&view.state(), look.liveness) {
-        Style::Bad
+        TextStyle::Bad
     } else {
-        Style::of(&view.state())
+        TextStyle::of(&view.state())
     };
     let mut rows = Vec::new();
     let mut row = |title: &str, value: String| {
@@ -236,11 +237,11 @@ fn head(look: &Look<'_>, palette: Palette) -> String {
     format!("{name} {}\n{}", palette.paint(style, &state), columns(&rows, &[]))
 }
 
-fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
+fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> String {
     let style = if is_interrupted(&delegation.state, look.liveness) {
-        Style::Bad
+        TextStyle::Bad
     } else {
-        Style::of(&delegation.state)
+        TextStyle::of(&delegation.state)
     };
     let state =
         format!("{} {}", mark_now(&delegation.state, look.liveness), look.doing(delegation));
@@ -265,7 +266,7 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
             ),
         );
     }
-    if let Some(story) = NodeStory::of(look.view, delegation) {
+    if let Some(story) = StoryNode::of(look.view, delegation) {
         story_lines(delegation, &story, &mut line);
     }
     if let Some(time) = look.elapsed_of(delegation) {
@@ -292,7 +293,7 @@ fn block(look: &Look<'_>, delegation: &Delegation, palette: Palette) -> String {
 }
 
 /// Says what a node of a story and all below it cost, and where its work stands.
-fn story_lines(delegation: &Delegation, story: &NodeStory, line: &mut impl FnMut(&str, &str)) {
+fn story_lines(delegation: &Delegation, story: &StoryNode, line: &mut impl FnMut(&str, &str)) {
     if delegation.own != delegation.inclusive {
         let all = &delegation.inclusive;
         line("in all", &format!("{} · {}", all.tokens_full(), all.money()));
@@ -304,7 +305,7 @@ fn story_lines(delegation: &Delegation, story: &NodeStory, line: &mut impl FnMut
     for path in &story.conflicts {
         line("conflict", &fit(path, 120));
     }
-    let is_above = story.merge == Some(Merge::Merged);
+    let is_above = story.merge == Some(ChildMerge::Merged);
     if let Some(reference) = story.reference.as_deref().filter(|_| !is_above) {
         line("kept in", &fit(reference, 120));
     }

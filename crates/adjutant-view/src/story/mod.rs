@@ -5,8 +5,8 @@
 //! decided by the engine; here it is only told.
 
 mod node;
+mod root_work;
 mod text;
-mod work;
 
 use adjutant_core::refusal::raising_flags;
 use adjutant_core::space::ChangedFile;
@@ -14,12 +14,12 @@ use adjutant_core::{Code, Outcome, RunId, SessionId, State};
 use serde::{Serialize, Serializer};
 
 use crate::layout::excerpt;
-use crate::names::state_key;
 use crate::run::{Delegation, Liveness, RunView, Spend};
 use crate::sanitize;
+use crate::state_words::state_key;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
-pub use node::{Merge, NodeStory};
+pub use node::{ChildMerge, StoryNode};
 pub(crate) use node::{files, kept, merge, name, numbered_name, verified_word};
 pub use text::render;
 
@@ -119,7 +119,7 @@ pub struct ChildReport {
     pub reason: Option<ReasonJson>,
     /// Its work; absent where it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub work: Option<NodeStory>,
+    pub work: Option<StoryNode>,
     /// What each side did, for each file in conflict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
@@ -281,7 +281,7 @@ fn child(view: &RunView, node: &Delegation) -> ChildReport {
         state: state_key(&node.state, Liveness::Dead),
         outcome: ended(node),
         reason: node.reason.as_ref().map(Into::into),
-        work: NodeStory::of(view, node),
+        work: StoryNode::of(view, node),
         conflicts: clashes.map(|clash| format!("{}: {}", clash.path, clash.what)).collect(),
         own: node.own,
         inclusive: node.inclusive,

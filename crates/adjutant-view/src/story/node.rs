@@ -4,8 +4,8 @@ use adjutant_core::space::{ChangedFile, KeptWork};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};
-use crate::names::counted;
 use crate::run::{Delegation, RunView};
+use crate::state_words::counted;
 
 /// Columns that the id of a story may take.
 const ID_COLUMNS: usize = 48;
@@ -13,7 +13,7 @@ const ID_COLUMNS: usize = 48;
 /// What came of merging the work of a node into the workspace above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Merge {
+pub enum ChildMerge {
     /// It is in there.
     Merged,
     /// It does not go together with what is there; nothing of it is.
@@ -22,7 +22,7 @@ pub enum Merge {
     Failed,
 }
 
-impl Merge {
+impl ChildMerge {
     /// Returns it as people read it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -36,7 +36,7 @@ impl Merge {
 
 /// The work of one node of a story.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeStory {
+pub struct StoryNode {
     /// The story: `US-007`, below it `US-007-DEL-001`.
     pub id: String,
     /// The title; only of the story itself.
@@ -53,7 +53,7 @@ pub struct NodeStory {
     /// Whether the command that decides about it succeeded; absent where none was run.
     pub verified: Option<bool>,
     /// What came of merging it into the workspace above; absent where that was not tried.
-    pub merge: Option<Merge>,
+    pub merge: Option<ChildMerge>,
     /// The files that stand in the way of a merge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
@@ -62,7 +62,7 @@ pub struct NodeStory {
     pub reference: Option<String>,
 }
 
-impl NodeStory {
+impl StoryNode {
     /// Looks at a node; nothing for one that works on no story.
     #[must_use]
     pub fn of(view: &RunView, node: &Delegation) -> Option<Self> {
@@ -115,12 +115,12 @@ pub(crate) fn files(node: &Delegation) -> &[ChangedFile] {
 }
 
 /// Returns what came of merging the work of a node.
-pub(crate) fn merge(node: &Delegation) -> Option<Merge> {
+pub(crate) fn merge(node: &Delegation) -> Option<ChildMerge> {
     let (merged, problem) = node.merged.as_deref()?;
     Some(match problem {
-        Some(_) => Merge::Failed,
-        None if merged.conflicts.is_empty() => Merge::Merged,
-        None => Merge::Conflict,
+        Some(_) => ChildMerge::Failed,
+        None if merged.conflicts.is_empty() => ChildMerge::Merged,
+        None => ChildMerge::Conflict,
     })
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, State};
 
-use super::{ChildReport, Merge, StoryReport, now, total};
+use super::{ChildMerge, ChildReport, StoryReport, now, total};
 use crate::layout::{bracketed, fit, fit_ends, some_of};
-use crate::names::{code_words_of, counted, ended_word, mark};
 use crate::run::{ESTIMATE_NOTE, Spend};
 use crate::sanitize;
-use crate::when::elapsed;
+use crate::state_words::{code_words_of, counted, ended_word, mark};
+use crate::time_text::elapsed;
 
 /// Columns that one foreign text may take within a line.
 const TEXT_COLUMNS: usize = 160;
@@ -195,7 +195,7 @@ fn child_words(child: &ChildReport) -> String {
     if let Some(reason) = why.filter(|_| child.outcome != Some(Outcome::Refused)) {
         parts.push(fit_ends(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
     }
-    let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(Merge::Merged));
+    let is_above = child.work.as_ref().is_some_and(|work| work.merge == Some(ChildMerge::Merged));
     let left = child.work.as_ref().and_then(|work| work.reference.as_ref()).filter(|_| !is_above);
     parts.extend(left.map(|reference| format!("its work is in {}", fit(reference, 120))));
     format!("{indent}{sign} {id}{} {}", bracketed(&child.label, 34), parts.join(" · "))

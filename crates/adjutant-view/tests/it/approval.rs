@@ -1,12 +1,12 @@
 //! Requirement 43, D21 and DESIGN §5 Approval: what a person is asked.
 
 use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet, Writes};
-use adjutant_view::approval::{Question, Risk, domain_question};
+use adjutant_view::approval::{ApprovalQuestion, Risk, domain_question};
 
 use crate::history::{HOSTILE, History, reason, root};
 
-fn question(h: &History) -> Question {
-    Question::of_call(&Preset::Scout.policy(), h.events(), root(), 1)
+fn question(h: &History) -> ApprovalQuestion {
+    ApprovalQuestion::of_call(&Preset::Scout.policy(), h.events(), root(), 1)
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn only_the_call_asked_about_is_shown() {
     h.call([("first", "one")]);
     h.call([("second", "two")]);
     let policy = Preset::Scout.policy();
-    let second = Question::of_call(&policy, h.events(), root(), 2);
+    let second = ApprovalQuestion::of_call(&policy, h.events(), root(), 2);
     insta::assert_snapshot!(second.distillate(), @"Spawn 1 subagent (risk: medium): [second] two");
 }
 

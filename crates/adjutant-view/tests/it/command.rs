@@ -12,7 +12,7 @@ use adjutant_view::Liveness;
 use adjutant_view::errors::of_run;
 use adjutant_view::events::EventStream;
 use adjutant_view::results::{command_end, command_head, standard};
-use adjutant_view::status::{Content, Look, detail_json};
+use adjutant_view::status::{ContentRetention, ObservedRun, detail_json};
 use serde_json::{Value, json};
 
 use crate::history::{History, reason, root, run_id, tokens};
@@ -116,8 +116,13 @@ fn requirement_39_a_live_delegation_says_its_command_its_task_and_its_whole_path
     h.refuse(2, 0, "planner", reason(Code::MaxDelegationsExceeded, "Too many.", "Fewer."));
     let view = h.view();
     let (now, program) = (h.at(), "adjutant");
-    let look =
-        Look { view: &view, liveness: Liveness::Alive, now, content: Content::Kept, program };
+    let look = ObservedRun {
+        view: &view,
+        liveness: Liveness::Alive,
+        now,
+        content: ContentRetention::Kept,
+        program,
+    };
     let json = serde_json::to_value(detail_json(&look, None)).unwrap();
     let said: Vec<String> = json["runs"][0]["delegations"]
         .as_array()

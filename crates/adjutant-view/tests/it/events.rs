@@ -100,11 +100,11 @@ fn the_outcomes_of_a_run_are_those_that_status_shows() {
     let ended: serde_json::Value =
         serde_json::from_str(stream(&h).lines().last().unwrap()).unwrap();
     let view = h.view();
-    let look = adjutant_view::status::Look {
+    let look = adjutant_view::status::ObservedRun {
         view: &view,
         liveness: adjutant_view::Liveness::Dead,
         now: Timestamp::ZERO,
-        content: adjutant_view::status::Content::Kept,
+        content: adjutant_view::status::ContentRetention::Kept,
         program: "adjutant",
     };
     let status = serde_json::to_value(adjutant_view::status::list_json(&[look])).unwrap();

@@ -7,7 +7,7 @@ use adjutant_core::{
     Preset, Price, Reason, Rights, RunId, SessionId, StopReason, Timestamp, ToolCall, ToolOutput,
     ToolSet, Usage, Usd,
 };
-use adjutant_view::{Entry, RunView};
+use adjutant_view::{RunView, TimedEvent};
 use serde_json::{Value, json};
 
 /// The wall clock at the beginning: 2025-01-31T12:34:56Z.
@@ -117,8 +117,8 @@ impl History {
         Timestamp::from_millis(self.now)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.records.iter().map(|(at, event)| Entry::new(*at, WALL + at.as_millis(), event))
+    pub(crate) fn entries(&self) -> impl Iterator<Item = TimedEvent<'_>> {
+        self.records.iter().map(|(at, event)| TimedEvent::new(*at, WALL + at.as_millis(), event))
     }
 
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {

@@ -20,6 +20,6 @@ mod schemas;
 mod spaces;
 mod status;
 mod story;
+mod time_text;
 mod transcript;
 mod tree;
-mod when;

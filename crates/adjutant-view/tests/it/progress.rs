@@ -3,14 +3,14 @@
 use adjutant_core::{Code, ErrorKind, Event, Grant, Nudge, Outcome, Preset, Timestamp};
 use adjutant_formats::contract::Complaint;
 use adjutant_view::layout::width;
-use adjutant_view::progress::{Frame, line, total};
+use adjutant_view::progress::{ProgressFrame, line, total};
 use adjutant_view::{Liveness, Palette, RunView};
 use serde_json::json;
 
 use crate::history::{HOSTILE, History, call, finished, root, three, tokens};
 
 fn frame(h: &History, width: usize) -> String {
-    Frame { width, height: None, now: h.at(), palette: Palette::Plain }.render(&h.view())
+    ProgressFrame { width, height: None, now: h.at(), palette: Palette::Plain }.render(&h.view())
 }
 
 fn lines(h: &History) -> String {
@@ -94,7 +94,8 @@ fn a_run_without_subagents_has_a_frame_too() {
     Delegate [no subagents]
       0.0s
     ");
-    let nothing = Frame { width: 80, height: None, now: Timestamp::ZERO, palette: Palette::Plain };
+    let nothing =
+        ProgressFrame { width: 80, height: None, now: Timestamp::ZERO, palette: Palette::Plain };
     insta::assert_snapshot!(nothing.render(&RunView::default()), @r"
     Delegate [no subagents]
       0.0s
@@ -173,7 +174,7 @@ fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
             h.end(session, outcome, None);
         }
     }
-    let low = Frame { width: 60, height: Some(12), now: h.at(), palette: Palette::Plain };
+    let low = ProgressFrame { width: 60, height: Some(12), now: h.at(), palette: Palette::Plain };
     insta::assert_snapshot!(low.render(&h.view()), @r"
     Delegate [20 subagents]
       [task 3]   ✗ failed 0.0s
@@ -193,7 +194,7 @@ fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
 #[test]
 fn colour_is_added_beside_the_words_never_instead_of_them() {
     let (h, _) = three();
-    let painted = Frame { width: 100, height: None, now: h.at(), palette: Palette::Ansi };
+    let painted = ProgressFrame { width: 100, height: None, now: h.at(), palette: Palette::Ansi };
     let painted = painted.render(&h.view());
     assert!(painted.contains("\u{1b}[32m✓ complete\u{1b}[0m"), "{painted}");
     let mut plain = painted;

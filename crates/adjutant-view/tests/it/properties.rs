@@ -11,11 +11,11 @@ use adjutant_core::{
     SessionId, StopReason, Task, Timestamp, ToolOutput, Tree, Usage, Usd,
 };
 use adjutant_view::events::EventStream;
-use adjutant_view::progress::Frame;
-use adjutant_view::results::{Options, Results};
+use adjutant_view::progress::ProgressFrame;
+use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Entry, Liveness, Palette, RunView, cost, log, tree};
+use adjutant_view::{Liveness, Palette, RunView, TimedEvent, cost, log, tree};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -254,8 +254,8 @@ impl Driver {
         }
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.records.iter().map(|(at, event)| Entry::new(*at, WALL + at.as_millis(), event))
+    fn entries(&self) -> impl Iterator<Item = TimedEvent<'_>> {
+        self.records.iter().map(|(at, event)| TimedEvent::new(*at, WALL + at.as_millis(), event))
     }
 }
 
@@ -324,19 +324,19 @@ proptest! {
             driver.step(pick);
         }
         let view = RunView::of(driver.entries());
-        let results = Results::of_run(&view);
+        let results = CallResults::of_run(&view);
         let places: Vec<(u32, u32)> = results.items().iter().map(|item| (item.call, item.index)).collect();
         prop_assert!(places.is_sorted());
         let now = Timestamp::from_millis(driver.now);
-        let frame = Frame { width: 60, height: Some(10), now, palette: Palette::Plain };
+        let frame = ProgressFrame { width: 60, height: Some(10), now, palette: Palette::Plain };
         prop_assert!(frame.render(&view).lines().count() <= 10);
-        prop_assert!(!results.markdown(&Options::default()).is_empty());
+        prop_assert!(!results.markdown(&ResultOptions::default()).is_empty());
         prop_assert!(!tree::render(&view, now, Liveness::Dead, Palette::Ansi).is_empty());
         prop_assert_eq!(log::render(driver.entries()).lines().count(), driver.records.len());
         let mut stream = EventStream::new();
         let mut completed: BTreeMap<Option<SessionId>, usize> = BTreeMap::new();
         for event in driver.entries().flat_map(|entry| stream.translate(entry)) {
-            if matches!(event.what, adjutant_view::events::What::Completed { .. }) {
+            if matches!(event.what, adjutant_view::events::WireEventKind::Completed { .. }) {
                 *completed.entry(event.session_id).or_default() += 1;
             }
         }
@@ -363,9 +363,9 @@ proptest! {
                 h.end(sessions[place], Outcome::Completed, None);
             }
             let view = h.view();
-            let results = Results::of_run(&view);
-            let json = serde_json::to_string(&results.json(&Options::default())).unwrap();
-            (results.markdown(&Options::default()), json)
+            let results = CallResults::of_run(&view);
+            let json = serde_json::to_string(&results.json(&ResultOptions::default())).unwrap();
+            (results.markdown(&ResultOptions::default()), json)
         };
         prop_assert_eq!(tell(order), tell([0, 1, 2, 3, 4]));
     }

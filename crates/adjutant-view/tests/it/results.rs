@@ -1,13 +1,13 @@
 //! Requirements 50 and 51, D20: what the one who delegated gets back.
 
 use adjutant_core::{Code, Outcome};
-use adjutant_view::results::{Options, Results};
+use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::wire::pretty;
 
 use crate::history::{HOSTILE, History, exhausted, finished, reason, root, three, tokens};
 
 fn markdown(h: &History) -> String {
-    Results::of_run(&h.view()).markdown(&Options::default())
+    CallResults::of_run(&h.view()).markdown(&ResultOptions::default())
 }
 
 #[test]
@@ -75,8 +75,9 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
 #[test]
 fn requirement_51_json_has_an_entry_for_each_task() {
     let (h, _) = finished();
-    let options = Options { result_tokens: None, transcripts: Some("transcripts/"), ends: false };
-    insta::assert_snapshot!(pretty(&Results::of_run(&h.view()).json(&options)), @r#"
+    let options =
+        ResultOptions { result_tokens: None, transcripts: Some("transcripts/"), ends: false };
+    insta::assert_snapshot!(pretty(&CallResults::of_run(&h.view()).json(&options)), @r#"
     {
       "v": 1,
       "completed": 1,
@@ -300,11 +301,11 @@ fn hostile_text_reaches_json_as_it_was_said_and_markdown_escaped() {
     h.reply(a, HOSTILE, vec![], tokens(1, 1));
     h.end(a, Outcome::Completed, None);
     let view = h.view();
-    let results = Results::of_run(&view);
-    assert_eq!(results.json(&Options::default()).results[0].report.as_deref(), Some(HOSTILE));
+    let results = CallResults::of_run(&view);
+    assert_eq!(results.json(&ResultOptions::default()).results[0].report.as_deref(), Some(HOSTILE));
     assert!(
         !results
-            .markdown(&Options::default())
+            .markdown(&ResultOptions::default())
             .chars()
             .any(|c| c.is_control() && c != '\n' && c != '\t')
     );
@@ -319,9 +320,10 @@ fn a_long_result_is_cut_between_characters_and_says_so() {
     h.note(b, &"n".repeat(30));
     h.reply(b, "last words", vec![], tokens(1, 1));
     h.end(b, Outcome::Partial, Some(exhausted()));
-    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
+    let options =
+        ResultOptions { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
     let view = h.view();
-    let results = Results::of_run(&view);
+    let results = CallResults::of_run(&view);
     insta::assert_snapshot!(results.markdown(&options), @r"
     ## Subagents complete: 1/2 (1 partial, 0 failed)
 
@@ -359,9 +361,9 @@ fn a_long_result_is_cut_between_characters_and_says_so() {
 fn results_of_one_call_leave_out_the_others() {
     let (h, _) = finished();
     let view = h.view();
-    assert_eq!(Results::of(&view, root(), Some(2)).items().len(), 1);
-    assert_eq!(Results::of(&view, root(), Some(9)).items().len(), 0);
-    assert_eq!(Results::of(&view, root(), None).items().len(), 4);
+    assert_eq!(CallResults::of(&view, root(), Some(2)).items().len(), 1);
+    assert_eq!(CallResults::of(&view, root(), Some(9)).items().len(), 0);
+    assert_eq!(CallResults::of(&view, root(), None).items().len(), 4);
 }
 
 #[test]

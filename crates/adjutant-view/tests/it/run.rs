@@ -2,7 +2,7 @@
 
 use adjutant_core::{Code, Event, Outcome, State, Timestamp, ToolOutput};
 use adjutant_view::run::Activity;
-use adjutant_view::{Outcomes, RunView};
+use adjutant_view::{OutcomeCounts, RunView};
 use serde_json::json;
 
 use crate::history::{History, call, finished, reason, root, three, tokens};
@@ -10,8 +10,13 @@ use crate::history::{History, call, finished, reason, root, three, tokens};
 #[test]
 fn outcomes_count_what_the_exit_code_speaks_about() {
     let (h, _) = finished();
-    let expected =
-        Outcomes { completed: 1, partial: 1, failed: 1, refused: 1, ..Outcomes::default() };
+    let expected = OutcomeCounts {
+        completed: 1,
+        partial: 1,
+        failed: 1,
+        refused: 1,
+        ..OutcomeCounts::default()
+    };
     assert_eq!(h.view().outcomes(), expected);
     assert_eq!(h.view().outcome(), Some(Outcome::Partial));
     let (h, _) = three();
@@ -26,7 +31,10 @@ fn outcomes_count_delegations_at_every_depth() {
     let [below] = h.call_from(lead, [("below", "x")]);
     h.end(below, Outcome::Failed, None);
     h.end(lead, Outcome::Completed, None);
-    assert_eq!(h.view().outcomes(), Outcomes { completed: 1, failed: 1, ..Outcomes::default() });
+    assert_eq!(
+        h.view().outcomes(),
+        OutcomeCounts { completed: 1, failed: 1, ..OutcomeCounts::default() }
+    );
 }
 
 #[test]

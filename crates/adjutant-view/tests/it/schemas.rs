@@ -5,10 +5,10 @@ use std::path::Path;
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
 use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Timestamp, Usd};
-use adjutant_view::approval::Question;
+use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::events::EventStream;
-use adjutant_view::results::{Options, Results};
-use adjutant_view::status::{Content, Look, detail_json, list_json};
+use adjutant_view::results::{CallResults, ResultOptions};
+use adjutant_view::status::{ContentRetention, ObservedRun, detail_json, list_json};
 use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, cost, tree};
@@ -188,14 +188,15 @@ fn assert_fits(name: &str, shape: impl serde::Serialize) {
 #[test]
 fn results_fit_their_schema() {
     let view = everything().view();
-    let results = Results::of_run(&view);
-    assert_fits("result", results.json(&Options::default()));
-    let options = Options { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
+    let results = CallResults::of_run(&view);
+    assert_fits("result", results.json(&ResultOptions::default()));
+    let options =
+        ResultOptions { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
     assert_fits("result", results.json(&options));
-    assert_fits("result", Results::of_run(&RunView::default()).json(&options));
+    assert_fits("result", CallResults::of_run(&RunView::default()).json(&options));
     let view = stories().view();
-    assert_fits("result", Results::of_run(&view).json(&Options::default()));
-    assert_fits("result", Results::of_run(&view).json(&options));
+    assert_fits("result", CallResults::of_run(&view).json(&ResultOptions::default()));
+    assert_fits("result", CallResults::of_run(&view).json(&options));
 }
 
 #[test]
@@ -203,11 +204,11 @@ fn status_fits_its_schema() {
     let h = everything();
     let views = [h.view(), three().0.view(), stories().view(), RunView::default()];
     for liveness in [Liveness::Alive, Liveness::Dead] {
-        let looks = views.each_ref().map(|view| Look {
+        let looks = views.each_ref().map(|view| ObservedRun {
             view,
             liveness,
             now: h.at(),
-            content: Content::Kept,
+            content: ContentRetention::Kept,
             program: "adjutant",
         });
         assert_fits("status", list_json(&looks));
@@ -283,7 +284,10 @@ fn a_question_fits_its_schema() {
     let h = everything();
     let policy = Preset::Scout.policy();
     for call in 1..=3 {
-        assert_fits("question", Question::of_call(&policy, h.events(), root(), call).json());
+        assert_fits(
+            "question",
+            ApprovalQuestion::of_call(&policy, h.events(), root(), call).json(),
+        );
     }
 }
 

@@ -4,9 +4,9 @@ use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind, SpaceTerms};
 use adjutant_core::{Code, Event, Outcome, SessionId, State, ToolOutput};
 use adjutant_view::errors::of_run;
 use adjutant_view::palette::Palette;
-use adjutant_view::progress::{Frame, line};
-use adjutant_view::results::{Options, Results};
-use adjutant_view::status::{Content, Look, detail, list};
+use adjutant_view::progress::{ProgressFrame, line};
+use adjutant_view::results::{CallResults, ResultOptions};
+use adjutant_view::status::{ContentRetention, ObservedRun, detail, list};
 use adjutant_view::{Liveness, RunView, tree};
 
 use crate::history::{History, tokens};
@@ -48,7 +48,7 @@ fn ends(h: &mut History, session: SessionId, kept: KeptWork, problem: Option<&st
 }
 
 fn markdown(h: &History) -> String {
-    Results::of_run(&h.view()).markdown(&Options::default())
+    CallResults::of_run(&h.view()).markdown(&ResultOptions::default())
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn lines(h: &History) -> Vec<String> {
 /// Everything a person is shown of a run.
 fn shown(h: &History) -> Vec<(&'static str, String)> {
     let (view, now) = (h.view(), h.at());
-    let look = Look {
+    let look = ObservedRun {
         view: &view,
         liveness: Liveness::Alive,
         now,
-        content: Content::Kept,
+        content: ContentRetention::Kept,
         program: "adjutant",
     };
-    let frame = Frame { width: 80, height: None, now, palette: Palette::Plain };
+    let frame = ProgressFrame { width: 80, height: None, now, palette: Palette::Plain };
     vec![
         ("frame", frame.render(&view)),
         ("list", list(&[look])),
@@ -117,7 +117,7 @@ fn work_that_could_not_be_kept_is_nowhere_a_success() {
         assert!(!text.contains('✓'), "{place}: {text}");
         assert!(!text.contains("1 complete"), "{place}: {text}");
     }
-    let json = Results::of_run(&h.view()).json(&Options::default());
+    let json = CallResults::of_run(&h.view()).json(&ResultOptions::default());
     assert_eq!((json.completed, json.partial, json.results[0].outcome), (0, 1, "partial"));
     assert!(markdown(&h).contains("**Work**: its work could not be kept: the disk is full"));
     assert!(markdown(&h).contains("It is done."), "what it said is there all the same");
@@ -157,7 +157,7 @@ fn files_that_several_touch_are_named_to_whoever_delegated() {
         shared.ends_with("\n- `both` by [one] and [two]\n- `old` by [two] and [three]\n"),
         "{shared}"
     );
-    let json = Results::of_run(&h.view()).json(&Options::default());
+    let json = CallResults::of_run(&h.view()).json(&ResultOptions::default());
     let paths: Vec<&str> = json.shared.iter().map(|it| it.path.as_str()).collect();
     assert_eq!(paths, ["both", "old"]);
     assert_eq!(json.shared[1].by, [two, three]);

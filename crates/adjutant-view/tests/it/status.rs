@@ -2,7 +2,7 @@
 
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::{ErrorKind, Event, Timestamp};
-use adjutant_view::status::{Content, Look, detail, detail_json, list, list_json};
+use adjutant_view::status::{ContentRetention, ObservedRun, detail, detail_json, list, list_json};
 use adjutant_view::{Liveness, Palette};
 use serde_json::json;
 
@@ -16,32 +16,32 @@ fn a_list_has_a_line_for_each_run() {
     let views = [running.view(), done.view(), running.view(), odd.view()];
     let now = running.at();
     let looks = [
-        Look {
+        ObservedRun {
             view: &views[0],
             liveness: Liveness::Alive,
             now,
-            content: Content::Kept,
+            content: ContentRetention::Kept,
             program: "adjutant",
         },
-        Look {
+        ObservedRun {
             view: &views[1],
             liveness: Liveness::Dead,
             now,
-            content: Content::Kept,
+            content: ContentRetention::Kept,
             program: "adjutant",
         },
-        Look {
+        ObservedRun {
             view: &views[2],
             liveness: Liveness::Dead,
             now: Timestamp::from_millis(9_999_999),
-            content: Content::Kept,
+            content: ContentRetention::Kept,
             program: "adjutant",
         },
-        Look {
+        ObservedRun {
             view: &views[3],
             liveness: Liveness::Alive,
             now: Timestamp::ZERO,
-            content: Content::Kept,
+            content: ContentRetention::Kept,
             program: "adjutant",
         },
     ];
@@ -62,11 +62,11 @@ fn a_list_has_a_line_for_each_run() {
 fn the_detail_of_a_run_says_what_everyone_does() {
     let (h, _) = three();
     let view = h.view();
-    let look = Look {
+    let look = ObservedRun {
         view: &view,
         liveness: Liveness::Alive,
         now: h.at(),
-        content: Content::Kept,
+        content: ContentRetention::Kept,
         program: "adjutant",
     };
     insta::assert_snapshot!(detail(&look, None, Palette::Plain), @r"
@@ -106,11 +106,11 @@ fn a_dead_run_does_nothing_any_more() {
     let (mut h, sessions) = three();
     h.fail(sessions[1], ErrorKind::Network, Some(1_000));
     let view = h.view();
-    let look = Look {
+    let look = ObservedRun {
         view: &view,
         liveness: Liveness::Dead,
         now: Timestamp::from_millis(9_999_999),
-        content: Content::Kept,
+        content: ContentRetention::Kept,
         program: "adjutant",
     };
     let text = detail(&look, None, Palette::Plain);
@@ -146,11 +146,11 @@ fn a_list_says_what_everyone_waits_for() {
     h.wait(40_000);
     h.fail(names[2], ErrorKind::Overloaded, Some(5_000));
     let view = h.view();
-    let look = Look {
+    let look = ObservedRun {
         view: &view,
         liveness: Liveness::Alive,
         now: h.at(),
-        content: Content::Kept,
+        content: ContentRetention::Kept,
         program: "adjutant",
     };
     insta::assert_snapshot!(list(&[look]), @"
@@ -191,11 +191,11 @@ fn a_list_says_what_everyone_waits_for() {
 fn what_expired_is_not_resumable() {
     let (h, _) = three();
     let view = h.view();
-    let look = Look {
+    let look = ObservedRun {
         view: &view,
         liveness: Liveness::Dead,
         now: h.at(),
-        content: Content::Expired,
+        content: ContentRetention::Expired,
         program: "adjutant",
     };
     assert!(list(&[look]).ends_with("\n  not resumable (expired)\n"));

@@ -5,8 +5,8 @@ use adjutant_core::story::StoryWork;
 use adjutant_core::{
     Code, Event, Outcome, Preset, Reason, Refusal, Rights, SessionId, State, ToolSet,
 };
-use adjutant_view::results::{Options, Results};
-use adjutant_view::status::{Content, Look, detail};
+use adjutant_view::results::{CallResults, ResultOptions};
+use adjutant_view::status::{ContentRetention, ObservedRun, detail};
 use adjutant_view::story::{StoryReport, json, render};
 use adjutant_view::{Liveness, Palette, tree};
 
@@ -132,8 +132,9 @@ pub(crate) fn conflict() -> History {
 
 fn told(h: &History) -> String {
     let (view, policy) = (h.view(), Preset::Story.policy());
-    let options = Options { result_tokens: policy.result_tokens, transcripts: None, ends: false };
-    Results::of(&view, root(), None).markdown(&options)
+    let options =
+        ResultOptions { result_tokens: policy.result_tokens, transcripts: None, ends: false };
+    CallResults::of(&view, root(), None).markdown(&options)
 }
 
 fn report(h: &History) -> String {
@@ -227,9 +228,14 @@ fn requirement_58_the_tree_shows_stories() {
 #[test]
 fn the_status_shows_stories() {
     let h = conflict();
-    let (view, content) = (h.view(), Content::Kept);
-    let look =
-        Look { view: &view, liveness: Liveness::Dead, now: h.at(), content, program: "adjutant" };
+    let (view, content) = (h.view(), ContentRetention::Kept);
+    let look = ObservedRun {
+        view: &view,
+        liveness: Liveness::Dead,
+        now: h.at(),
+        content,
+        program: "adjutant",
+    };
     insta::assert_snapshot!(detail(&look, None, Palette::Plain), @r"
     run_1738326896_aaaaaa ✓ completed
     story   US-007 Add a login
@@ -508,8 +514,8 @@ proptest! {
             merged(&mut h, one, &[], (0..clashes).map(clash).collect());
         }
         let view = h.view();
-        let options = Options { result_tokens: Some(tokens), transcripts: None, ends: false };
-        let results = Results::of(&view, root(), None);
+        let options = ResultOptions { result_tokens: Some(tokens), transcripts: None, ends: false };
+        let results = CallResults::of(&view, root(), None);
         let all = results.markdown(&options);
         let section = &all[all.find("\n###").map_or(all.len(), |at| at + 1)..];
         prop_assert!(section.len() as u64 <= 4 * tokens, "{} of {tokens}", section.len());
@@ -577,7 +583,9 @@ fn refusals_reach_a_parent_word_for_word() {
         assert!(text.contains(&quoted.join("\n")), "{text}");
         assert!(text.contains(refusal.code().as_str()) && text.contains(&refusal.recommendation()));
         let view = h.view();
-        let shape = serde_json::to_value(Results::of_run(&view).json(&Options::default())).unwrap();
+        let shape =
+            serde_json::to_value(CallResults::of_run(&view).json(&ResultOptions::default()))
+                .unwrap();
         assert_eq!(shape["results"][0]["reason"]["message"], expected);
         let report = StoryReport::of(&view).unwrap();
         assert_eq!(report.children[0].reason.as_ref().unwrap().message, expected);

@@ -2,7 +2,7 @@
 
 use adjutant_core::{Code, ErrorKind, Outcome};
 use adjutant_view::Liveness;
-use adjutant_view::transcript::{Ending, Transcript, scratchpad};
+use adjutant_view::transcript::{Transcript, TranscriptOutcome, scratchpad};
 use adjutant_view::wire::pretty;
 
 use crate::history::{HOSTILE, History, finished, reason, three, tokens};
@@ -73,7 +73,7 @@ fn d19_an_error_keeps_usage_and_messages() {
       Try again later, or use another model.
     ");
     let failed = transcript(&h, sessions[1]);
-    assert_eq!(failed.outcome, Ending::Error);
+    assert_eq!(failed.outcome, TranscriptOutcome::Error);
     assert_eq!(failed.spent.usage.input, 23_000 + 4_000);
     assert!(failed.spent.estimated);
 }
@@ -92,15 +92,15 @@ fn requirement_46_the_scratchpad_has_a_line_for_each_note() {
 fn every_end_has_its_word() {
     let why = |code| Some(reason(code, "m", "r"));
     for (outcome, why, expected) in [
-        (Outcome::Completed, None, Ending::Success),
-        (Outcome::Partial, why(Code::ContextExhausted), Ending::ContextExhausted),
-        (Outcome::Partial, why(Code::Timeout), Ending::Timeout),
-        (Outcome::Partial, why(Code::Stalled), Ending::Partial),
-        (Outcome::Partial, None, Ending::Partial),
-        (Outcome::Cancelled, why(Code::Cancelled), Ending::Cancelled),
-        (Outcome::Blocked, None, Ending::Blocked),
-        (Outcome::Refused, why(Code::ApprovalDenied), Ending::Refused),
-        (Outcome::Failed, why(Code::ProviderError), Ending::Error),
+        (Outcome::Completed, None, TranscriptOutcome::Success),
+        (Outcome::Partial, why(Code::ContextExhausted), TranscriptOutcome::ContextExhausted),
+        (Outcome::Partial, why(Code::Timeout), TranscriptOutcome::Timeout),
+        (Outcome::Partial, why(Code::Stalled), TranscriptOutcome::Partial),
+        (Outcome::Partial, None, TranscriptOutcome::Partial),
+        (Outcome::Cancelled, why(Code::Cancelled), TranscriptOutcome::Cancelled),
+        (Outcome::Blocked, None, TranscriptOutcome::Blocked),
+        (Outcome::Refused, why(Code::ApprovalDenied), TranscriptOutcome::Refused),
+        (Outcome::Failed, why(Code::ProviderError), TranscriptOutcome::Error),
     ] {
         let mut h = History::new();
         let [a] = h.call([("a", "x")]);
@@ -112,9 +112,9 @@ fn every_end_has_its_word() {
 #[test]
 fn a_live_session_is_in_progress_or_interrupted() {
     let (h, sessions) = three();
-    assert_eq!(transcript(&h, sessions[1]).outcome, Ending::InProgress);
+    assert_eq!(transcript(&h, sessions[1]).outcome, TranscriptOutcome::InProgress);
     let dead = Transcript::of(h.entries(), sessions[1], Liveness::Dead).unwrap();
-    assert_eq!(dead.outcome, Ending::Interrupted);
+    assert_eq!(dead.outcome, TranscriptOutcome::Interrupted);
 }
 
 #[test]

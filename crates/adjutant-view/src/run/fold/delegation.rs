@@ -14,10 +14,13 @@ use adjutant_core::{
 use adjutant_formats::contract::{Return, Status};
 
 use super::{REASON_KEPT, TEXT_KEPT};
-use crate::entry::{Entry, Moment};
 use crate::layout::excerpt;
 use crate::results::in_words;
-use crate::run::{Call, Delegation, LateArrival, Pause, Retry, Spend, Texts, Warning};
+use crate::run::{
+    Delegation, DelegationWarning, LateArrival, PendingRetry, ProviderPause, RequestedTool, Spend,
+    TextRetention,
+};
+use crate::timed_event::{EventTime, TimedEvent};
 
 impl Delegation {
     /// Goes on with another model; what was paid so far was paid to the one before.
@@ -32,7 +35,7 @@ impl Delegation {
         self.is_priced = model.price.is_some();
     }
 
-    pub(super) fn take(&mut self, entry: Entry<'_>, texts: Texts) {
+    pub(super) fn take(&mut self, entry: TimedEvent<'_>, texts: TextRetention) {
         match entry.event {
             Event::Started { deadline, .. } => {
                 self.state = State::Running;
@@ -54,7 +57,8 @@ impl Delegation {
             }
             Event::AttemptFailed { error, attempt, retry_at, .. } => {
                 self.last_error = Some(error.kind);
-                self.retry = retry_at.map(|at| Retry { attempt: *attempt, at, kind: error.kind });
+                self.retry =
+                    retry_at.map(|at| PendingRetry { attempt: *attempt, at, kind: error.kind });
                 self.waits_since(entry);
             }
             Event::Progressed { bytes, .. } => {
@@ -63,7 +67,7 @@ impl Delegation {
                 self.pause = None;
             }
             Event::Paused { provider, until, .. } => {
-                self.pause = Some(Pause { provider: provider.clone(), until: *until });
+                self.pause = Some(ProviderPause { provider: provider.clone(), until: *until });
             }
             Event::DomainAsked { call, host, .. } => self.hosts.push((*call, host.clone())),
             Event::ToolRefused { call, .. } => self.hosts.retain(|(waits, _)| waits != call),
@@ -166,29 +170,35 @@ impl Delegation {
     }
 
     /// Takes a return that was accepted; people read it in words, not as the JSON it came as.
-    fn handed_back(&mut self, returned: &Return, texts: Texts) {
+    fn handed_back(&mut self, returned: &Return, texts: TextRetention) {
         if returned.status != Status::Completed {
             self.returned_errors = returned.errors.iter().map(|it| texts.error(it)).collect();
         }
-        if texts == Texts::Kept {
+        if texts == TextRetention::Kept {
             self.last_text = in_words(returned);
             self.returned = Some(Box::new(returned.clone()));
         }
     }
 
-    fn waits_since(&mut self, entry: Entry<'_>) {
+    fn waits_since(&mut self, entry: TimedEvent<'_>) {
         self.pause = None;
         self.since = entry.at;
         self.heard = entry.at;
         self.bytes = 0;
     }
 
-    fn replied(&mut self, entry: Entry<'_>, text: &str, tool_calls: &[ToolCall], texts: Texts) {
-        if texts == Texts::Kept && !text.trim().is_empty() {
+    fn replied(
+        &mut self,
+        entry: TimedEvent<'_>,
+        text: &str,
+        tool_calls: &[ToolCall],
+        texts: TextRetention,
+    ) {
+        if texts == TextRetention::Kept && !text.trim().is_empty() {
             text.clone_into(&mut self.last_text);
         }
         self.asked.clear();
-        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(Call::of));
+        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(RequestedTool::of));
         self.under_way.clear();
         self.waits_since(entry);
     }
@@ -206,7 +216,13 @@ impl Delegation {
         }
     }
 
-    fn answered(&mut self, entry: Entry<'_>, call: u32, output: &ToolOutput, texts: Texts) {
+    fn answered(
+        &mut self,
+        entry: TimedEvent<'_>,
+        call: u32,
+        output: &ToolOutput,
+        texts: TextRetention,
+    ) {
         self.under_way.retain(|&other| other != call);
         self.printed = None;
         if output.sandbox.is_some() {
@@ -214,13 +230,13 @@ impl Delegation {
         }
         if let Some(note) = &output.note {
             self.note_count += 1;
-            if texts == Texts::Dropped {
+            if texts == TextRetention::Dropped {
                 self.notes.clear();
             }
             self.notes.push(texts.start_of(note, TEXT_KEPT));
         }
         for path in &output.touched {
-            if texts == Texts::Kept && !self.files_seen.contains(path.as_str()) {
+            if texts == TextRetention::Kept && !self.files_seen.contains(path.as_str()) {
                 let path: Arc<str> = path.as_str().into();
                 self.files_seen.insert(Arc::clone(&path));
                 self.files.push(path);
@@ -232,13 +248,13 @@ impl Delegation {
     }
 }
 
-pub(crate) fn warnings(grant: &Grant) -> Vec<Warning> {
+pub(crate) fn warnings(grant: &Grant) -> Vec<DelegationWarning> {
     let context = grant.brief.context.iter().filter_map(|file| match file.found {
-        Found::Missing => Some(Warning::MissingContext(file.path.clone())),
-        Found::Lossy => Some(Warning::LossyContext(file.path.clone())),
+        Found::Missing => Some(DelegationWarning::MissingContext(file.path.clone())),
+        Found::Lossy => Some(DelegationWarning::LossyContext(file.path.clone())),
         Found::Loaded | Found::Unusable(_) => None,
     });
-    let clamped = grant.clamped.then_some(Warning::Clamped(grant.timeout_s));
+    let clamped = grant.clamped.then_some(DelegationWarning::Clamped(grant.timeout_s));
     context.chain(clamped).collect()
 }
 
@@ -246,7 +262,7 @@ pub(super) fn blank(
     session: SessionId,
     label: Label,
     agent: AgentName,
-    moment: Moment,
+    moment: EventTime,
 ) -> Delegation {
     Delegation {
         session,

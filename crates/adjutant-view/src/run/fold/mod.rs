@@ -17,9 +17,9 @@ use adjutant_core::{
 use adjutant_formats::contract::ReturnError;
 
 use super::markers::markers_in;
-use super::{Delegation, OpenApproval, RunView, Spend, Texts};
-use crate::entry::{Entry, Moment};
+use super::{Delegation, OpenApproval, RunView, Spend, TextRetention};
 use crate::layout::excerpt;
+use crate::timed_event::{EventTime, TimedEvent};
 
 use delegation::blank;
 pub(crate) use delegation::warnings;
@@ -31,7 +31,7 @@ const GOAL_KEPT: usize = 1_000;
 /// The most characters of a reason that a view without texts keeps: it may quote a whole answer.
 const REASON_KEPT: usize = 1_000;
 
-pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
+pub(super) fn apply(view: &mut RunView, entry: TimedEvent<'_>) {
     view.events += 1;
     if view.waits_for_person() {
         view.waited += entry.moment().at.since(view.latest.at);
@@ -45,7 +45,7 @@ pub(super) fn apply(view: &mut RunView, entry: Entry<'_>) {
     view.asking_hosts = asking;
 }
 
-fn fold_in(view: &mut RunView, entry: Entry<'_>) {
+fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
     // These are recorded after the end of a run, which does not go on by them.
     let is_afterwards = matches!(
         entry.event,
@@ -171,7 +171,7 @@ fn fold_in(view: &mut RunView, entry: Entry<'_>) {
 impl RunView {
     fn begin(
         &mut self,
-        moment: Moment,
+        moment: EventTime,
         run: RunId,
         agent: &AgentName,
         policy: &Policy,
@@ -198,7 +198,7 @@ impl RunView {
         self.delegations.push(root);
     }
 
-    fn granted(&mut self, moment: Moment, grant: &Grant) {
+    fn granted(&mut self, moment: EventTime, grant: &Grant) {
         let brief = &grant.brief;
         let mut node = blank(grant.session, brief.label.clone(), brief.agent.clone(), moment);
         node.call = grant.call;
@@ -218,7 +218,7 @@ impl RunView {
         self.adopt(grant.parent, node);
     }
 
-    fn refused(&mut self, entry: Entry<'_>) {
+    fn refused(&mut self, entry: TimedEvent<'_>) {
         let Event::Refused { session, parent, call, index, label, agent, story, reason } =
             entry.event
         else {
@@ -343,7 +343,7 @@ impl RunView {
     }
 
     /// Folds in an event in the life of a delegation.
-    fn within(&mut self, session: SessionId, entry: Entry<'_>) {
+    fn within(&mut self, session: SessionId, entry: TimedEvent<'_>) {
         if let Event::Replied { settlement, .. }
         | Event::AttemptFailed { settlement, .. }
         | Event::Settled { settlement, .. } = entry.event
@@ -377,7 +377,7 @@ impl RunView {
     }
 
     /// Remembers that work could not be committed, until it was.
-    fn kept(&mut self, entry: Entry<'_>, session: SessionId, problem: Option<&str>) {
+    fn kept(&mut self, entry: TimedEvent<'_>, session: SessionId, problem: Option<&str>) {
         self.faults.fix_all(session, Code::GitCommitFailed);
         if let Some(problem) = problem {
             let reason = self.texts.reason(&commit_failed(problem));
@@ -387,7 +387,7 @@ impl RunView {
 
     /// Work that was taken up again by itself, below a command that had ended, says how that command
     /// ends now: nobody asks its agent again.
-    fn command_ends(&mut self, entry: Entry<'_>, outcome: Outcome) {
+    fn command_ends(&mut self, entry: TimedEvent<'_>, outcome: Outcome) {
         let Some(root) = self.delegations.first_mut().filter(|_| self.assignment.is_some()) else {
             return;
         };
@@ -403,7 +403,7 @@ impl RunView {
     /// Remembers an end that is an error; one that is none settles what went wrong before.
     fn failed(
         &mut self,
-        entry: Entry<'_>,
+        entry: TimedEvent<'_>,
         session: SessionId,
         outcome: Outcome,
         reason: Option<&Reason>,
@@ -414,7 +414,7 @@ impl RunView {
     }
 }
 
-impl Texts {
+impl TextRetention {
     /// Returns a text, or no more of it than a view without texts shows.
     pub(super) fn start_of(self, text: &str, max: usize) -> String {
         match self {

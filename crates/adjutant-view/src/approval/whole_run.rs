@@ -17,7 +17,7 @@ const LINE_COLUMNS: usize = 200;
 
 /// What is known of how a run begins.
 #[derive(Default)]
-pub(super) struct Lead<'a> {
+pub(super) struct RootOpening<'a> {
     begun: Option<(RunId, &'a AgentName, &'a str, Option<&'a ModelSpec>)>,
     rights: Option<&'a Rights>,
     assignment: Option<&'a Assignment>,
@@ -29,7 +29,7 @@ pub(super) struct Lead<'a> {
 
 /// What a whole run is about.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Whole {
+pub(super) enum WholeRunKind {
     /// A slash command, as a client sent it.
     Command(String),
     /// A story.
@@ -38,7 +38,7 @@ pub(super) enum Whole {
     Goal,
 }
 
-impl<'a> Lead<'a> {
+impl<'a> RootOpening<'a> {
     /// Takes in what an event says of it.
     pub(super) fn take(&mut self, event: &'a Event) {
         if let Event::RunStarted { run, agent, goal, model, base_depth, .. } = event {
@@ -57,20 +57,20 @@ impl<'a> Lead<'a> {
     }
 
     /// Returns the root as if it were handed down, and what it is about, where that is asked.
-    pub(super) fn asked(&self, policy: &Policy) -> Option<(Grant, Whole)> {
+    pub(super) fn asked(&self, policy: &Policy) -> Option<(Grant, WholeRunKind)> {
         let (run, agent, goal, model) = self.begun.filter(|_| self.is_asked)?;
         let whole = match (self.assignment, self.story) {
-            (Some(assignment), _) => Whole::Command(sent(assignment)),
-            (None, Some(story)) => Whole::Story(Box::new(story.clone())),
-            (None, None) => Whole::Goal,
+            (Some(assignment), _) => WholeRunKind::Command(sent(assignment)),
+            (None, Some(story)) => WholeRunKind::Story(Box::new(story.clone())),
+            (None, None) => WholeRunKind::Goal,
         };
         let timeout_s = match self.assignment {
             Some(assignment) => policy.longest(assignment.operation),
             None => policy.total_s.filter(|_| self.story.is_some()),
         };
         let label = match &whole {
-            Whole::Story(story) => story.label(),
-            Whole::Command(_) | Whole::Goal => {
+            WholeRunKind::Story(story) => story.label(),
+            WholeRunKind::Command(_) | WholeRunKind::Goal => {
                 let short: String = agent.as_str().chars().take(Label::MAX_CHARS).collect();
                 Label::new(&short).unwrap_or_else(|_| Label::unnamed())
             }
@@ -108,7 +108,7 @@ fn sent(assignment: &Assignment) -> String {
     })
 }
 
-impl Whole {
+impl WholeRunKind {
     /// Returns what would be done, for a heading.
     pub(super) fn title(&self) -> String {
         match self {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adjutant_view::when::{elapsed, rfc3339, rfc3339_ms};
+use adjutant_view::time_text::{elapsed, rfc3339, rfc3339_ms};
 
 #[test]
 fn dates_are_those_of_the_calendar() {

@@ -13,12 +13,12 @@ pub(super) fn bytes(tokens: Option<u64>) -> usize {
 
 /// A text with a limit. Invariant: it is never longer than `max` bytes.
 #[derive(Debug)]
-pub(super) struct Bounded {
+pub(super) struct BoundedText {
     pub(super) text: String,
     max: usize,
 }
 
-impl Bounded {
+impl BoundedText {
     pub(super) const fn new(max: usize) -> Self {
         Self { text: String::new(), max }
     }

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::Options;
+use super::ResultOptions;
 
 /// Bytes counted as one token.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// The room one result has left for foreign text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct TextAllowance {
     left: usize,
     /// Bytes there were and bytes that were taken.
     total: usize,
@@ -36,8 +36,8 @@ fn both_ends(text: &str, bytes: usize) -> Option<(&str, &str)> {
     Some((&text[..head], &text[tail..]))
 }
 
-impl Room {
-    pub(super) fn new(options: &Options<'_>) -> Self {
+impl TextAllowance {
+    pub(super) fn new(options: &ResultOptions<'_>) -> Self {
         let bytes = options.result_tokens.map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN));
         let left = bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         Self { left, total: 0, taken: 0, ends: options.ends }

@@ -2,12 +2,12 @@
 
 use adjutant_core::Usd;
 
-use super::{Question, is_priced};
+use super::{ApprovalQuestion, is_priced};
 use crate::sanitize;
 
 /// What is in the way of starting unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Unmet {
+enum AutoApprovalGap {
     /// Nobody knows what these models cost, so no amount bounds them.
     Unpriced(Vec<String>),
     /// Nothing is left of the amount.
@@ -16,8 +16,8 @@ enum Unmet {
     TooHigh { worst: Usd, left: Usd },
 }
 
-impl Question {
-    fn unmet(&self) -> Option<Unmet> {
+impl ApprovalQuestion {
+    fn unmet(&self) -> Option<AutoApprovalGap> {
         let left = self.policy.approve_below_usd.filter(|_| !self.is_automatic())?;
         let unpriced = self.grants.iter().filter(|grant| !is_priced(grant));
         let models = unpriced.filter_map(|grant| grant.brief.model.as_ref());
@@ -25,20 +25,22 @@ impl Question {
         models.sort();
         models.dedup();
         match self.worst_usd() {
-            None => Some(Unmet::Unpriced(models)),
-            Some(_) if left == Usd::ZERO => Some(Unmet::UsedUp),
-            Some(worst) => Some(Unmet::TooHigh { worst, left }),
+            None => Some(AutoApprovalGap::Unpriced(models)),
+            Some(_) if left == Usd::ZERO => Some(AutoApprovalGap::UsedUp),
+            Some(worst) => Some(AutoApprovalGap::TooHigh { worst, left }),
         }
     }
 
     /// Says in a few words why the amount that was set beforehand does not cover the call.
     pub(super) fn why_asked(&self) -> Option<String> {
         Some(match self.unmet()? {
-            Unmet::Unpriced(models) => {
+            AutoApprovalGap::Unpriced(models) => {
                 format!("no price is known for {}", sanitize::line(&models.join(", ")))
             }
-            Unmet::UsedUp => "nothing is left of the amount approved beforehand".to_owned(),
-            Unmet::TooHigh { left, .. } => {
+            AutoApprovalGap::UsedUp => {
+                "nothing is left of the amount approved beforehand".to_owned()
+            }
+            AutoApprovalGap::TooHigh { left, .. } => {
                 format!("it does not fit the {left} approved beforehand")
             }
         })
@@ -49,7 +51,7 @@ impl Question {
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         let what = match self.unmet()? {
-            Unmet::Unpriced(models) => {
+            AutoApprovalGap::Unpriced(models) => {
                 let entry = |model: &String| {
                     let name = model.replace('\\', "\\\\").replace('"', "\\\"");
                     format!("\n  [models.\"{name}\"]\n  price = {{ input = 0, output = 0 }}")
@@ -61,11 +63,11 @@ impl Question {
                     models.join(", ")
                 )
             }
-            Unmet::UsedUp => "what clients may spend unasked today is used up or set aside for runs that \
+            AutoApprovalGap::UsedUp => "what clients may spend unasked today is used up or set aside for runs that \
                               go on. It is counted anew each day (UTC); more is allowed with `approval = \
                               \"auto-below USD\"` in [mcp] of your own config.toml."
                 .to_owned(),
-            Unmet::TooHigh { worst, left } => format!(
+            AutoApprovalGap::TooHigh { worst, left } => format!(
                 "its worst case is {worst}, and {left} is left for it today. Lower the worst case with \
                  --budget-usd or --budget-tokens of the server, or allow more with `approval = \
                  \"auto-below USD\"` in [mcp] of your own config.toml."
