@@ -89,7 +89,7 @@ pub enum WireEventKind {
         reason: Option<String>,
     },
     /// A delegation under the standard contract came to the end of one of its five stages.
-    DelegationStage {
+    Stage {
         label: String,
         #[serde(flatten)]
         over: CompletedStage,
@@ -211,7 +211,7 @@ pub fn translate(view: &RunView, entry: &TimedEvent<'_>) -> Vec<WireEvent> {
             let over = stages(view, delegation, entry).into_iter();
             let label = || delegation.label.to_string();
             let over: Vec<WireEventKind> =
-                over.map(|over| WireEventKind::DelegationStage { label: label(), over }).collect();
+                over.map(|over| WireEventKind::Stage { label: label(), over }).collect();
             // An end is the last that is said of anyone.
             let (mut whats, said) = (over, of_delegation(view, delegation, entry));
             whats.extend(newly_reached(view, entry.event).map(|it| WireEventKind::Budget {
