@@ -1,4 +1,4 @@
-//! The id that git gives to the content of a file, found without git: nothing is stored and no process is started.
+//! Computes the id that git gives to a file's content without running git; nothing is stored.
 
 use std::io::{self, Read};
 
@@ -9,14 +9,14 @@ use sha2::digest::DynDigest;
 use super::GitError;
 use super::id::ObjectId;
 
-/// How much of a file is hashed at a time.
+/// Bytes of a file that are hashed at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// The digits of numbers.
+/// Hexadecimal digits.
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Returns the id that git gives to content of so many bytes, without storing anything; none where it has
-/// fewer by now. `like` is an id of the same repository.
+/// Returns the blob id of the next `len` bytes of `content`; `None` if there are fewer. `like` is any id of the
+/// same repository and selects the hash function.
 pub(crate) fn blob_id(
     content: &mut dyn Read,
     len: u64,
@@ -40,17 +40,17 @@ pub(crate) fn blob_id(
     }
 }
 
-/// Begins what makes ids of so many bytes.
+/// Returns the hash function for ids of this length.
 fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
     if id_bytes == 32 { Box::new(Sha256::default()) } else { Box::new(Sha1::default()) }
 }
 
-/// Returns how many bytes an id has.
+/// Returns the number of bytes of an id.
 fn id_bytes(id: &ObjectId) -> usize {
     id.as_str().len() / 2
 }
 
-/// Writes an id the way git shows it.
+/// Formats a hash as a hexadecimal id.
 fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
     let mut text = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {

@@ -1,12 +1,11 @@
-//! The true state of a work tree, as a commit.
+//! Capturing the current state of a work tree as a commit.
 //!
-//! `git status` with a copy of the user's index says what differs from HEAD; only that is read and stored, see
-//! `import`. Files whose dates and sizes git already knows count as unchanged. A file with a content filter (large
-//! file storage, line endings) is a pointer or normal form in HEAD and something else on disk: untouched, it stays
-//! what HEAD says; touched, it is stored as it lies on disk.
+//! `git status` with a copy of the user's index finds what differs from HEAD; only those files are read and stored,
+//! see `import`. Files whose timestamps and sizes match the index count as unchanged. A file with a content filter
+//! (large file storage, line endings) has other content in HEAD than on disk: if unchanged, it stays as in HEAD; if
+//! changed, it is stored as it is on disk.
 //!
-//! Start at [`Repository::capture`]. Invariant: the user's index, files, stash and references are
-//! only read.
+//! Start at [`Repository::capture`]. Invariant: the user's index, files, stash and references are only read.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -26,33 +25,33 @@ use crate::private;
 use crate::trees::is_temp_of_replacement;
 use crate::{RelPath, Root};
 
-/// What the commit of a captured state says.
+/// The message of commits of captured states.
 const MESSAGE: &str = "State of the working tree before the work\n";
 
-/// How much of the attributes is looked at.
+/// The most bytes of the attributes file that are read.
 const ATTRIBUTE_BYTES: u64 = 1024 * 1024;
 
-/// A captured state.
+/// The captured state of a work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkTreeSnapshot {
-    /// The commit HEAD named; none before the first one.
+    /// The commit of HEAD; `None` before the first commit.
     pub head: Option<ObjectId>,
     /// The tree of that commit, or the empty one.
     pub head_tree: ObjectId,
-    /// A commit with the captured state: HEAD itself where nothing differs.
+    /// The commit of the captured state: HEAD itself if nothing differs.
     pub commit: ObjectId,
     /// The tree of that commit.
     pub tree: ObjectId,
-    /// What differs from HEAD, deletions first: files changed, untracked or gone.
+    /// The differences from HEAD, deletions first: changed, untracked and deleted files.
     pub changes: Vec<FileChange>,
-    /// What was left out.
+    /// Paths that were left out.
     pub skipped: Vec<SkippedPath>,
-    /// Files that a merge left in conflict; they are captured as they lie on disk, with its marks.
+    /// Files with merge conflicts, captured as they are on disk, with conflict markers.
     pub unmerged: Vec<PathBuf>,
-    /// Submodules; they are empty folders in everything made from this state.
+    /// Submodules, which are empty directories in everything made from this state.
     pub submodules: Vec<PathBuf>,
-    /// Whether the attributes at the top name content filters, such as large file storage: a file
-    /// that was touched is then stored as it lies on disk, not as the filter would have it.
+    /// Whether the top-level attributes name content filters, such as large file storage: changed files are then
+    /// stored as they are on disk, without the filter.
     pub filtered: bool,
 }
 
@@ -64,38 +63,37 @@ impl WorkTreeSnapshot {
     }
 }
 
-/// What a look at a work tree found.
+/// The parsed output of `git status`.
 #[derive(Debug, Default)]
 pub(crate) struct WorkTreeStatus {
     pub(crate) changes: Vec<FileChange>,
     pub(crate) skipped: Vec<SkippedPath>,
-    /// Files that a merge left in conflict.
+    /// Files with merge conflicts.
     pub(crate) unmerged: Vec<PathBuf>,
-    /// The folders with an untracked file `HEAD`, which may be git directories.
+    /// The directories with an untracked file `HEAD`, which may be git directories.
     pub(crate) untracked_heads: Vec<PathBuf>,
 }
 
 impl Repository {
-    /// Captures the state of the work tree: changed, untracked and deleted files included, ignored
-    /// ones left out.
+    /// Captures the state of the work tree: changed, untracked and deleted files included, ignored ones left out.
     ///
     /// # Errors
     ///
-    /// Why it could not be captured; nothing is changed then.
+    /// Why it could not be captured; nothing was changed.
     pub fn capture(&self, at: SystemTime) -> Result<WorkTreeSnapshot, GitError> {
         let head = self.head()?;
         self.capture_state(head, GitLikeDirs::LeftOut, |_| Ok(at))
     }
 
-    /// Captures the state for work to begin from: the same state upon the same commit is the same commit,
-    /// whenever it is captured, so that what began from it shares all of its history.
+    /// Captures the state reproducibly: the same files on top of the same commit give the same commit, whenever
+    /// they are captured, so that all work that starts from it shares its history.
     ///
     /// # Errors
     ///
-    /// Why it could not be captured; nothing is changed then.
+    /// Why it could not be captured; nothing was changed.
     pub(crate) fn capture_reproducibly(&self) -> Result<WorkTreeSnapshot, GitError> {
         let head = self.head()?;
-        // It is dated like the commit that it stands on.
+        // The commit gets the date of its parent.
         let dated = |head: Option<&_>| head.map_or(Ok(UNIX_EPOCH), |head| self.committed_at(head));
         self.capture_state(head, GitLikeDirs::LeftOut, dated)
     }
@@ -107,17 +105,17 @@ impl Repository {
         let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
         let seconds: u64 =
             seconds.ok_or_else(|| GitError::Unreadable { command: "rev-list".to_owned() })?;
-        // Git stores dates that no clock will ever show.
+        // Git accepts timestamps outside SystemTime's range.
         let date = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         Ok(date.unwrap_or(UNIX_EPOCH))
     }
 
-    /// Says whether a commit holds a captured state that HEAD does not have: what was not committed when
-    /// the work, or work that it stands on, began.
+    /// Says whether the history of a commit contains a captured state that HEAD does not: files that were
+    /// uncommitted when the work, or work it is based on, started.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn contains_capture(&self, commit: &ObjectId) -> Result<bool, GitError> {
         let call = self.call("rev-list").args(["--no-commit-header", "--format=%B%x00"]);
         let mut call = call.arg(commit.as_str());
@@ -129,11 +127,11 @@ impl Repository {
         Ok(output.code == 0 && said.any(|said| said == MESSAGE.trim_end().as_bytes()))
     }
 
-    /// Makes a commit of a tree that is stored already; no reference leads to it yet.
+    /// Creates a commit for a stored tree; no reference points to it yet.
     ///
     /// # Errors
     ///
-    /// Why git could not make it.
+    /// When git fails.
     pub(crate) fn commit_tree(
         &self,
         parents: &[&ObjectId],
@@ -179,7 +177,7 @@ impl Repository {
     ) -> Result<WorkTreeSnapshot, GitError> {
         let scratch = self.scratch(head.as_ref())?;
         let status = scratch.begin_status(self)?;
-        // Git may be asked for the date while it looks at the files.
+        // Runs in parallel to `git status`.
         let at = at(head.as_ref())?;
         let status = finish_status(status)?;
         let mut left_out = Vec::new();
@@ -218,7 +216,7 @@ impl Repository {
         })
     }
 
-    /// Returns the changes that are captured, and names what is left out.
+    /// Returns the changes to capture, and adds the paths that are left out to `left_out`.
     fn captured_changes(
         &self,
         status: &WorkTreeStatus,
@@ -238,11 +236,11 @@ impl Repository {
         changes
     }
 
-    /// Lists folders and files the repository's patterns ignore, whole folders as one.
+    /// Lists ignored directories and files; an ignored directory is one entry.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn ignored(&self) -> Result<Vec<PathBuf>, GitError> {
         let scratch = self.scratch(None)?;
         scratch.copy_index(self.git_dir())?;
@@ -253,7 +251,7 @@ impl Repository {
         Ok(paths.map(|path| path_of(path.strip_suffix(b"/").unwrap_or(path))).collect())
     }
 
-    /// Gives a call the patterns that git would use here.
+    /// Adds the ignore patterns that git would use here to a call.
     pub(crate) fn excluding<'c>(
         &self,
         scratch: &ScratchGitDir<'_>,
@@ -284,7 +282,7 @@ impl Repository {
         plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
     }
 
-    /// Lists the submodules of a tree, if there are any in the work tree.
+    /// Lists the submodules of a tree, if the work tree has any.
     pub(crate) fn submodules(
         &self,
         scratch: &ScratchGitDir<'_>,
@@ -295,7 +293,7 @@ impl Repository {
         }
         let blob = format!("--blob={tree}:.gitmodules");
         let call = scratch.call("config").args([blob.as_str(), "-z", "--get-regexp"]);
-        // Without the file in HEAD git fails; then nothing is a submodule yet.
+        // Git fails if HEAD has no `.gitmodules`; then there are no submodules yet.
         let output = call.arg(r"^submodule\..*\.path$").accept(&[0, 1, 128]).run()?;
         let items = output.bytes.split(|byte| *byte == 0);
         let value = |item: &[u8]| {
@@ -307,12 +305,13 @@ impl Repository {
 }
 
 impl ScratchGitDir<'_> {
-    /// Looks at a work tree with a copy of its index; differences are to this scratch's HEAD.
+    /// Runs `git status` on a work tree with a copy of its index; differences are relative to the HEAD of this git
+    /// directory.
     pub(crate) fn status(&self, repository: &Repository) -> Result<WorkTreeStatus, GitError> {
         finish_status(self.begin_status(repository)?)
     }
 
-    /// Begins to look at a work tree; [`finish_status`] waits for what git finds.
+    /// Starts `git status`; [`finish_status`] waits for the result.
     fn begin_status(&self, repository: &Repository) -> Result<RunningGit<'_>, GitError> {
         self.copy_index(repository.git_dir())?;
         let call = self.call_in("status", repository.work_tree()).args([
@@ -334,9 +333,9 @@ fn finish_status(status: RunningGit<'_>) -> Result<WorkTreeStatus, GitError> {
 /// Whether untracked directories that look like git directories are part of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GitLikeDirs {
-    /// They are left out, as repositories with a `.git` are: their configuration may hold credentials.
+    /// They are left out like repositories with a `.git`: their configuration may contain credentials.
     LeftOut,
-    /// They are taken: an agent made them.
+    /// They are included: an agent created them.
     Taken,
 }
 
@@ -361,12 +360,12 @@ fn read_status(bytes: &[u8]) -> Option<WorkTreeStatus> {
                     found.entry(path).and_modify(|known| *known |= there).or_insert(there);
                 }
             }
-            // A whole folder is listed only where it is a repository of its own.
+            // Git lists a directory as a whole only if it is a separate repository.
             b'?' if rest.ends_with(b"/") => skipped.push(SkippedPath {
                 path: path_of(rest.strip_suffix(b"/")?),
                 reason: SkipReason::NestedRepository,
             }),
-            // A merge that was killed left it; the next one removes it.
+            // Left by a killed merge; the next one removes it.
             b'?' if is_temp_of_replacement(&path_of(rest)) => {}
             b'?' => {
                 let path = RelPath::new(path_of(rest)).ok()?;

@@ -1,6 +1,6 @@
-//! What differs from a base: paths to take from a folder, and paths that are gone.
+//! Changes relative to a base: paths that were written, and paths that were deleted.
 //!
-//! A folder is a work tree or the upper layer of an overlay. Both are read by handle and no link is
+//! They are found in a work tree or in the upper layer of an overlay, which are read by handle. No link is
 //! followed; a link is content of its own.
 //!
 //! Start at [`FileChange`] and [`layer_changes`].
@@ -18,27 +18,27 @@ use super::repository::path_of;
 use crate::kernel::{self, SymlinkPolicy};
 use crate::{Dir, FileKind, PathError, RelPath, Root};
 
-/// Overlay attributes that say a folder hides what lies below it; the first in user namespaces.
+/// Overlay attributes that mark a directory as hiding the one below it; the first is used in user namespaces.
 const OPAQUE: [&str; 2] = ["user.overlay.opaque", "trusted.overlay.opaque"];
 
-/// The most entries all folders of a layer may have together.
+/// The most entries of all directories of a layer together.
 const MAX_LAYER_ENTRIES: usize = 1_000_000;
 
-/// The deepest path that is kept: one handle is open for each level.
+/// The deepest path that is committed: one descriptor is open for each level.
 pub(crate) const MAX_DEPTH: usize = 200;
 
-/// The longest path that is kept; git is told some hundred of them on one command line.
+/// The longest path that is committed; hundreds of paths are passed to git on one command line.
 const MAX_PATH_BYTES: usize = 2_000;
 
-/// The most files that one piece of work may change.
+/// The most files that one commit may change.
 const MAX_CHANGES: usize = 200_000;
 
-/// One way a folder differs from a base.
+/// A path that differs from the base.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileChange {
-    /// The file, or everything below the folder, is gone. Deletions come before what is written.
+    /// The file, or everything below the directory, was deleted. Deletions sort before writes.
     Deleted(RelPath),
-    /// The file or link is new or another one; its content lies in the folder.
+    /// The file or link is new or changed; its content is in the directory.
     Written(RelPath),
 }
 
@@ -57,12 +57,12 @@ impl FileChange {
 pub struct SkippedPath {
     /// The path.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: SkipReason,
 }
 
 impl SkippedPath {
-    /// Says whether it may be what somebody worked for: nothing else holds it, and it is not to be removed.
+    /// Says whether it may be an agent's work that exists nowhere else, so that it must not be removed.
     #[must_use]
     pub const fn is_work(&self) -> bool {
         matches!(self.reason, SkipReason::TooLarge(_) | SkipReason::Unreadable)
@@ -72,33 +72,33 @@ impl SkippedPath {
 /// Why a path was left out of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SkipReason {
-    /// It is, or lies in, what git keeps for itself or in a repository of its own.
+    /// It is in a git directory or in a nested repository.
     NestedRepository,
-    /// It is not the agent's to change.
+    /// Agents must not change it.
     Reserved,
     /// It is a pipe, a socket or a device.
     Special,
-    /// The account may not read it.
+    /// The user account may not read it.
     Unreadable,
-    /// The repository's patterns ignore it.
+    /// It is ignored by the repository.
     Ignored,
     /// Its path has too many levels or is too long.
     TooDeep,
-    /// It has this many bytes, or the work has too many with it.
+    /// It has this many bytes, which exceeds the limit for a file or for the whole commit.
     TooLarge(u64),
 }
 
-/// What lies at a path, ready to be handed to git.
+/// The opened content of a path.
 pub(crate) enum OpenedContent {
     /// A regular file.
     File { file: File, len: u64, executable: bool },
-    /// A link and where it leads.
+    /// A link and its target.
     Link(Vec<u8>),
-    /// Nothing, or a folder.
+    /// Nothing, or a directory.
     Nothing,
 }
 
-/// Opens what lies at `path`.
+/// Opens the content at `path`. The inner error says why it cannot be committed.
 pub(crate) fn content_at(
     root: &Root,
     path: &RelPath,
@@ -124,7 +124,7 @@ fn read_link(root: &Root, path: &RelPath) -> Result<OpenedContent, PathError> {
     let Some(name) = path.as_path().file_name() else { return Ok(OpenedContent::Nothing) };
     let folder = match kernel::open_directory(root.handle(), parent, SymlinkPolicy::Refuse) {
         Ok(folder) => folder,
-        // The way leads through a link: beneath the root there is nothing of that name.
+        // A parent is a link: beneath the root there is nothing of that name.
         Err(PathError::Loop | PathError::NotFound | PathError::NotDirectory) => {
             return Ok(OpenedContent::Nothing);
         }
@@ -137,20 +137,20 @@ fn read_link(root: &Root, path: &RelPath) -> Result<OpenedContent, PathError> {
     }
 }
 
-/// Says whether a path leads into a folder of git, in any spelling.
+/// Says whether a path has a component `.git`, in any case.
 pub(crate) fn is_in_dot_git(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
 }
 
-/// Says whether a path only goes down.
+/// Says whether a path has only normal components: no `..`, not absolute.
 pub(crate) fn has_only_normal_components(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Lists what the upper layer of an overlay changes in the layers below it.
+/// Lists the changes in the upper layer of an overlay.
 ///
-/// A deletion is a character device 0/0; a folder that hides what was below it is first deleted.
-/// What is left out is said.
+/// A character device 0/0 is a deletion; an opaque directory counts as deleted first. Paths that are left out are
+/// returned, too.
 ///
 /// # Errors
 ///
@@ -171,12 +171,12 @@ fn layer_changes_within(
     Ok(found)
 }
 
-/// Says whether a path is too long, or has too many levels, to be kept.
+/// Says whether a path is too long or too deep to be committed.
 pub(crate) fn is_too_deep(path: &Path) -> bool {
     path.as_os_str().len() > MAX_PATH_BYTES || path.components().count() > MAX_DEPTH
 }
 
-/// Refuses work that changes more files than are taken.
+/// Refuses work that changes too many files.
 pub(crate) fn check_change_count(changes: &[FileChange]) -> Result<(), GitError> {
     check_count(changes.len(), MAX_CHANGES)
 }

@@ -1,7 +1,7 @@
-//! What differs between two trees: as data, and as text for a person.
+//! Differences between two trees, as data and as a patch.
 //!
-//! Compared in a private git directory without attributes, so no external diff and no text
-//! conversion exists there; the options that forbid them are given all the same.
+//! The comparison runs in a private git directory without attributes, so there are no external diff programs and no
+//! text conversion; the options that forbid them are passed nevertheless.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,73 +10,73 @@ use super::GitError;
 use super::id::ObjectId;
 use super::repository::{Repository, path_of};
 
-/// What differs between two trees.
+/// The differences between two trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// The files, in the order of their paths.
+    /// The changed files, sorted by path.
     pub entries: Vec<DiffEntry>,
 }
 
-/// A file that differs.
+/// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffEntry {
-    /// How.
+    /// How it changed.
     pub status: DiffStatus,
-    /// Its path; the new one where it was renamed.
+    /// Its path; the new one after a rename.
     pub path: PathBuf,
-    /// The mode before, `0` where there was none.
+    /// The mode before; 0 if it did not exist.
     pub old_mode: u32,
-    /// The mode after, `0` where there is none.
+    /// The mode after; 0 if it was deleted.
     pub new_mode: u32,
-    /// The content before, all zeros where there was none.
+    /// The blob before; all zeros if it did not exist.
     pub old_id: ObjectId,
-    /// The content after, all zeros where there is none.
+    /// The blob after; all zeros if it was deleted.
     pub new_id: ObjectId,
-    /// Lines added and removed; none for content that is not text.
+    /// Lines added and removed; `None` for binary content.
     pub lines: Option<LineCounts>,
 }
 
-/// How a file differs.
+/// How a file changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffStatus {
     /// It is new.
     Added,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
-    /// Its content or its executable bit is another.
+    /// Its content or its executable bit changed.
     Modified,
-    /// It is another kind of thing: a file, a link, a submodule.
+    /// Its type changed: file, link or submodule.
     TypeChanged,
-    /// It had this path before.
+    /// It was renamed from this path.
     Renamed(PathBuf),
 }
 
-/// Lines of text that came and went.
+/// Numbers of added and removed lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
-    /// How many are new.
+    /// Lines added.
     pub added: u64,
-    /// How many are gone.
+    /// Lines removed.
     pub removed: u64,
 }
 
-/// Which part of a difference becomes a patch.
+/// What a patch contains.
 #[derive(Clone, Copy, Debug)]
 pub struct PatchOptions<'a> {
-    /// What lies at and below these paths; everything where none is given.
+    /// Only these paths and what is below them; all if empty.
     pub paths: &'a [PathBuf],
-    /// What becomes of content that is not text.
+    /// How binary content is shown.
     pub binary: BinaryContent,
-    /// The most bytes of it.
+    /// The largest size of the patch.
     pub max_bytes: usize,
 }
 
-/// How a patch shows content that is not text.
+/// How a patch shows binary content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryContent {
-    /// Only that it differs, for people.
+    /// Only a note that it differs, for people.
     Named,
-    /// All of it, so that the patch can be applied.
+    /// In full, so that the patch can be applied.
     Whole,
 }
 
@@ -93,20 +93,20 @@ impl Diff {
 }
 
 impl Repository {
-    /// Compares two trees or commits, with renames found and lines counted.
+    /// Compares two trees or commits, with rename detection and line counts.
     ///
     /// # Errors
     ///
-    /// Why git could not compare them.
+    /// When git cannot compare them.
     pub fn diff(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, GitError> {
         self.diff_within(from, to, &[])
     }
 
-    /// Compares what lies at and below some paths of the work tree; everything where none is given.
+    /// Compares only some paths and what is below them; everything if empty.
     ///
     /// # Errors
     ///
-    /// Why git could not compare them.
+    /// When git cannot compare them.
     pub fn diff_within(
         &self,
         from: &ObjectId,
@@ -116,13 +116,13 @@ impl Repository {
         self.compare(from, to, &["--raw", "--numstat", "-M"], paths)
     }
 
-    /// Compares by name only: what must be written and removed to get from one to the other.
+    /// Compares without renames and line counts: what must be written and removed to get from one to the other.
     pub(crate) fn differences(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, GitError> {
         self.compare(from, to, &["--raw", "--no-renames"], &[])
     }
 
-    /// Compares many commits by name only, each with what it is counted from. One that git cannot compare is left
-    /// out, and those after it.
+    /// Compares each commit with its base, without renames and line counts. If git cannot compare one, it and those
+    /// after it are missing in the result.
     pub(crate) fn differences_of(
         &self,
         bases: &BTreeMap<ObjectId, ObjectId>,
@@ -153,11 +153,11 @@ impl Repository {
         read(&output.bytes).ok_or_else(|| GitError::Unreadable { command: "diff-tree".to_owned() })
     }
 
-    /// Returns the difference as a patch, at most `max_bytes` of it, and whether there is more.
+    /// Returns a patch of at most `max_bytes`, and whether it was cut.
     ///
     /// # Errors
     ///
-    /// Why git could not compare them.
+    /// When git cannot compare them.
     pub fn patch(
         &self,
         from: &ObjectId,
@@ -171,13 +171,13 @@ impl Repository {
         )
     }
 
-    /// Returns a patch, and whether there is more of it.
+    /// Returns a patch, and whether it was cut.
     ///
-    /// Names are written as they are but for control characters and quotes, as `git apply` reads them.
+    /// Names are not quoted, except for control characters and quotes, so that `git apply` can read them.
     ///
     /// # Errors
     ///
-    /// Why git could not compare them.
+    /// When git cannot compare them.
     pub fn patch_of(
         &self,
         from: &ObjectId,
@@ -207,11 +207,11 @@ fn read(bytes: &[u8]) -> Option<Diff> {
             diff.entries.push(read_raw(raw, &mut records)?);
             continue;
         }
-        // Counts follow in the order of the entries: `added TAB removed TAB path`.
+        // Line counts follow in the order of the entries: `added TAB removed TAB path`.
         let mut parts = record.splitn(3, |byte| *byte == b'\t');
         let (added, removed) = (number(parts.next()?), number(parts.next()?));
         if parts.next()?.is_empty() {
-            // A rename: its two paths are records of their own.
+            // A rename: its two paths follow as separate records.
             records.next()?;
             records.next()?;
         }
@@ -222,7 +222,7 @@ fn read(bytes: &[u8]) -> Option<Diff> {
     Some(diff)
 }
 
-/// Reads comparisons by name, each after the id of its commit.
+/// Parses several comparisons, each after the id of its commit.
 fn read_many(bytes: &[u8]) -> Option<BTreeMap<ObjectId, Diff>> {
     let mut records = bytes.split(|byte| *byte == 0).filter(|record| !record.is_empty());
     let (mut all, mut at) = (BTreeMap::<ObjectId, Diff>::new(), None);

@@ -1,6 +1,6 @@
-//! Why git, or what was asked of it, failed.
+//! Errors of git operations.
 //!
-//! Texts of git are shortened and carry no control characters; the chain holds the rest.
+//! Git's messages are shortened and have no control characters; the source chain has the rest.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use crate::PathError;
 
-/// Says why something with git did not work.
+/// Says why a git operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// There is no git program.
+    /// No git program was found.
     #[error("no git program in the search path; install git {MINIMUM} or newer", MINIMUM = super::run::MINIMUM_TEXT)]
     NoGit,
-    /// The git program lacks what the safe calls need.
+    /// The git program is too old for the options that are used.
     #[error("git {found} is too old; {MINIMUM} or newer is needed", MINIMUM = super::run::MINIMUM_TEXT)]
     TooOld {
         /// The version found.
         found: String,
     },
-    /// The folder lies in no repository.
+    /// The directory is in no repository.
     #[error("{} is not in a git repository; {}", path.display(), way_out(path))]
     NotARepository {
-        /// The folder asked about.
+        /// The directory.
         path: PathBuf,
     },
-    /// `.git` is something that cannot be trusted to belong to the folder.
+    /// `.git` cannot be trusted to belong to the directory.
     #[error("{}: {reason}", path.display())]
     Untrusted {
         /// The `.git` in question.
@@ -34,7 +34,7 @@ pub enum GitError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// `.git` names a git directory that does not say it is the one of this folder.
+    /// `.git` names a git directory that does not refer back to this directory.
     #[error(
         "{} names the git directory {}, which does not name it back; if they belong together, \
          `git config core.worktree` there must be the folder of the first", path.display(), git_dir.display()
@@ -42,13 +42,13 @@ pub enum GitError {
     Foreign {
         /// The `.git` in question.
         path: PathBuf,
-        /// What it names.
+        /// The git directory that it names.
         git_dir: PathBuf,
     },
-    /// A name that cannot be part of a reference.
+    /// The name cannot be part of a reference.
     #[error("`{0}` cannot name a run or a child in a reference")]
     BadName(String),
-    /// Git said something that could not be read.
+    /// Git's output could not be parsed.
     #[error("git {command} answered in a form that is not understood")]
     Unreadable {
         /// The command.
@@ -61,26 +61,26 @@ pub enum GitError {
         command: String,
         /// Its exit status, or the signal.
         status: String,
-        /// The end of what it said, shortened.
+        /// The end of its error output, shortened.
         message: String,
     },
-    /// Git did not end in time.
+    /// Git exceeded the timeout.
     #[error("git {command} did not end within {} s", limit.as_secs())]
     TimedOut {
         /// The command.
         command: String,
-        /// The time it had.
+        /// The timeout.
         limit: Duration,
     },
-    /// Git said more than is taken.
+    /// Git's output exceeded the limit.
     #[error("git {command} said more than {max_bytes} bytes")]
     TooMuch {
         /// The command.
         command: String,
-        /// The most that is taken.
+        /// The limit.
         max_bytes: usize,
     },
-    /// The reference is not what it was expected to be; somebody else moved it.
+    /// The reference does not have the expected value: another process moved it.
     #[error("{reference} is not what it was; it was left alone")]
     Moved {
         /// The reference.
@@ -100,29 +100,29 @@ pub enum GitError {
     Path {
         /// The path.
         path: PathBuf,
-        /// Why not.
+        /// Why it could not be opened.
         #[source]
         source: PathError,
     },
-    /// The system failed.
+    /// A system call failed.
     #[error("{doing}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl GitError {
-    /// Returns a closure that wraps what the system said with what was being done.
+    /// Returns a closure that adds the failed operation to a system error.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Io { doing, source: source.into() }
     }
 }
 
-/// Says what to do where there is no repository; nobody should make one of everything.
+/// Suggests what to do without a repository; `git init` is no good advice for `/`.
 fn way_out(path: &std::path::Path) -> &'static str {
     if path.parent().is_none() {
         "go to the folder of your project, or name it with --root"

@@ -1,8 +1,8 @@
-//! Directories among the files of a repository that are never part of a workspace or a result.
+//! Directories in a work tree that are never part of a workspace or a result.
 //!
-//! These are its git directories under another name than `.git`, which git takes for ordinary untracked folders, and
-//! the directories of this program: its state and the person's configuration. Nothing of them is captured, and
-//! nothing that an agent makes at their paths is kept or merged.
+//! These are git directories not called `.git`, which git treats as ordinary untracked directories, and Adjutant's
+//! own paths: its state and the user's configuration. They are not captured, and what an agent writes at their
+//! paths is neither kept nor merged.
 //!
 //! Start at [`ExcludedDirs::around`].
 
@@ -15,12 +15,12 @@ use super::repository::Repository;
 use crate::git_guard::{FileId, file_id, is_git_dir_shape};
 use crate::{Diff, PathError};
 
-/// Whose directory it is.
+/// Who uses an excluded directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DirOwner {
-    /// Git keeps the repository in it.
+    /// Git stores the repository there.
     Git,
-    /// This program keeps its state or the person's configuration in it.
+    /// Adjutant stores its state or the user's configuration there.
     Program,
 }
 
@@ -40,11 +40,11 @@ impl DirOwner {
     }
 }
 
-/// Finds paths in the directories that are left out, by name and by device and inode.
+/// Finds paths in excluded directories, by name and by device and inode.
 pub(crate) struct ExcludedDirs<'r> {
     repository: &'r Repository,
     ids: Vec<(FileId, DirOwner)>,
-    /// The paths that were looked at on disk.
+    /// The paths that were examined on disk.
     looked_at: BTreeMap<PathBuf, Option<DirOwner>>,
     met: BTreeSet<(PathBuf, DirOwner)>,
 }
@@ -56,15 +56,15 @@ impl<'r> ExcludedDirs<'r> {
         Self { repository, ids, looked_at: BTreeMap::new(), met: BTreeSet::new() }
     }
 
-    /// Returns the owner of the directory that a path is or lies in, where it is one that is left out.
+    /// Returns the owner of the excluded directory that contains a path, if any.
     ///
-    /// Letters are compared without case, as for `.git`: where the file system does the same, both spellings are
-    /// one directory. Another name of it in the person's work tree, such as a bind mount, is found by its inode.
+    /// Names are compared case-insensitively, as for `.git`: on case-insensitive file systems both spellings are
+    /// the same directory. Another path to it, such as a bind mount, is found by its inode.
     pub(super) fn around(&mut self, path: &Path) -> Option<DirOwner> {
         let named = self.repository.own().iter().find(|(own, _)| starts_with(path, own)).cloned();
         let found = named.or_else(|| {
             let mut above: Vec<&Path> = path.ancestors().collect();
-            // The work tree itself comes last, and it is not one of them.
+            // The last ancestor is the work tree itself, which is not excluded.
             above.pop();
             above.into_iter().find_map(|at| Some((at.to_owned(), self.owner_of(at)?)))
         })?;
@@ -85,13 +85,13 @@ impl<'r> ExcludedDirs<'r> {
         known
     }
 
-    /// Returns the owner of the directory that a path leads into, where agents may not write there: one called
-    /// `.git` in any spelling, or one of these.
+    /// Returns the owner of the directory that contains a path, if agents may not write there: one called `.git`,
+    /// in any case, or an excluded one.
     pub(crate) fn guards(&mut self, path: &Path) -> Option<DirOwner> {
         if is_in_dot_git(path) { Some(DirOwner::Git) } else { self.around(path) }
     }
 
-    /// Names the directories that were met, each once.
+    /// Returns the excluded directories that were found, each once.
     pub(super) fn into_skipped(self) -> impl Iterator<Item = SkippedPath> {
         self.met.into_iter().map(|(path, owner)| SkippedPath { path, reason: owner.skip_reason() })
     }
@@ -103,7 +103,7 @@ fn all_dirs(repository: &Repository) -> impl Iterator<Item = (&Path, DirOwner)> 
     git.into_iter().chain(closed)
 }
 
-/// Returns where the directories that are left out lie in the work tree; `.git` is known by its name.
+/// Returns the paths of excluded directories in the work tree, except those called `.git`.
 pub(super) fn own_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)> {
     let top = repository.work_tree();
     let below =
@@ -113,7 +113,7 @@ pub(super) fn own_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)> {
     below.into_iter().collect()
 }
 
-/// Resolves the links in a path, as far as it exists.
+/// Resolves the links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     let mut missing = Vec::new();
     for at in path.ancestors() {
@@ -131,8 +131,8 @@ fn starts_with(path: &Path, start: &Path) -> bool {
 }
 
 impl Repository {
-    /// Keeps directories and files of this program, such as the person's configuration, out of every workspace and
-    /// every result, and merges nothing into them. They may lie anywhere, and need not exist yet.
+    /// Excludes directories and files of Adjutant, such as the user's configuration, from every workspace and
+    /// result, and merges nothing into them. They may lie anywhere and need not exist yet.
     #[must_use]
     pub fn with_protected(mut self, paths: &[PathBuf]) -> Self {
         self.closed.extend(paths.iter().map(|path| resolved(path)));
@@ -140,11 +140,11 @@ impl Repository {
         self
     }
 
-    /// Returns those of the closed directories and files, by their paths in the work tree, that HEAD has.
+    /// Returns those of the protected paths in the work tree that HEAD contains.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn tracked_protected(&self) -> Result<Vec<PathBuf>, GitError> {
         let mut tracked = Vec::new();
         for (path, _) in self.own.iter().filter(|(_, owner)| *owner == DirOwner::Program) {
@@ -156,8 +156,8 @@ impl Repository {
         Ok(tracked)
     }
 
-    /// Returns the directories that would look like git directories once `diff` is in the work tree, of those that
-    /// it writes in. Git reads the configuration and runs the hooks of such a directory when it is used there.
+    /// Returns the directories written by `diff` that would look like git directories once it is applied. Git uses
+    /// the configuration and the hooks of such a directory when it runs there.
     #[must_use]
     pub fn git_like(&self, diff: &Diff) -> Vec<PathBuf> {
         let written: BTreeSet<&Path> =
@@ -173,7 +173,7 @@ impl Repository {
         folders.iter().filter(is_like).map(|folder| folder.to_path_buf()).collect()
     }
 
-    /// Returns those of some folders of the work tree that look like git directories.
+    /// Returns those of the directories of the work tree that look like git directories.
     pub(super) fn git_like_on_disk(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
         let is_like = |folder: &&PathBuf| {
             let path = self.work_tree().join(folder);

@@ -1,10 +1,10 @@
-//! Which file of patterns is a person's own, as git would find it.
+//! Finding the user's own file of ignore patterns, as git would.
 //!
-//! Git itself runs without the configuration of the account, see `run`. So the files that it would read are named
-//! one by one and asked for this value alone: a file of patterns can run nothing, wherever it is named.
+//! Git runs without the user's configuration, see `run`. So the configuration files that it would read are passed
+//! one by one and queried for this value alone: a file of ignore patterns cannot run anything, whoever names it.
 //!
-//! Start at [`Repository::with_persons_excludes`]. Invariant: nothing but the value of `core.excludesFile` is taken
-//! from the configuration of a person or of the system.
+//! Start at [`Repository::with_persons_excludes`]. Invariant: only `core.excludesFile` is taken from the user's or
+//! the system's configuration.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,36 +18,36 @@ use super::scratch::ScratchGitDir;
 use super::trust::open_plain;
 use crate::private;
 
-/// Git takes no larger file for one of patterns.
+/// The largest file of patterns that git reads.
 const PATTERN_BYTES: u64 = 100 * 1024 * 1024;
 
-/// How much of a configuration is looked through before git is asked about it anyway.
+/// The most bytes of a configuration file that are searched; longer files are passed to git in any case.
 const CONFIG_BYTES: u64 = 1024 * 1024;
 
-/// Where the system's configuration is in most places.
+/// The system's configuration file on most machines.
 const SYSTEM: &str = "/etc/gitconfig";
 
-/// What a configuration says that names a file of patterns, or leads to one that may; in small letters.
+/// Words, in lower case, in configuration files that may set a file of patterns.
 const WORDS: [&[u8]; 2] = [b"excludesfile", b"include"];
 
-/// Where a person and a system keep what git is to know.
+/// The configuration files of the user and the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct GitConfigPaths {
-    /// Files of configuration; what a later one says holds.
+    /// Configuration files; later ones take precedence.
     configs: Vec<PathBuf>,
-    /// The file of patterns where no configuration names one.
+    /// The file of patterns if no configuration sets one.
     usual: Option<PathBuf>,
-    /// What `~` stands for.
+    /// The home directory, for `~`.
     home: Option<PathBuf>,
 }
 
 impl GitConfigPaths {
-    /// Takes them from the variables that git goes by; `system` is the system's file where none is named.
+    /// Finds them from the environment variables that git uses; `system` is the default for the system's file.
     fn of(variable: impl Fn(&str) -> Option<OsString>, system: &Path) -> Self {
         let path = |name: &str| variable(name).map(PathBuf::from);
         let absolute = |name: &str| path(name).filter(|path| path.is_absolute());
         let home = absolute("HOME");
-        // A folder that is no absolute path says nothing, by the rules for these variables.
+        // By the XDG rules, a relative path is ignored.
         let below_home = || home.as_ref().map(|home| home.join(".config"));
         let xdg = absolute("XDG_CONFIG_HOME").or_else(below_home).map(|folder| folder.join("git"));
         let mut configs = Vec::new();
@@ -64,24 +64,24 @@ impl GitConfigPaths {
         Self { configs, usual: xdg.map(|folder| folder.join("ignore")), home }
     }
 
-    /// Chooses the file of patterns by what each configuration says, the repository's own last.
+    /// Chooses the file of patterns from the values in each configuration, the repository's own last.
     fn chosen(
         &self,
         said: impl IntoIterator<Item = Option<PathBuf>>,
         top: &Path,
     ) -> Option<PathBuf> {
         match said.into_iter().flatten().last() {
-            // Said to be none: the usual one does not count either.
+            // An empty value disables the default file, too.
             Some(named) if named.as_os_str().is_empty() => None,
-            // Git stands at the top of the work tree when it opens the file.
+            // Git resolves it relative to the top of the work tree.
             Some(named) => Some(top.join(named)),
             None => self.usual.clone(),
         }
     }
 }
 
-/// Returns where this git has the system's configuration: beside itself where somebody built it, among the
-/// system's own files elsewhere.
+/// Returns the system's configuration file of this git: below its own prefix if it was built from source, otherwise
+/// the default.
 fn system_config(program: &Path) -> PathBuf {
     let program = fs::canonicalize(program).unwrap_or_default();
     let prefix =
@@ -90,21 +90,19 @@ fn system_config(program: &Path) -> PathBuf {
     beside.filter(|file| file.is_file()).unwrap_or_else(|| SYSTEM.into())
 }
 
-/// Says whether a variable says yes, as git takes it.
+/// Says whether git reads the value of a variable as true.
 fn is_true(value: &OsStr) -> bool {
     let no = ["", "0", "false", "no", "off"];
     !no.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 impl Repository {
-    /// Also leaves out what the person and the system tell git to ignore: by `core.excludesFile` in the
-    /// configurations that the environment leads to or in the repository's own, or in the file that git uses
-    /// where none is named.
+    /// Also ignores what the user and the system tell git to ignore: the file in `core.excludesFile` of the
+    /// configurations that the environment or the repository names, or git's default file.
     ///
     /// # Errors
     ///
-    /// Why git could not read a configuration that may name the file: it would not work with it either, and
-    /// what must stay out is not known.
+    /// When git cannot read a configuration that may set the file: then it is unknown what must be left out.
     pub fn with_persons_excludes(self) -> Result<Self, GitError> {
         let places =
             GitConfigPaths::of(|name| std::env::var_os(name), &system_config(self.git().program()));
@@ -118,7 +116,7 @@ impl Repository {
     fn find_excludes(&self, places: &GitConfigPaths) -> Result<Option<PathBuf>, GitError> {
         let mut said = Vec::new();
         for config in places.configs.iter().filter(|config| may_set_excludes(config)) {
-            // A name without a folder is meant from where the person stands; git is run elsewhere.
+            // A relative path is relative to the current directory; git runs elsewhere.
             let config = std::path::absolute(config).map_err(GitError::io("finding patterns"))?;
             let call = self.call("config").arg("--file").arg(config).arg("--includes");
             said.push(excludes_file(call, places)?);
@@ -130,13 +128,14 @@ impl Repository {
         Ok(places.chosen(said, self.work_tree()))
     }
 
-    /// Gives a call the person's patterns: a copy, so that git never opens what may be a pipe by then.
+    /// Adds the user's patterns to a call, as a copy: the file may have been replaced by a pipe, which would block
+    /// git.
     pub(super) fn excluding_own<'c>(
         &self,
         scratch: &ScratchGitDir<'_>,
         call: GitCall<'c>,
     ) -> Result<GitCall<'c>, GitError> {
-        // What cannot be read counts for nothing, as with git.
+        // Like git, ignores a file that cannot be read.
         let text = self.excludes().and_then(|file| read(file).ok());
         let mut setting = OsString::from("core.excludesFile=");
         match text.filter(|text| has_patterns(text)) {
@@ -151,7 +150,7 @@ impl Repository {
     }
 }
 
-/// Asks for the value, with `~` replaced.
+/// Queries `core.excludesFile`, with `~` expanded.
 fn excludes_file(call: GitCall<'_>, places: &GitConfigPaths) -> Result<Option<PathBuf>, GitError> {
     let call = match &places.home {
         Some(home) => call.env("HOME", home),
@@ -162,7 +161,7 @@ fn excludes_file(call: GitCall<'_>, places: &GitConfigPaths) -> Result<Option<Pa
     Ok(output.bytes.strip_suffix(b"\0").filter(|_| output.code == 0).map(path_of))
 }
 
-/// Says whether it is worth asking git about a configuration; most name no file of patterns.
+/// Says whether a configuration file may set a file of patterns; most do not, which saves a git call.
 fn may_set_excludes(config: &Path) -> bool {
     let mut text = Vec::new();
     let Ok(file) = open_plain(config) else { return false };
@@ -174,7 +173,7 @@ fn may_set_excludes(config: &Path) -> bool {
     text.len() as u64 == CONFIG_BYTES || WORDS.into_iter().any(has)
 }
 
-/// Reads a file of patterns; as git does, only as much as it says to hold.
+/// Reads a file of patterns; like git, only up to its size at opening.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = open_plain(path)?;
     let length = file.metadata()?.len();
@@ -185,7 +184,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Says whether a file of patterns has any: what git puts there explains itself and has none.
+/// Says whether a file contains patterns: the template that git installs has only comments.
 pub(super) fn has_patterns(text: &[u8]) -> bool {
     let is_comment_or_empty = |line: &[u8]| line.is_empty() || line.starts_with(b"#");
     !text.split(|byte| *byte == b'\n').all(is_comment_or_empty)

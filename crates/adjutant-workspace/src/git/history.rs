@@ -1,6 +1,6 @@
-//! Many commits asked about at once: which are there, which another one has, which references keep.
+//! Questions about many commits at once: which exist, which another commit contains, which references keep.
 //!
-//! Each question is one call of git, or a few, however many commits there are.
+//! Each question takes one git call or a few, however many commits there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -10,20 +10,20 @@ use super::diff::{Diff, DiffEntry};
 use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
 
-/// What a merge of work with what other work begins from says.
+/// The message of commits that merge results into the state that other work starts from.
 const MERGE: &str = "Work that this begins with";
 
 impl Repository {
-    /// Returns those of the commits that this repository has.
+    /// Returns those of the commits that exist in this repository.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn present(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
         self.named(commits.iter().map(ObjectId::as_str))
     }
 
-    /// Returns the commits that this repository has by these ids or beginnings of ids.
+    /// Returns the commits of this repository with these ids or prefixes of ids.
     pub(crate) fn named<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
@@ -39,17 +39,17 @@ impl Repository {
         Ok(found.filter_map(ObjectId::parse).collect())
     }
 
-    /// Returns those of the commits whose work HEAD has: the commit itself, or all its changes.
+    /// Returns those of the commits whose work HEAD contains: the commit itself, or all its changes.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn in_head(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
         let Some(head) = self.head()? else { return Ok(BTreeSet::new()) };
         let outside = self.outside(commits, &head)?;
         let mut found: BTreeSet<_> =
             commits.iter().filter(|it| !outside.contains(it)).cloned().collect();
-        // A commit without a base is no result of ours; whether it is merged is not known.
+        // A commit without a parent is not one of our results; whether it is merged is unknown.
         let bases = self.bases_of(&outside)?;
         let pairs: Vec<_> =
             outside.iter().filter_map(|it| bases.get(it).map(|base| (it, base))).collect();
@@ -64,38 +64,37 @@ impl Repository {
         Ok(found)
     }
 
-    /// Says whether HEAD and a commit have a commit in common, or HEAD has none yet.
+    /// Says whether HEAD and a commit have a common ancestor, or HEAD has no commit yet.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn shares_history(&self, commit: &ObjectId) -> Result<bool, GitError> {
         let Some(head) = self.head()? else { return Ok(true) };
         let call = self.call("merge-base").args([head.as_str(), commit.as_str()]);
         Ok(call.accept(&[0, 1]).run()?.code == 0)
     }
 
-    /// Returns those of the commits that a branch, here or as it was last fetched, or a reference of ours
-    /// still keeps.
+    /// Returns those of the commits that a local or remote-tracking branch or one of our references still contains.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn kept(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
         let ours = format!("--glob={}", ResultRef::PREFIX.trim_end_matches('/'));
-        // A reference that leads to nothing keeps nothing, and is not ours to mend.
+        // A broken reference keeps nothing and is not ours to repair.
         let all = ["--ignore-missing", "--branches", "--remotes", &ours];
         let outside = self.not_in(commits, &all)?;
         Ok(commits.iter().filter(|it| !outside.contains(it)).cloned().collect())
     }
 
-    /// Returns those of the commits that are neither another one nor among those before it, in their order.
+    /// Returns those of the commits that are not ancestors of `of`, in their order.
     fn outside(&self, commits: &[ObjectId], of: &ObjectId) -> Result<Vec<ObjectId>, GitError> {
         let outside = self.not_in(commits, &[of.as_str()])?;
         Ok(commits.iter().filter(|it| outside.contains(it)).cloned().collect())
     }
 
-    /// Says what a state lacks of some commits, in their order.
+    /// Returns which of the commits are missing in a state, in their order.
     pub(crate) fn missing_work(
         &self,
         commits: &[ObjectId],
@@ -112,22 +111,23 @@ impl Repository {
         Ok(MissingWork::read(&String::from_utf8_lossy(&output.bytes), commits, state))
     }
 
-    /// Makes the commit that has, besides all of `into`, what a work did; `tree` is the two merged.
+    /// Creates a merge commit: all of `into`, and the changes of the work since `since`; `tree` is the merged tree.
     pub(crate) fn commit_merge(
         &self,
         into: &ObjectId,
         (work, since): (&ObjectId, &ObjectId),
         tree: &ObjectId,
     ) -> Result<ObjectId, GitError> {
-        // The history does not say how much of what the work stands on was merged, and later work has to know. What
-        // was there before, by whatever way, is no part of the merge and may be gone the next time.
+        // Later merges must know which part of the work's history was merged, which the parents do not show. The
+        // trailer is written only if the whole range was new: what `into` already contained is not part of this
+        // merge and may be missing next time.
         let is_whole = is_of_one_size(&self.diff(since, work)?, &self.diff(into, tree)?);
         let message =
             if is_whole { format!("{MERGE}\n\nSince: {since}") } else { MERGE.to_owned() };
         self.commit_tree(&[into, work], tree, &message, SystemTime::now())
     }
 
-    /// Returns the first parents of commits that have one.
+    /// Returns the first parents of the commits that have one.
     pub(crate) fn bases_of(
         &self,
         commits: &[ObjectId],
@@ -144,7 +144,7 @@ impl Repository {
         Ok(String::from_utf8_lossy(&output.bytes).lines().filter_map(read).collect())
     }
 
-    /// Returns where commits left the history of another one, going back by first parents.
+    /// Returns where each commit's line of first parents leaves the history of `from`.
     pub(crate) fn forks(
         &self,
         commits: &[&ObjectId],
@@ -171,7 +171,7 @@ impl Repository {
         Ok(commits.iter().filter_map(|commit| fork(commit)).collect())
     }
 
-    /// Returns those of the commits that none of the others reaches, and what lies between.
+    /// Returns the commits, and their ancestors, that none of the others contains.
     fn not_in(
         &self,
         commits: &[ObjectId],
@@ -186,48 +186,46 @@ impl Repository {
     }
 }
 
-/// What a state lacks of some commits.
+/// The commits that are missing in a state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct MissingWork {
-    /// The first of those that come before no other of the commits and were made upon the state, with nothing in
-    /// between but others of the commits.
+    /// The first of the commits that is an ancestor of no other and is based on the state, with only other
+    /// requested commits in between.
     pub(crate) upon: Option<ObjectId>,
-    /// The fewest commits that have all the others, each with what it is counted from; `each` where it is not
-    /// sure that this is exactly what the others did.
+    /// The fewest ranges that contain all missing commits; equal to `each` if they could contain anything else.
     pub(crate) latest: Vec<CommitRange>,
-    /// All that neither the state nor the first one has, each with what it was made upon.
+    /// All commits that neither the state nor `upon` contains, each with its parent.
     pub(crate) each: Vec<CommitRange>,
 }
 
-/// A commit, and the one that what was done is counted from; a commit without any before it has none.
+/// The work from `since`, exclusive, to `commit`; `since` is `None` for a root commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommitRange {
     pub(crate) commit: ObjectId,
     pub(crate) since: Option<ObjectId>,
 }
 
-/// A commit that a state lacks.
+/// A commit that is missing in a state.
 struct MissingCommit {
     parents: Vec<ObjectId>,
-    /// Of a merge that work began with: what the merged work is counted from.
+    /// For a merge commit of [`Repository::commit_merge`]: where the merged range starts.
     since: Option<ObjectId>,
 }
 
-/// What a state lacks, by commit; taken out once it is had.
+/// The missing commits and their relations; commits are removed once they are merged.
 struct MissingHistory {
     lacking: BTreeMap<ObjectId, MissingCommit>,
     asked: BTreeSet<ObjectId>,
 }
 
-/// What lies between a commit and what it is counted from: the work of these commits and nothing else.
+/// A range of history that contains exactly the work of these commits.
 struct CommitSpan {
     since: Option<ObjectId>,
     works: BTreeSet<ObjectId>,
 }
 
 impl MissingWork {
-    /// Reads lines of a commit, its parents and, after a tab each, what it is and since when: of all that the
-    /// state lacks.
+    /// Parses one line per missing commit: id and parents, then after tabs the subject and the `Since` trailer.
     fn read(text: &str, commits: &[ObjectId], state: &ObjectId) -> Self {
         let mut between = MissingHistory::read(text, commits);
         let parents = between.lacking.values().flat_map(|it| &it.parents);
@@ -264,13 +262,13 @@ impl MissingHistory {
         Self { lacking, asked }
     }
 
-    /// Returns what a commit that is lacking was made upon.
+    /// Returns a missing commit with its parent.
     fn work(&self, commit: &ObjectId) -> Option<CommitRange> {
         let since = self.lacking.get(commit)?.parents.first().cloned();
         Some(CommitRange { commit: commit.clone(), since })
     }
 
-    /// Takes out the last of some works; none where they do not have all of them.
+    /// Removes the newest commits and returns their ranges; `None` if these do not contain all of `all`.
     fn latest<'c>(
         &mut self,
         last: impl Iterator<Item = &'c ObjectId>,
@@ -288,11 +286,10 @@ impl MissingHistory {
         all.iter().all(|it| works.contains(&it.commit)).then_some(latest)
     }
 
-    /// Follows a commit to what it was made upon, down to the first that is more than the work of commits which
-    /// are asked for and lacking.
+    /// Follows first parents from a commit as long as the history consists only of requested, missing commits.
     ///
-    /// More is what nobody asks for, what a person dropped, and what is had: taken in twice, it would come back
-    /// where somebody removed it since.
+    /// It stops at commits that were not requested, that a person dropped, or that are already merged: merging them
+    /// again would restore what was removed since.
     fn span(&self, commit: &ObjectId) -> CommitSpan {
         let (mut works, mut at) = (BTreeSet::new(), Some(commit));
         while let Some(id) = at {
@@ -311,7 +308,7 @@ impl MissingHistory {
         CommitSpan { since: at.cloned(), works }
     }
 
-    /// Adds what was merged, unless it is more than the work of commits which are asked for and lacking.
+    /// Adds the commits of a merged range, unless it contains anything but requested, missing commits.
     fn add_merged(
         &self,
         work: &ObjectId,
@@ -338,7 +335,7 @@ impl MissingHistory {
         true
     }
 
-    /// Takes out a commit and all before it.
+    /// Removes a commit and its ancestors.
     fn take(&mut self, commit: &ObjectId) {
         let mut open = vec![commit.clone()];
         while let Some(id) = open.pop() {
@@ -347,7 +344,7 @@ impl MissingHistory {
     }
 }
 
-/// Says whether two differences are as large as each other, file by file.
+/// Says whether two diffs have the same files with the same modes and line counts.
 fn is_of_one_size(one: &Diff, other: &Diff) -> bool {
     let size = |it: &DiffEntry| (it.path.clone(), it.old_mode, it.new_mode, it.lines);
     let sizes = |diff: &Diff| diff.entries.iter().map(size).collect::<Vec<_>>();
@@ -370,7 +367,7 @@ mod tests {
         names.chars().map(id).collect()
     }
 
-    /// A line for each word: a commit, then its parents; after a colon what a merge is counted from.
+    /// Returns one line per word: a commit, then its parents; after a colon the start of a merged range.
     fn history(words: &str) -> String {
         let line = |word: &str| {
             let (word, since) = word.split_once(':').unwrap_or((word, ""));
@@ -382,7 +379,7 @@ mod tests {
         words.split_whitespace().map(line).collect()
     }
 
-    /// Names each with what it is counted from.
+    /// Shows each commit with the start of its range.
     fn shown(works: &[CommitRange]) -> String {
         let first = |id: &ObjectId| id.as_str().chars().take(1).collect::<String>();
         let one =
@@ -392,7 +389,7 @@ mod tests {
 
     #[test]
     fn of_commits_on_one_another_the_last_is_taken_in_since_what_they_stand_on() {
-        // The state is 0, and 9 is in it; letters are what a person committed or left uncommitted.
+        // The state is 0, and it contains 9; letters are commits or uncommitted states of a person.
         for (listed, asked, upon, latest, each) in [
             ("", "9", None, "", ""),
             ("10", "1", Some('1'), "", ""),
@@ -405,20 +402,20 @@ mod tests {
             ("43 312:9 10 29", "214", Some('4'), "", ""),
             ("21 31 10", "123", Some('2'), "31", "31"),
             ("21 31 1a a9", "123", None, "2a 31", "1a 21 31"),
-            // 3 was made upon a merge of the state b and of 1, which began from a.
+            // 3 is based on a merge of the state b and of 1, which started from a.
             ("43 35 5b1:a b9 1a a9", "134", None, "4b", "1a 35 43"),
-            // A person's own commits, which are had no more, go with nobody.
+            // Commits of a person that are no longer in the state are not merged.
             ("1b ba a0", "1", None, "1b", "1b"),
             ("21 1b b0", "12", None, "2b", "1b 21"),
             ("21 1a a0 3a", "23", None, "21 3a", "21 3a"),
-            // 1 is had by 2, so it must not come once more with the merge that 3 stands on.
+            // 2 contains 1, so 1 must not be merged again with the merge that 3 is based on.
             ("21 1a a9 35 5b1:a b9", "123", None, "2a 35", "1a 21 35"),
-            // That merge had 2 and not 1, or nobody knows what.
+            // That merge contained 2 but not 1, or its range is unknown.
             ("35 5b2:1 b9 21 1a a9", "123", None, "1a 21 35", "1a 21 35"),
             ("35 5b2 b9 21 1a a9", "123", None, "1a 21 35", "1a 21 35"),
-            // Nobody asks for 1 any more.
+            // 1 is not requested any more.
             ("35 5b2:a b9 21 1a a9", "23", None, "21 35", "21 35"),
-            // 1 lies below what 2 began from: it was merged, and is not any more.
+            // 1 is an ancestor of the start of 2: it was merged, and is not any more.
             ("2b bc c1 1a a9", "12", None, "1a 2b", "1a 2b"),
             ("7", "77", None, "7-", "7-"),
         ] {

@@ -1,16 +1,15 @@
-//! Names git gives and takes: object ids and the references that are ours.
+//! Object ids and references.
 //!
-//! Invariant: a value of these types can be put on a command line of git and into a path below
-//! `refs/adjutant/` without meaning anything else.
+//! Invariant: values of these types are safe on a git command line and as a path below `refs/adjutant/`.
 
 use std::fmt;
 
 use super::GitError;
 
-/// The longest a part of a reference may be.
+/// The most bytes of one component of a reference.
 const PART_BYTES: usize = 100;
 
-/// The most bytes of one part of a branch's name: git makes a file of it, and of its lock beside it.
+/// The most bytes of one component of a branch name: git creates a file of that name, and a lock file beside it.
 const BRANCH_BYTES: usize = 240;
 
 /// The id of an object: 40 or 64 hexadecimal digits.
@@ -18,7 +17,7 @@ const BRANCH_BYTES: usize = 240;
 pub struct ObjectId(String);
 
 impl ObjectId {
-    /// Reads an id; nothing for anything else.
+    /// Parses an id; `None` if it is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -30,13 +29,13 @@ impl ObjectId {
         std::str::from_utf8(bytes).ok().and_then(|text| Self::parse(text.trim_ascii()))
     }
 
-    /// Returns the digits.
+    /// Returns the hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Says whether this is the id that stands for nothing.
+    /// Says whether this is the zero id, which stands for no object.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.0.bytes().all(|byte| byte == b'0')
@@ -49,7 +48,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Where the result of one child of one run is kept: `refs/adjutant/<run>/<child>`.
+/// The reference for the result of one child of a run: `refs/adjutant/<run>/<child>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResultRef {
     run: String,
@@ -57,14 +56,14 @@ pub struct ResultRef {
 }
 
 impl ResultRef {
-    /// The folder of all of them.
+    /// The prefix of all result references.
     pub const PREFIX: &'static str = "refs/adjutant/";
 
-    /// Names the result of `child` in `run`.
+    /// Returns the reference for the result of `child` in `run`.
     ///
     /// # Errors
     ///
-    /// [`GitError::BadName`] when one is no plain name: letters, digits, `-`, `_` and single dots inside.
+    /// [`GitError::BadName`] unless both consist of letters, digits, `-`, `_` and single dots inside.
     pub fn new(run: &str, child: &str) -> Result<Self, GitError> {
         for part in [run, child] {
             if !plain(part) {
@@ -74,7 +73,7 @@ impl ResultRef {
         Ok(Self { run: run.to_owned(), child: child.to_owned() })
     }
 
-    /// Reads a full name; nothing for a reference that is not one of ours.
+    /// Parses a full reference name; `None` if it is not a result reference.
     #[must_use]
     pub fn parse(full: &str) -> Option<Self> {
         let (run, child) = full.strip_prefix(Self::PREFIX)?.split_once('/')?;
@@ -116,7 +115,7 @@ fn plain(part: &str) -> bool {
         && !part.to_ascii_lowercase().ends_with(".lock")
 }
 
-/// Says whether git takes a name for a branch, and a file system for the files it makes of it.
+/// Says whether git accepts a branch name, and file systems accept the files for it.
 #[must_use]
 pub fn is_branch_name(name: &str) -> bool {
     let means_something = |letter: char| letter.is_control() || " ~^:?*[\\".contains(letter);

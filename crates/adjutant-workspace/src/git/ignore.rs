@@ -1,8 +1,8 @@
-//! Which changes of a layer the repository's patterns ignore.
+//! Finding the changes of an overlay layer that the repository ignores.
 //!
-//! The upper layer of an overlay also holds what was built and cached. Nobody sees the merged tree
-//! from outside the child's namespace, so the pattern files that apply are put together in a folder
-//! of their own: the layer's where it has one, the base's otherwise.
+//! The upper layer of an overlay also contains build results and caches. Git cannot see the merged tree from
+//! outside the child's namespace, so the `.gitignore` files that apply are collected in a separate directory: those
+//! of the layer, otherwise those of the base.
 //!
 //! Start at [`Repository::leave_out_ignored`]. Invariant: a file the base tracks is never ignored.
 
@@ -22,27 +22,27 @@ use super::scratch::ScratchGitDir;
 use crate::private;
 use crate::{PathError, RelPath, Root};
 
-/// The file with patterns.
+/// The name of pattern files.
 const PATTERNS: &str = ".gitignore";
 
-/// The largest file of patterns that is believed to be one.
+/// The most bytes of a pattern file that are used.
 const PATTERN_BYTES: u64 = 1024 * 1024;
 
-/// What every path begins with that is asked about.
+/// The prefix of every path passed to git.
 const PREFIX: &[u8] = b"./";
 
-/// How many paths are named on one command line.
+/// The number of paths on one command line.
 const AT_ONCE: usize = 500;
 
-/// More paths than this are looked for in a list of the whole tree: one process instead of many.
+/// If there are more paths, the whole tree is listed once instead of many git calls.
 const MAX_NAMED: usize = 10 * AT_ONCE;
 
 impl Repository {
-    /// Splits changes into those that are kept and those that the patterns ignore.
+    /// Splits changes into those to keep and those that are ignored.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn leave_out_ignored(
         &self,
         base: &ObjectId,
@@ -77,7 +77,7 @@ impl Repository {
         Ok((kept, left.collect()))
     }
 
-    /// Returns those of some paths that the gathered patterns match.
+    /// Returns those of the paths that the collected patterns match.
     fn match_patterns(
         &self,
         scratch: &ScratchGitDir<'_>,
@@ -85,7 +85,8 @@ impl Repository {
     ) -> Result<BTreeSet<PathBuf>, GitError> {
         let mut list = Vec::new();
         for path in some {
-            // This command takes no literal paths; after a prefix nothing in one is special.
+            // `check-ignore` does not support literal pathspecs; after the prefix no character in a path is
+            // special.
             list.extend_from_slice(PREFIX);
             list.extend_from_slice(bytes_of(path));
             list.push(0);
@@ -97,7 +98,7 @@ impl Repository {
         Ok(paths(&output.bytes))
     }
 
-    /// Puts the pattern files of every folder on the way to a change into one place.
+    /// Collects the pattern files of every parent directory of a change in one directory.
     fn gather_patterns(
         &self,
         scratch: &ScratchGitDir<'_>,
@@ -126,7 +127,7 @@ impl Repository {
             let call = scratch.call("ls-tree").args(["-z", "--full-tree", base.as_str(), "--"]);
             entries.extend_from_slice(&call.args(some.iter().map(OsString::from)).run()?.bytes);
         }
-        // Listed as `mode type id TAB path`, which is a form the index is filled from.
+        // `mode type id TAB path`, which `update-index --index-info` accepts.
         check_out_patterns(scratch, &into, &entries)?;
         for file in files.iter().filter(|file| changed.contains(file.as_path())) {
             copy_patterns(layer, file, &into)?;
@@ -136,7 +137,7 @@ impl Repository {
 }
 
 impl ScratchGitDir<'_> {
-    /// Returns those of some paths that are files of a tree.
+    /// Returns those of the paths that are files of a tree.
     fn tracked(
         &self,
         tree: &ObjectId,
@@ -153,7 +154,7 @@ impl ScratchGitDir<'_> {
         for some in some.chunks(AT_ONCE) {
             let listed = list(&[]).arg("--").args(some.iter().map(OsString::from)).run()?;
             for line in listed.bytes.split(|byte| *byte == 0) {
-                // `mode type id TAB path`; a folder in the place of a file is no file.
+                // `mode type id TAB path`; directories are skipped.
                 let Some(tab) = line.iter().position(|byte| *byte == b'\t') else { continue };
                 if !line.starts_with(b"040000 ") {
                     found.extend(line.get(tab + 1..).map(path_of));
@@ -182,7 +183,7 @@ fn write_patterns(into: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
     private::write(&to, bytes)
 }
 
-/// Copies a layer's own pattern file, if there is a plain one.
+/// Copies a pattern file of the layer, if it is a regular file.
 fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError> {
     let at = |source| GitError::Path { path: file.to_owned(), source };
     let named = RelPath::new(file).map_err(at)?;
@@ -190,9 +191,9 @@ fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError>
     write_patterns(into, file, &bytes).map_err(GitError::io("gathering patterns"))
 }
 
-/// Reads a pattern file, if there is a plain one.
+/// Reads a pattern file, if it is a regular file.
 fn read_patterns(root: &Root, file: &RelPath) -> Result<Option<Vec<u8>>, PathError> {
-    // A link is not followed, as git follows none here.
+    // Like git, does not follow links here.
     let Ok(OpenedContent::File { file: opened, .. }) = content_at(root, file)? else {
         return Ok(None);
     };

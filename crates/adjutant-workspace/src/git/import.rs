@@ -1,13 +1,13 @@
-//! Making a commit out of a base and what differs from it.
+//! Creating a commit from a base and changed files.
 //!
-//! One `git fast-import` takes everything: contents, deletions, the tree and the commit. It reads only
-//! the folders of the base that something changes in, so the cost follows the change and not the
-//! size of the repository. Content is stored as it lies there: no filter, no line ending touched.
+//! One `git fast-import` receives everything: contents, deletions, the tree and the commit. It reads only the
+//! directories of the base in which something changes, so the cost depends on the change and not on the size of the
+//! repository. Content is stored as it is on disk, without filters or line-ending conversion.
 //!
-//! Git packs the objects in a [`Quarantine`]. Of a small commit they become loose objects, so that a repository
-//! does not fill with small packs.
+//! Git packs the objects in a [`Quarantine`]. Those of a small commit become loose objects, so that the repository
+//! does not fill up with small packs.
 //!
-//! Start at [`Repository::commit`]. Invariant: a reference moves only after all it leads to is on disk.
+//! Start at [`Repository::commit`]. Invariant: a reference is moved only after everything it points to is on disk.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,68 +30,68 @@ use super::repository::{Repository, bytes_of};
 use super::scratch::ScratchGitDir;
 use crate::{RelPath, Root};
 
-/// Who commits.
+/// The author and committer of all commits.
 pub(super) const IDENTITY: &str = "Adjutant <adjutant@localhost>";
 
-/// Files up to this size are read whole first, so that one that shrinks meanwhile does no harm.
+/// Files up to this size are read into memory first, so that a file that shrinks meanwhile does no harm.
 const BUFFERED_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The largest file that is kept; a file may have a size without having content.
+/// The largest file that is committed; a sparse file can be larger than the disk.
 pub(crate) const FILE_BYTES: u64 = 512 * 1024 * 1024;
 
-/// The most bytes of one commit; files beyond it are left out.
+/// The most bytes of one commit; files beyond that are left out.
 const MAX_COMMIT_BYTES: u64 = 4 * FILE_BYTES;
 
-/// How much of a larger file is passed on at a time.
+/// Bytes of a larger file that are streamed at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// How often a commit begins again because a large file shrank while it was read.
+/// Attempts to create a commit if a large file shrinks while it is read.
 const MAX_ATTEMPTS: usize = 3;
 
-/// A commit of more changes is not small.
+/// The most changes of a small commit.
 const SMALL_CHANGES: usize = 200;
 
-/// A commit of more content is not small.
+/// The most bytes of a small commit.
 const SMALL_BYTES: u64 = 1024 * 1024;
 
-/// Small commits of more objects stay packed; git has the same limit for what it fetches.
+/// Small commits with more objects stay packed; git uses the same limit for fetches.
 const MAX_LOOSE_OBJECTS: u32 = 100;
 
-/// How the objects of a small commit are written: compressing them takes half of the time, and `git gc` does it later.
+/// Small commits are not compressed: that would take half of the time, and `git gc` does it later.
 const NO_COMPRESSION: &str = "core.compression=0";
 
-/// Keeps glibc from giving memory back after each object and asking for it again: half of the time of an import.
+/// Keeps glibc from returning memory to the kernel after each object, which takes half of the time of an import.
 const KEEP_MEMORY: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=67108864");
 
-/// The quarantine syncs all objects itself, before they get their names.
+/// No fsync by git: the quarantine fsyncs all objects before they are moved into place.
 const NO_SYNC: &str = "core.fsync=none";
 
-/// Whether the objects of a commit stay.
+/// What happens to the objects of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectStorage {
-    /// They are on disk when the work is done.
+    /// They are stored and fsynced.
     Durable,
-    /// Only their ids are wanted.
+    /// They are discarded; only their ids are needed.
     Nothing,
 }
 
-/// A commit that is to be made.
+/// A commit to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewCommit<'a> {
-    /// The commit it is made upon; none for the first one.
+    /// Its parent; `None` for a first commit.
     pub base: Option<&'a ObjectId>,
-    /// The folder that what is written lies in.
+    /// The directory with the content of written paths.
     pub root: &'a Root,
-    /// What differs from the base.
+    /// The differences from the parent.
     pub changes: &'a [FileChange],
-    /// What the commit says.
+    /// The commit message.
     pub message: &'a str,
-    /// When.
+    /// The commit date.
     pub at: SystemTime,
 }
 
 impl<'a> NewCommit<'a> {
-    /// Says whether there is little to store; a file that grows meanwhile may make it more.
+    /// Says whether the commit is small; files that grow meanwhile may make it larger.
     fn is_small(&self) -> bool {
         let size = |change: &FileChange| {
             let path = change.path().as_path();
@@ -102,7 +102,7 @@ impl<'a> NewCommit<'a> {
             && self.changes.iter().map(size).sum::<u64>() <= SMALL_BYTES
     }
 
-    /// Returns the folders that something is written in, of those that git can be asked about.
+    /// Returns the directories in which something is written, as far as git can be asked about them.
     fn folders(&self) -> BTreeSet<&'a Path> {
         let mut all = BTreeSet::new();
         for change in self.changes {
@@ -122,26 +122,26 @@ impl<'a> NewCommit<'a> {
     }
 }
 
-/// A commit that was made.
+/// A created commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedCommit {
     /// The commit.
     pub commit: ObjectId,
     /// Its tree.
     pub tree: ObjectId,
-    /// What was left out.
+    /// Paths that were left out.
     pub skipped: Vec<SkippedPath>,
 }
 
 impl Repository {
-    /// Commits what changed and keeps it under `reference`, which must be at `expected`.
+    /// Commits the changes and moves `reference` from `expected` to the commit.
     ///
-    /// Nothing is committed when nothing differs; then there is no answer.
+    /// Returns `None` without a commit if nothing differs.
     ///
     /// # Errors
     ///
-    /// [`GitError::Moved`] when the reference is elsewhere; otherwise why it could not be made. The
-    /// reference is then as it was.
+    /// [`GitError::Moved`] if the reference has another value; otherwise why the commit could not be created. The
+    /// reference is then unchanged.
     pub fn commit(
         &self,
         commit: NewCommit<'_>,
@@ -161,24 +161,24 @@ impl Repository {
     }
 }
 
-/// A commit that was made, and what it was made upon.
+/// A created commit, and the tree of its base.
 pub(crate) struct ImportedCommit {
     pub(crate) made: CreatedCommit,
     /// The tree of the base, or the empty one.
     pub(crate) base_tree: ObjectId,
 }
 
-/// A commit that git made in a quarantine.
+/// A commit that git created in a quarantine.
 struct ImportAttempt {
     imported: ImportedCommit,
     quarantine: Quarantine,
     is_small: bool,
-    /// The submodules of the base that something was written in.
+    /// The submodules of the base in which files were written.
     submodules: BTreeSet<PathBuf>,
 }
 
 impl ScratchGitDir<'_> {
-    /// Makes the commit, or says what it would be; no reference leads to it yet.
+    /// Creates the commit, or only computes its ids; no reference points to it yet.
     pub(crate) fn import(
         &self,
         commit: NewCommit<'_>,
@@ -189,7 +189,7 @@ impl ScratchGitDir<'_> {
         let attempted = loop {
             match self.import_once(commit, &submodules) {
                 Err(GitError::Changed { .. }) if attempt < MAX_ATTEMPTS => attempt += 1,
-                // Files in the folder of one would take its place in the tree.
+                // Repeats without files in submodules: they would replace the submodule in the tree.
                 Ok(again) if submodules.is_empty() && !again.submodules.is_empty() => {
                     submodules = again.submodules;
                 }
@@ -202,21 +202,22 @@ impl ScratchGitDir<'_> {
         Ok(attempted.imported)
     }
 
-    /// Puts what git packed among the objects of the repository.
+    /// Moves the packed objects into the repository.
     fn store(&self, quarantine: Quarantine, is_small: bool) -> Result<(), GitError> {
         let failed = || GitError::io("storing the objects of a commit");
         let pack = quarantine.pack_of_at_most(MAX_LOOSE_OBJECTS).map_err(failed())?;
         let Some(pack) = pack.filter(|_| is_small) else {
             return quarantine.release_packs().map_err(failed());
         };
-        // Without the objects of the repository: an object that is there may not be on disk yet, and is stored again.
+        // Without access to the repository's objects: git would skip existing objects, and those may not be on disk
+        // yet.
         let loose = quarantine.make_loose().map_err(failed())?;
         let unpack = self.call("unpack-objects").env("GIT_OBJECT_DIRECTORY", &loose);
         unpack.config(NO_SYNC).config(NO_COMPRESSION).arg("-q").input(pack).run()?;
         quarantine.release_loose().map_err(failed())
     }
 
-    /// Makes the commit in a quarantine, without what lies in `submodules`.
+    /// Creates the commit in a quarantine, without the files in `submodules`.
     fn import_once(
         &self,
         commit: NewCommit<'_>,
@@ -259,7 +260,7 @@ impl ScratchGitDir<'_> {
         Ok(ImportAttempt { imported, quarantine, is_small, submodules })
     }
 
-    /// Reads what git lists of the top of a commit.
+    /// Parses the tree id from git's `ls` answer.
     fn tree_in(&self, line: &[u8]) -> Option<ObjectId> {
         if line.starts_with(b"missing") {
             return Some(self.empty_tree().clone());
@@ -269,7 +270,7 @@ impl ScratchGitDir<'_> {
     }
 }
 
-/// What is committed at a path.
+/// What to commit at a path.
 enum PathToCommit {
     Gone,
     Skipped(SkipReason),
@@ -278,7 +279,7 @@ enum PathToCommit {
 }
 
 impl PathToCommit {
-    /// Looks at a path, after so many bytes of others.
+    /// Opens a path; `bytes` is the size of the files before it.
     fn open(root: &Root, path: &RelPath, bytes: u64) -> Result<Self, GitError> {
         if is_too_deep(path.as_path()) {
             return Ok(Self::Skipped(SkipReason::TooDeep));
@@ -301,26 +302,26 @@ impl PathToCommit {
     }
 }
 
-/// Says whether a path may be in a commit of ours.
+/// Says whether a path may be part of a commit.
 fn is_allowed(path: &Path) -> bool {
     !is_in_dot_git(path) && has_only_normal_components(path) && !path.as_os_str().is_empty()
 }
 
-/// Returns the seconds that a commit is dated with.
+/// Returns a time as seconds since 1970.
 pub(super) fn seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// What git reads, made piece by piece.
+/// Generates the input of `git fast-import` piece by piece.
 struct ImportStream<'a> {
     commit: NewCommit<'a>,
-    /// Folders that nothing is taken from.
+    /// Submodules, whose files are left out.
     submodules: &'a BTreeSet<PathBuf>,
-    /// What is passed on next.
+    /// What to generate next.
     stage: ImportStage,
-    /// A large file that is being passed on.
+    /// A large file that is being streamed.
     large: Option<(File, u64, PathBuf)>,
-    /// The bytes that were passed on.
+    /// The number of bytes generated so far.
     bytes: u64,
     skipped: Vec<SkippedPath>,
 }
@@ -339,7 +340,7 @@ impl<'a> ImportStream<'a> {
         Self { commit, submodules, stage: ImportStage::Head, large: None, bytes: 0, skipped }
     }
 
-    /// Adds the next piece; says whether there was one.
+    /// Adds the next piece to the buffer. Returns false at the end.
     fn next(&mut self, buffer: &mut Vec<u8>) -> Result<bool, GitError> {
         if let Some((file, left, path)) = self.large.take() {
             self.large = piece(file, left, path, buffer)?;
@@ -389,7 +390,7 @@ impl<'a> ImportStream<'a> {
         buffer.extend_from_slice(lines.as_bytes());
         if let Some(base) = self.commit.base {
             buffer.extend_from_slice(format!("from {base}\n").as_bytes());
-            // Before anything changes these are those of the base, which git reads once for all of them.
+            // At this point git answers with the directories of the base.
             let folders = self.commit.folders();
             for folder in std::iter::once(Path::new("")).chain(folders) {
                 buffer.extend_from_slice(b"ls ");
@@ -422,7 +423,7 @@ impl<'a> ImportStream<'a> {
                     self.large = Some((file, len, path.as_path().to_owned()));
                 } else {
                     let mut bytes = Vec::new();
-                    // A file that grows is taken as far as it was when it was opened.
+                    // If the file grows, only its size at opening is read.
                     file.take(len)
                         .read_to_end(&mut bytes)
                         .map_err(GitError::io("reading a changed file"))?;
@@ -448,7 +449,7 @@ impl<'a> ImportStream<'a> {
     }
 }
 
-/// Passes on a piece of a large file; what is left of it stays.
+/// Adds a piece of a large file; returns the rest, if any.
 fn piece(
     mut file: File,
     left: u64,
@@ -484,7 +485,7 @@ fn inline(mode: &str, path: &Path, bytes: &[u8], buffer: &mut Vec<u8>) {
     buffer.push(b'\n');
 }
 
-/// Writes a path the way git reads one that may hold anything.
+/// Quotes a path for `git fast-import`.
 fn quote(path: &Path, buffer: &mut Vec<u8>) {
     buffer.push(b'"');
     for byte in bytes_of(path) {

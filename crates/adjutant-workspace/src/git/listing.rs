@@ -7,13 +7,13 @@ use super::GitError;
 use super::id::ObjectId;
 use super::repository::{Repository, path_of};
 
-/// The files, links and submodules of a tree; what lies below a path follows it.
+/// The files, links and submodules of a tree by path.
 pub(crate) type TreeListing = BTreeMap<PathBuf, TreeEntry>;
 
-/// What a tree has at a path.
+/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TreeEntry {
-    /// The mode, with the kind of thing.
+    /// The mode, which includes the type.
     pub(crate) mode: u32,
     /// The content, or the commit of a submodule.
     pub(crate) id: ObjectId,
@@ -31,7 +31,7 @@ impl Repository {
     }
 }
 
-/// Reads `mode type id TAB path`.
+/// Parses `mode type id TAB path`.
 fn read(line: &[u8]) -> Option<(PathBuf, TreeEntry)> {
     let tab = line.iter().position(|byte| *byte == b'\t')?;
     let mut fields = std::str::from_utf8(line.get(..tab)?).ok()?.split(' ');

@@ -1,8 +1,8 @@
-//! What would become of a result if it were merged.
+//! Previewing the merge of a result.
 //!
-//! The merge happens in the object store; no checkout, index or reference is touched. What counts
-//! as the child's work is the difference between its commit and the state it began from, so
-//! uncommitted files that were already there are not taken for its work.
+//! The merge happens in the object store; no checkout, index or reference is touched. The child's work is the
+//! difference between its commit and the state it started from, so uncommitted files that existed before do not
+//! count as its work.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use super::GitError;
 use super::id::ObjectId;
 use super::repository::{Repository, path_of};
 
-/// The outcome of a merge that was only tried.
+/// The outcome of a merge that was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergePreview {
-    /// The merged tree; files in conflict hold markers.
+    /// The merged tree; files with conflicts contain conflict markers.
     pub tree: ObjectId,
-    /// What could not be merged, by path.
+    /// The conflicts, sorted by path.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -25,9 +25,9 @@ pub struct MergePreview {
 pub struct Conflict {
     /// The path.
     pub path: PathBuf,
-    /// What clashes.
+    /// The kind of conflict.
     pub kind: ConflictKind,
-    /// The version both began from.
+    /// The common version.
     pub base: Option<ConflictSide>,
     /// The version of the target.
     pub ours: Option<ConflictSide>,
@@ -35,40 +35,40 @@ pub struct Conflict {
     pub theirs: Option<ConflictSide>,
 }
 
-/// One version of a file.
+/// One version of a file in a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictSide {
     /// Its mode.
     pub mode: u32,
-    /// Its content.
+    /// Its blob.
     pub id: ObjectId,
 }
 
-/// What clashes in a merge.
+/// The kinds of conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConflictKind {
     /// Both changed the same lines.
     BothModified,
-    /// Both changed a file that is not text.
+    /// Both changed a binary file.
     Binary,
-    /// Both made a file of this path, with different content.
+    /// Both added the file, with different content.
     BothAdded,
     /// The target deleted what the child changed.
     DeletedByTarget,
     /// The child deleted what the target changed.
     DeletedByChild,
-    /// One renamed what the other renamed, deleted or put in its way.
+    /// One side renamed what the other renamed, deleted or replaced.
     Rename,
-    /// The two have different kinds: a file and a link, or different modes.
+    /// The sides differ in type or mode: a file and a link, or different modes.
     Mode,
-    /// One has a file where the other has a folder.
+    /// One side has a file where the other has a directory.
     FileAndFolder,
     /// A submodule differs.
     Submodule,
 }
 
 impl ConflictKind {
-    /// Says what clashes, in a few words.
+    /// Describes the conflict in a few words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl ConflictKind {
 }
 
 impl MergePreview {
-    /// Says whether everything could be merged.
+    /// Says whether there are no conflicts.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.conflicts.is_empty()
@@ -94,16 +94,17 @@ impl MergePreview {
 }
 
 impl Repository {
-    /// Tries to merge the work of the commit `result` into the commit `target`.
+    /// Merges the work of the commit `result` with the commit `target`, in the object store only.
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] when `result` has no base; otherwise why git could not merge.
+    /// [`GitError::Missing`] if `result` has no parent; otherwise why git could not merge.
     pub fn preview(&self, result: &ObjectId, target: &ObjectId) -> Result<MergePreview, GitError> {
         self.preview_since(&self.base_of(result)?, result, target)
     }
 
-    /// Tries to merge all that was done between two commits into the commit `target`.
+    /// Merges everything between the commits `base` and `result` with the commit `target`, in the object store
+    /// only.
     pub(crate) fn preview_since(
         &self,
         base: &ObjectId,
@@ -118,15 +119,15 @@ impl Repository {
             .ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
     }
 
-    /// Merges each of several results, given with its base, into the commit `target`; returns the
-    /// trees of those that merge without a conflict.
+    /// Merges each of several results, given with its base, with the commit `target`; returns the trees of those
+    /// without conflicts.
     pub(crate) fn merged_trees(
         &self,
         results: &[(&ObjectId, &ObjectId)],
         target: &ObjectId,
     ) -> Result<Vec<Option<ObjectId>>, GitError> {
         let mut trees = Vec::new();
-        // Git gives up at the first one it cannot read; that one is passed over.
+        // Git stops at the first result that it cannot read; that one is skipped.
         while let Some(rest) = results.get(trees.len()..).filter(|rest| !rest.is_empty()) {
             let scratch = self.scratch(None)?;
             let call = scratch.call("merge-tree").args(["--write-tree", "--stdin"]);
@@ -142,18 +143,18 @@ impl Repository {
         Ok(trees)
     }
 
-    /// Returns the state that a result began from.
+    /// Returns the commit that a result started from: its first parent.
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] when the commit has no parent.
+    /// [`GitError::Missing`] if the commit has no parent.
     pub fn base_of(&self, result: &ObjectId) -> Result<ObjectId, GitError> {
         self.resolve(&format!("{result}^1"))?
             .ok_or_else(|| GitError::Missing(format!("base of commit {result}")))
     }
 }
 
-/// Reads a merge of two commits.
+/// Parses the output of one merge.
 fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<MergePreview> {
     let mut records = bytes.split(|byte| *byte == 0);
     let tree = ObjectId::from_bytes(records.next()?)?;
@@ -179,7 +180,7 @@ fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<MergePreview> {
     Some(MergePreview { tree, conflicts: conflicts.collect() })
 }
 
-/// Reads the answers to several merges: status, tree, paths in conflict, and an empty name.
+/// Parses the output of several merges: status, tree, paths with conflicts, and an empty record.
 fn read_all(bytes: &[u8], trees: &mut Vec<Option<ObjectId>>) {
     let mut records = bytes.split(|byte| *byte == 0);
     while let Some(status) = records.next().filter(|status| !status.is_empty()) {
@@ -191,8 +192,8 @@ fn read_all(bytes: &[u8], trees: &mut Vec<Option<ObjectId>>) {
     }
 }
 
-/// Returns the name a file has: where a folder or a file of another kind is in its way, git puts it beside
-/// that, as `name~commit` or, where there is one of that name too, `name~commit_0`.
+/// Returns the original path of a file. If a directory or a file of another type is in its place, git renames it to
+/// `name~commit` or `name~commit_0`.
 fn own_name<'b>(path: &'b [u8], merged: &[&ObjectId]) -> &'b [u8] {
     let Some(at) = path.iter().rposition(|byte| *byte == b'~') else { return path };
     let (name, mark) = path.split_at(at);
@@ -204,7 +205,7 @@ fn own_name<'b>(path: &'b [u8], merged: &[&ObjectId]) -> &'b [u8] {
     if merged.iter().any(|id| is_mark(&id)) { name } else { path }
 }
 
-/// Reads which kind of conflict is named for which path: `count`, paths, kind, text.
+/// Parses the kind of conflict for each path: `count`, paths, kind, text.
 fn read_messages<'b>(
     records: &mut impl Iterator<Item = &'b [u8]>,
     merged: &[&ObjectId],

@@ -1,11 +1,11 @@
-//! Git, through one hardened door.
+//! Git operations, all through one hardened wrapper (`run`).
 //!
-//! Nothing else in the product runs git. Content is handled in a private git directory that has no
-//! configuration to plant anything in (`scratch`); the user's own is asked only about references
-//! and work trees.
+//! Nothing else in Adjutant runs git. Content is handled in a private git directory without any configuration in
+//! which a helper could be planted (`scratch`); the user's own git directory is used only for references and work
+//! trees.
 //!
-//! Start at [`Git::find`] and [`Repository::open`]. Invariant: no reference outside
-//! `refs/adjutant/` changes, unless a branch is asked for.
+//! Start at [`Git::find`] and [`Repository::open`]. Invariant: no reference outside `refs/adjutant/` changes,
+//! unless a branch is requested.
 
 mod blob;
 mod capture;

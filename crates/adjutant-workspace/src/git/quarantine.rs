@@ -1,12 +1,12 @@
-//! A place of our own among the objects of a repository, where git packs what it is given.
+//! A temporary object directory in which git packs new objects before they become part of the repository.
 //!
-//! What is whole is synced and then moved to the others, as it is or as loose objects. What git could not finish, as
-//! on a full disk, goes with the place: git itself removes such files only when they are two weeks old, and until
-//! then they take the room that is missing.
+//! Complete packs are fsynced and then moved to the others, as they are or as loose objects. What git could not
+//! finish, for example on a full disk, is removed with the directory: git itself removes such files only after two
+//! weeks, and until then they use the space that is missing.
 //!
-//! Invariant: nothing is removed that another git made. Whether one still needs an unfinished pack cannot be seen:
-//! it closes the file before it gives it its name, and may run where this process does not see it. An object gets
-//! its name only once its bytes are on disk: after a power cut there is no empty object.
+//! Invariant: no file of another git is removed. Whether it still needs an unfinished pack is not visible: it
+//! closes the file before it renames it, and may run in another namespace. An object gets its name only after its
+//! bytes are on disk, so a power cut leaves no empty objects.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::sync::{sync_files, sync_folders};
 use crate::private;
 
-/// How such places are called: as git calls its own, so that it removes in time what a crash left.
+/// The prefix of these directories. It is git's own, so that git eventually removes those that a crash left.
 const NAME: &str = "tmp_objdir-adjutant";
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The place; it goes with its value.
+/// A temporary object directory, removed on drop.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     objects: PathBuf,
@@ -30,32 +30,32 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Makes one among the objects of a repository.
+    /// Creates one in the object directory of a repository.
     pub(super) fn new(objects: PathBuf) -> io::Result<Self> {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let folder = objects.join(format!("{NAME}-{}-{number}", std::process::id()));
             match private::create_dir(&folder) {
                 Ok(()) => return Ok(Self { objects, folder }),
-                // A process of the same number in another container may have one.
+                // A process with the same pid in another container may have one.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns where git is to store.
+    /// Returns the directory for git to write to.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Opens the pack where there is exactly one, of at most so many objects.
+    /// Opens the pack if there is exactly one with at most this many objects.
     pub(super) fn pack_of_at_most(&self, max_objects: u32) -> io::Result<Option<File>> {
         let mut packs = self.whole_packs()?;
         packs.retain(|path| path.extension().is_some_and(|end| end == "pack"));
         let [path] = packs.as_slice() else { return Ok(None) };
         let mut pack = File::open(path)?;
-        // `PACK`, the version and the number of objects, four bytes each.
+        // Header: `PACK`, the version and the number of objects, four bytes each.
         let mut header = [0; 12];
         pack.read_exact(&mut header)?;
         pack.rewind()?;
@@ -63,7 +63,7 @@ impl Quarantine {
         Ok((u32::from_be_bytes([a, b, c, d]) <= max_objects).then_some(pack))
     }
 
-    /// Makes the directory that the loose objects of a pack are to be stored in.
+    /// Creates the directory for the loose objects of a pack.
     pub(super) fn make_loose(&self) -> io::Result<PathBuf> {
         let loose = self.loose();
         private::create_dir(&loose)?;
@@ -74,19 +74,19 @@ impl Quarantine {
         self.folder.join("loose")
     }
 
-    /// Moves the packs that are whole to the others.
+    /// Moves the complete packs into the repository.
     pub(super) fn release_packs(self) -> io::Result<()> {
         let mut packs = self.whole_packs()?;
         if packs.is_empty() {
             return Ok(());
         }
         sync_files(&packs)?;
-        // A git that finds the index of a pack opens the pack.
+        // Indexes are moved last: a git that finds an index opens its pack.
         packs.sort_by_key(|path| path.extension().is_some_and(|end| end == "idx"));
         let into = self.objects.join("pack");
         fs::create_dir_all(&into)?;
         packs.iter().try_for_each(|path| move_file(path, &into))?;
-        // The directory of packs may be new.
+        // The directory of packs may be new, so its parent is synced, too.
         sync_folders([into.as_path(), &self.objects])
     }
 
@@ -100,7 +100,7 @@ impl Quarantine {
         Ok(packs)
     }
 
-    /// Moves the loose objects to the others.
+    /// Moves the loose objects into the repository.
     pub(super) fn release_loose(self) -> io::Result<()> {
         let (mut objects, mut folders) = (Vec::new(), Vec::new());
         for folder in entries(&self.loose())? {
@@ -123,11 +123,11 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Moves a directory of loose objects, or its files where there is one of that name.
+/// Moves a directory of loose objects, or its files if a directory of that name exists.
 fn move_folder(from: &Path, into: &Path) -> io::Result<()> {
     loop {
         match fs::rename(from, into) {
-            // File systems say either.
+            // The error depends on the file system.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -136,7 +136,7 @@ fn move_folder(from: &Path, into: &Path) -> io::Result<()> {
             moved => return moved,
         }
         match entries(from)?.iter().try_for_each(|object| move_file(object, into)) {
-            // Another git packed what was there and removed the directory.
+            // Another git packed its objects and removed the directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => return moved,
         }
@@ -149,7 +149,7 @@ fn move_file(from: &Path, into: &Path) -> io::Result<()> {
 
 impl Drop for Quarantine {
     fn drop(&mut self) {
-        // Best effort: git collects what stays.
+        // Best effort: git removes leftovers eventually.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -177,7 +177,7 @@ mod tests {
             put(objects.path(), "pack-1.pack");
             let ours = Quarantine::new(objects.path().to_owned()).unwrap();
             let other = Quarantine::new(objects.path().to_owned()).unwrap();
-            // Another git has closed it and not named it yet.
+            // A pack that another git has closed but not renamed yet.
             put(objects.path(), "tmp_pack_other");
             for name in ["pack-2.idx", "pack-2.pack", "tmp_pack_ours"] {
                 put(ours.folder(), name);
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(names(&objects.path().join("pack")), expected);
             let left = other.folder().file_name().unwrap().to_str().unwrap().to_owned();
             assert_eq!(names(objects.path()), ["pack".to_owned(), left]);
-            // Where nothing was packed there is nothing to move.
+            // Without packs there is nothing to move.
             other.release_packs().unwrap();
             assert_eq!(names(objects.path()), ["pack"]);
         }
@@ -208,7 +208,7 @@ mod tests {
             fs::write(folder.join(name), text).unwrap();
         };
         put(&objects.path().join("ab"), "other", "theirs");
-        // As a power cut leaves what was named before it was on disk.
+        // An object that was named before it was on disk, as a power cut can leave it.
         put(&objects.path().join("ab"), "same", "");
         let ours = Quarantine::new(objects.path().to_owned()).unwrap();
         let loose = ours.make_loose().unwrap();

@@ -1,6 +1,6 @@
-//! The references that keep results: listing, moving, branching off, discarding.
+//! References that keep results: listing, moving, branching, discarding.
 //!
-//! Invariant: a reference is changed only from the value the caller knows.
+//! Invariant: a reference is changed only if it has the value that the caller expects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,47 +10,47 @@ use super::id::{ObjectId, ResultRef};
 use super::repository::Repository;
 use super::sync::sync_folders;
 
-/// Between two looks at a lock.
+/// The interval for checking a lock file.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A result that is kept.
+/// A kept result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRef {
-    /// Where.
+    /// Its reference.
     pub reference: ResultRef,
     /// The commit.
     pub commit: ObjectId,
     /// When it was committed.
     pub at: SystemTime,
-    /// Whether HEAD or a branch already has the work.
+    /// Whether HEAD or a branch already contains the work.
     pub merged: bool,
 }
 
 impl Repository {
-    /// Lists the results that are kept, oldest first.
+    /// Lists the kept results, oldest first.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn results(&self) -> Result<Vec<KeptRef>, GitError> {
         self.listed(ResultRef::PREFIX)
     }
 
-    /// Lists the results of one run that are kept, oldest first.
+    /// Lists the kept results of one run, oldest first.
     ///
     /// # Errors
     ///
-    /// [`GitError::BadName`], or why git could not be asked.
+    /// [`GitError::BadName`], or why git failed.
     pub fn results_of(&self, run: &str) -> Result<Vec<KeptRef>, GitError> {
         let any = ResultRef::new(run, "any")?;
         self.listed(&format!("{}{}/", ResultRef::PREFIX, any.run()))
     }
 
-    /// Names the results that are kept, without asking what is merged.
+    /// Lists the references of kept results, without checking which are merged.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn result_names(&self) -> Result<Vec<ResultRef>, GitError> {
         let call = self.call("for-each-ref").arg("--format=%(refname)");
         let output = call.arg(ResultRef::PREFIX).run()?;
@@ -71,7 +71,7 @@ impl Repository {
             let commit = parts.next().and_then(ObjectId::parse);
             let seconds = parts.next().and_then(|text| text.parse().ok()).unwrap_or_default();
             let base = parts.next().and_then(ObjectId::parse);
-            // What is below our folder and not of our making stays out of everything.
+            // References below our prefix that are not ours are ignored.
             let Some((reference, commit)) = reference.zip(commit) else { continue };
             let at = UNIX_EPOCH + Duration::from_secs(seconds);
             all.push((KeptRef { reference, commit, at, merged: false }, base));
@@ -80,20 +80,20 @@ impl Repository {
         Ok(all.into_iter().map(|(kept, _)| kept).collect())
     }
 
-    /// Returns the commit a result is kept at.
+    /// Returns the commit of a kept result.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn result(&self, reference: &ResultRef) -> Result<Option<ObjectId>, GitError> {
         self.resolve(&format!("{reference}^{{commit}}"))
     }
 
-    /// Keeps a commit under `reference`, which must be at `expected`.
+    /// Moves `reference` from `expected` to `commit`.
     ///
     /// # Errors
     ///
-    /// [`GitError::Moved`] when it is not.
+    /// [`GitError::Moved`] if it has another value.
     pub fn keep(
         &self,
         reference: &ResultRef,
@@ -103,20 +103,20 @@ impl Repository {
         self.point(&reference.to_string(), commit, expected)
     }
 
-    /// Makes the branch `adjutant/<run>-<child>` at a result and returns its name.
+    /// Creates the branch `adjutant/<run>-<child>` at a result and returns its name.
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] without a result, [`GitError::Moved`] when the branch is elsewhere.
+    /// [`GitError::Missing`] without a result, [`GitError::Moved`] if the branch exists elsewhere.
     pub fn branch(&self, reference: &ResultRef) -> Result<String, GitError> {
         self.branch_as(reference, reference.branch())
     }
 
-    /// Does the same under another name, which must be that of a branch.
+    /// Like [`Repository::branch`], with another name, which must be valid for a branch.
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] without a result, [`GitError::Moved`] when the branch is elsewhere.
+    /// [`GitError::Missing`] without a result, [`GitError::Moved`] if the branch exists elsewhere.
     pub fn branch_as(&self, reference: &ResultRef, name: String) -> Result<String, GitError> {
         let commit = self.result(reference)?;
         let commit = commit.ok_or_else(|| GitError::Missing(reference.to_string()))?;
@@ -126,20 +126,20 @@ impl Repository {
         Ok(name)
     }
 
-    /// Returns where a branch is.
+    /// Returns the commit of a branch.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn branch_tip(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
         self.resolve(&format!("refs/heads/{name}^{{commit}}"))
     }
 
-    /// Lists the branches and where they are.
+    /// Lists the branches and their commits.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn branches(&self) -> Result<BTreeMap<String, ObjectId>, GitError> {
         let call = self.call("for-each-ref").arg("--format=%(objectname) %(refname:lstrip=2)");
         let output = call.arg("refs/heads").run()?;
@@ -150,11 +150,11 @@ impl Repository {
         Ok(String::from_utf8_lossy(&output.bytes).lines().filter_map(read).collect())
     }
 
-    /// Forgets a result that is at `expected`.
+    /// Deletes the reference of a result that is at `expected`.
     ///
     /// # Errors
     ///
-    /// [`GitError::Moved`] when it is elsewhere, [`GitError::Missing`] when there is none.
+    /// [`GitError::Moved`] if it has another value, [`GitError::Missing`] if there is none.
     pub fn discard(&self, reference: &ResultRef, expected: &ObjectId) -> Result<(), GitError> {
         let name = reference.to_string();
         match self.result(reference)? {
@@ -182,7 +182,7 @@ impl Repository {
         let nothing = "0".repeat(commit.as_str().len());
         let old = expected.map_or(nothing.as_str(), ObjectId::as_str);
         let set = ["--no-deref", reference, commit.as_str(), old];
-        // Git by itself syncs no reference: after a power cut it could be an empty file.
+        // By default git does not fsync references: a power cut could leave an empty file.
         let update = || self.call("update-ref").config("core.fsync=reference").args(set).run();
         let mut done = update();
         if done.is_err() && self.remove_stale_lock(reference) {
@@ -195,20 +195,20 @@ impl Repository {
         Err(GitError::Moved { reference: reference.to_owned() })
     }
 
-    /// Waits until the name of a reference is on disk: once it is said to be kept, files may go.
+    /// Fsyncs the directories of a reference: once the work is reported as kept, its files may be removed.
     fn sync_ref_dirs(&self, reference: &str) -> Result<(), GitError> {
         let path = self.common_dir().join(reference);
         let top = self.common_dir().join("refs");
-        // Where git keeps references otherwise, there are no such folders and it does this itself.
+        // With another reference format there are no such directories, and git fsyncs by itself.
         let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&top));
         sync_folders(folders).map_err(GitError::io("keeping a reference"))
     }
 
-    /// Waits until the lock on a reference of ours is let go of, or removes it where a killed git left
-    /// it; says whether it is worth trying again.
+    /// Waits until the lock file of one of our references is gone, or removes it if a killed git left it. Returns
+    /// whether to try again.
     ///
-    /// Git writes and syncs the reference while it holds the lock, which may take long on a busy disk;
-    /// see [`Repository::with_stale_lock`]. Locks on references of others are left alone.
+    /// Git holds the lock while it writes and fsyncs the reference, which may take long on a busy disk; see
+    /// [`Repository::with_stale_lock`]. Lock files of other references are never removed.
     fn remove_stale_lock(&self, reference: &str) -> bool {
         if !reference.starts_with(ResultRef::PREFIX) {
             return false;
@@ -219,7 +219,7 @@ impl Repository {
             return false;
         }
         while let Some(since) = age() {
-            // A time in the future is no age.
+            // A timestamp in the future has no age.
             if since.elapsed().is_ok_and(|age| age > self.stale_lock()) {
                 return std::fs::remove_file(&lock).is_ok();
             }
@@ -231,13 +231,13 @@ impl Repository {
         true
     }
 
-    /// Finds those whose work HEAD or a branch has, as the commit itself or as all its changes: in a
-    /// few calls of git, however many there are.
+    /// Marks results whose work HEAD or a branch contains, as the commit itself or as all its changes: with a few
+    /// git calls, however many there are.
     fn mark_merged(&self, all: &mut [(KeptRef, Option<ObjectId>)]) -> Result<(), GitError> {
         let Some(head) = self.head()?.filter(|_| !all.is_empty()) else { return Ok(()) };
         let list: String = all.iter().map(|(kept, _)| format!("{}\n", kept.commit)).collect();
         let call = self.call("rev-list").args(["--stdin", "--not", head.as_str()]);
-        // A branch that leads to nothing has nobody's work, and is not ours to mend.
+        // A broken branch contains no work and is not ours to repair.
         let call = call.args(["--ignore-missing", "--branches"]);
         let output = call.feed(list.as_bytes())?;
         let outside: BTreeSet<ObjectId> =
@@ -245,7 +245,7 @@ impl Repository {
         let mut asked = Vec::new();
         for (kept, base) in all {
             kept.merged = !outside.contains(&kept.commit);
-            // A commit without a base is no result of ours; whether it is merged is not known.
+            // A commit without a parent is not one of our results; whether it is merged is unknown.
             if let Some(base) = base.as_ref().filter(|_| !kept.merged) {
                 asked.push((&mut kept.merged, kept.commit.clone(), base.clone()));
             }

@@ -1,10 +1,9 @@
-//! A repository of the user's: found, judged, never configured by.
+//! The user's repository: finding it and checking that it can be trusted.
 //!
-//! Owns where the git directory, the shared one and the work tree are, and which few facts are
-//! taken from the repository's configuration. What is done with it is in the sibling files.
+//! Knows the git directory, the common directory and the work tree, and the few configuration values that are
+//! copied. Operations are in the sibling files.
 //!
-//! Start at [`Repository::open`]. Invariant: of its configuration only values that cannot name a
-//! program are used.
+//! Start at [`Repository::open`]. Invariant: only configuration values that cannot name a program are used.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -24,13 +23,13 @@ use crate::private;
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 
-/// Configuration that is taken over: how this file system behaves, and how ids are written.
+/// Configuration values that are copied: how the file system behaves, and the object format.
 const COPIED_CONFIG: &str = r"^(core\.(filemode|symlinks|ignorecase|precomposeunicode|sharedrepository)|extensions\.objectformat)$";
 
-/// A lock on a reference that is older than this belongs to a git that was killed.
+/// A lock file older than this was left by a killed git.
 const STALE_LOCK: Duration = Duration::from_secs(30);
 
-/// How much of packed references is read here.
+/// The most bytes of packed references that are read without git.
 const PACKED_BYTES: u64 = 256 * 1024;
 
 /// A git repository with a work tree.
@@ -46,20 +45,19 @@ pub struct Repository {
     empty_tree: ObjectId,
     stale_lock: Duration,
     reserved: Vec<PathBuf>,
-    /// The directories and files of this program that are never part of anything; absolute.
+    /// Absolute paths of Adjutant's own directories and files, which are never captured, kept or merged.
     pub(super) closed: Vec<PathBuf>,
-    /// The git directories and what is closed, as far as they lie in the person's work tree.
+    /// The git directories and the protected paths inside the work tree.
     pub(super) own: Vec<(PathBuf, DirOwner)>,
 }
 
 impl Repository {
-    /// Opens the repository that `path` lies in; `state` is where private files may be kept.
+    /// Opens the repository around `path`; private files are kept in `state`.
     ///
     /// # Errors
     ///
-    /// [`GitError::NotARepository`], [`GitError::Untrusted`] when `.git` is a link or holds one where
-    /// git keeps its own, [`GitError::Foreign`] when it is of another folder, or why git could not be
-    /// asked.
+    /// [`GitError::NotARepository`], [`GitError::Untrusted`] if `.git` or an essential part of it is a link,
+    /// [`GitError::Foreign`] if it belongs to another directory, or why git failed.
     pub fn open(git: &Git, path: &Path, state: &Path) -> Result<Self, GitError> {
         let start = fs::canonicalize(path).map_err(GitError::io("opening the folder"))?;
         private::ensure_dir(state).map_err(GitError::io("making the state directory"))?;
@@ -72,7 +70,7 @@ impl Repository {
         Err(GitError::NotARepository { path: start })
     }
 
-    /// Takes a work tree whose git directory is known.
+    /// Opens a work tree whose git directory is known.
     pub(crate) fn at(
         git: &Git,
         work_tree: &Path,
@@ -100,28 +98,26 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Takes another work tree of the same repository.
+    /// Returns the repository with another of its work trees.
     pub(crate) fn beside(&self, work_tree: PathBuf, git_dir: PathBuf) -> Self {
         Self { work_tree, git_dir, ..self.clone() }
     }
 
-    /// Also leaves out of captures what the patterns in this file match, as the user's own
-    /// `core.excludesFile` does.
+    /// Also ignores what the patterns in this file match, like `core.excludesFile`.
     #[must_use]
     pub fn with_excludes(mut self, file: PathBuf) -> Self {
         self.excludes = Some(file);
         self
     }
 
-    /// Leaves files out of every commit of work, named by their paths in the work tree: somebody else
-    /// writes them.
+    /// Leaves these paths out of every commit of work: only Adjutant writes them.
     #[must_use]
     pub fn with_reserved(mut self, paths: Vec<PathBuf>) -> Self {
         self.reserved = paths;
         self
     }
 
-    /// Takes reserved files, the repository's git directories and what is closed out of changes, and names them.
+    /// Removes reserved files, git directories and protected paths from changes, and adds them to `skipped`.
     pub(crate) fn without_reserved(
         &self,
         mut changes: Vec<FileChange>,
@@ -141,34 +137,34 @@ impl Repository {
         changes
     }
 
-    /// Returns what finds paths in the git directories of this repository and in what is closed.
+    /// Returns a lookup for paths in git directories and protected paths.
     pub(crate) fn own_dirs(&self) -> ExcludedDirs<'_> {
         ExcludedDirs::new(self)
     }
 
-    /// Refuses writes in the git directories of this repository.
+    /// Returns a guard that refuses writes to the git directories of this repository.
     pub(crate) fn git_guard(&self) -> GitGuard {
         GitGuard::of([&self.git_dir, &self.common_dir])
     }
 
-    /// Returns the directories and files of this program that are never part of anything.
+    /// Returns Adjutant's own directories and files, which are never captured, kept or merged.
     pub(crate) fn protected_paths(&self) -> &[PathBuf] {
         &self.closed
     }
 
-    /// Takes a lock on a reference of ours that is older than this for one that a killed git left.
+    /// Sets the age from which a lock file of one of our references counts as left by a killed git.
     #[must_use]
     pub const fn with_stale_lock(mut self, age: Duration) -> Self {
         self.stale_lock = age;
         self
     }
 
-    /// Keeps private files elsewhere from now on: what is applied belongs to one work tree, so each
-    /// needs a folder of its own.
+    /// Keeps private files in another directory from now on: journals of applied results belong to one work tree,
+    /// so each needs a directory of its own.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be made.
+    /// When the directory cannot be created.
     pub fn with_state(mut self, state: &Path) -> Result<Self, GitError> {
         private::ensure_dir(state).map_err(GitError::io("making the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
@@ -177,7 +173,7 @@ impl Repository {
         Ok(self)
     }
 
-    /// Returns the folder that the repository's files lie in.
+    /// Returns the directory of the repository's files.
     #[must_use]
     pub fn work_tree(&self) -> &Path {
         &self.work_tree
@@ -195,11 +191,11 @@ impl Repository {
         &self.common_dir
     }
 
-    /// Returns the commit that HEAD names; none before the first one.
+    /// Returns the commit of HEAD; `None` before the first commit.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn head(&self) -> Result<Option<ObjectId>, GitError> {
         match self.plain_head() {
             Some(head) => Ok(Some(head)),
@@ -207,7 +203,7 @@ impl Repository {
         }
     }
 
-    /// Reads HEAD without asking git, where it is a commit or a branch in a file of its own or among the packed ones.
+    /// Reads HEAD without git if it is a commit, or a branch in a file or among the packed references.
     fn plain_head(&self) -> Option<ObjectId> {
         let head = read_pointer(&self.git_dir.join("HEAD"), "")?;
         let head = head.to_str()?;
@@ -223,7 +219,7 @@ impl Repository {
         }
     }
 
-    /// Looks for a reference among the packed ones; many are left to git, which need not read them all.
+    /// Looks up a packed reference; a large file is left to git, which need not read all of it.
     fn packed(&self, name: &str) -> Option<ObjectId> {
         let file = open_plain(&self.common_dir.join("packed-refs")).ok()?;
         let mut text = String::new();
@@ -235,11 +231,11 @@ impl Repository {
         lines.filter(|(_, packed)| *packed == name).find_map(|(id, _)| ObjectId::parse(id))
     }
 
-    /// Returns the object that a name git understands stands for, if there is one.
+    /// Returns the object that a revision names, if it exists.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// When git fails.
     pub fn resolve(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
         let call = self.call("rev-parse").args(["--verify", "--quiet", "--end-of-options", name]);
         let output = call.accept(&[0, 1, 128]).run()?;
@@ -250,13 +246,13 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] when there is no such commit.
+    /// [`GitError::Missing`] if the commit does not exist.
     pub fn tree_of(&self, commit: &ObjectId) -> Result<ObjectId, GitError> {
         self.resolve(&format!("{commit}^{{tree}}"))?
             .ok_or_else(|| GitError::Missing(format!("commit {commit}")))
     }
 
-    /// Begins a call on the repository itself: its references and its work trees, never content.
+    /// Returns a git call on the repository itself: its references and work trees, never content.
     pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
         self.git
             .call(command)
@@ -327,7 +323,7 @@ impl Repository {
     }
 }
 
-/// Says whether a value of `core.sharedRepository` gives others rights: a word, or a mode.
+/// Says whether a value of `core.sharedRepository` grants access to other accounts: a word or a mode.
 fn is_sharing(value: &str) -> bool {
     let own = ["umask", "false", "no", "off", "0"];
     !value.is_empty()
@@ -344,7 +340,7 @@ pub(crate) fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Makes a path of bytes git wrote.
+/// Converts bytes that git printed to a path.
 pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
 }

@@ -1,10 +1,10 @@
-//! The one way git is run: its environment, its options, its bounds.
+//! Running git: its environment, options and limits.
 //!
-//! Knows nothing of what is asked of git. Attributes, hooks, monitors, filters, drivers, pagers and
-//! the configuration of the account are out of reach of every call that starts here.
+//! Does not know what git is asked to do. No call that starts here uses attributes, hooks, monitors, filters,
+//! drivers, pagers or the user's configuration.
 //!
-//! Start at [`Git::call`]. Invariant: the environment is built, never inherited, and the options
-//! that switch helpers off stand on every command line.
+//! Start at [`Git::call`]. Invariant: the environment is built, never inherited, and every command line has the
+//! options that disable helpers.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,22 +25,22 @@ use crate::sandbox::end_with_us;
 
 /// The oldest git that knows `--attr-source` and `merge-tree --merge-base`.
 const MINIMUM: (u32, u32) = (2, 41);
-/// The same, in words.
+/// The same as text.
 pub(super) const MINIMUM_TEXT: &str = "2.41";
 
-/// How long a call may take unless it says otherwise; a checkout of a very large tree fits.
+/// The default timeout; long enough to check out a very large tree.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How much a call may say unless it says otherwise: the status of a million paths.
+/// The default limit of output: the status of a million paths.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// How much of what git complains about is kept.
+/// The most bytes of error output that are kept.
 const STDERR_BYTES: usize = 64 * 1024;
 
-/// How much of a complaint is shown.
+/// The most characters of an error message that are shown.
 const MESSAGE_CHARS: usize = 400;
 
-/// Options on every command line. What has no value here is switched off by its empty value.
+/// Configuration on every command line. An empty value disables a helper.
 const CONFIG: [&str; 21] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -65,7 +65,7 @@ const CONFIG: [&str; 21] = [
     "maintenance.auto=false",
 ];
 
-/// Variables of every call, besides where the repository is.
+/// Environment variables of every call, besides those that name the repository.
 const ENVIRONMENT: [(&str, &str); 17] = [
     ("HOME", "/nonexistent"),
     ("XDG_CONFIG_HOME", "/nonexistent"),
@@ -98,7 +98,7 @@ pub struct Git {
 impl Git {
     /// Finds git in a search path such as the value of `PATH`.
     ///
-    /// Relative folders in it are passed over: a work tree may hold a file called `git`.
+    /// Relative directories are skipped: a work tree may contain a file called `git`.
     ///
     /// # Errors
     ///
@@ -121,14 +121,14 @@ impl Git {
         Ok(Self { version, ..git })
     }
 
-    /// Gives every call at most this long.
+    /// Sets the timeout of every call.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Returns the version, as git says it.
+    /// Returns the version as git prints it.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -139,7 +139,7 @@ impl Git {
         &self.program
     }
 
-    /// Begins a call of one command.
+    /// Returns a call of a git command.
     pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
         GitCall {
             git: self,
@@ -158,7 +158,7 @@ impl Git {
     }
 }
 
-/// A call of git that is being put together.
+/// A git call that is being built.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct GitCall<'a> {
@@ -176,18 +176,18 @@ pub(crate) struct GitCall<'a> {
     input: Option<File>,
 }
 
-/// What git answered.
+/// The output of git.
 #[derive(Debug)]
 pub(crate) struct GitOutput {
-    /// The exit status; one of those accepted.
+    /// The exit status, one of the accepted ones.
     pub(crate) code: i32,
-    /// What it wrote.
+    /// Its standard output.
     pub(crate) bytes: Vec<u8>,
-    /// Whether it wrote more than is held.
+    /// Whether the output was cut at the limit.
     pub(crate) truncated: bool,
 }
 
-/// Gives what git is to read, piece by piece: adds to the buffer, or says that this was all.
+/// Produces git's input piece by piece: adds to the buffer, or returns false at the end.
 pub(crate) type InputFeed<'f> = dyn FnMut(&mut Vec<u8>) -> Result<bool, GitError> + 'f;
 
 impl<'a> GitCall<'a> {
@@ -203,7 +203,7 @@ impl<'a> GitCall<'a> {
         self
     }
 
-    /// Sets a configuration value for this call.
+    /// Sets a configuration value for this call (`-c`).
     pub(crate) fn config(mut self, key_value: impl Into<OsString>) -> Self {
         self.options.push("-c".into());
         self.options.push(key_value.into());
@@ -216,42 +216,42 @@ impl<'a> GitCall<'a> {
         self
     }
 
-    /// Sets a variable for this call.
+    /// Sets an environment variable for this call.
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.environment.push((name, value.into()));
         self
     }
 
-    /// Runs git in this folder.
+    /// Runs git in this directory.
     pub(crate) fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = folder.into();
         self
     }
 
-    /// Keeps only the first bytes of what git writes.
+    /// Cuts the output at this size instead of failing.
     pub(crate) const fn cut_at(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self.cut = true;
         self
     }
 
-    /// Takes these exit statuses as answers.
+    /// Accepts these exit statuses as success.
     pub(crate) const fn accept(mut self, codes: &'static [i32]) -> Self {
         self.accepted = codes;
         self
     }
 
-    /// Hands git a locked handle for as long as it runs.
+    /// Passes a locked descriptor to git while it runs.
     ///
-    /// A lock belongs to the open description: when this process is killed, it stays taken until
-    /// git and all that it started are gone, so nobody else meets a tree that is still being written.
-    /// Git is told to end then, so that nobody waits for long.
+    /// A lock belongs to the open file description: if this process is killed, it is held until git and its
+    /// children have ended, so no other process sees a tree that is still being written. Git then gets SIGTERM, so
+    /// that others do not wait long.
     pub(crate) fn holding(mut self, lock: OwnedFd) -> Self {
         self.held = Some(lock);
         self
     }
 
-    /// Hands git an open file to read as its standard input.
+    /// Passes an open file to git as its standard input.
     pub(crate) fn input(mut self, file: File) -> Self {
         self.input = Some(file);
         self
@@ -262,12 +262,12 @@ impl<'a> GitCall<'a> {
         self.start(None)
     }
 
-    /// Begins it without input, for a caller who has something else to do meanwhile.
+    /// Starts it without input and returns at once.
     pub(crate) fn begin(self) -> Result<RunningGit<'a>, GitError> {
         self.spawn(false)
     }
 
-    /// Runs it with `bytes` to read.
+    /// Runs it with `bytes` as input.
     pub(crate) fn feed(self, bytes: &[u8]) -> Result<GitOutput, GitError> {
         let mut given = false;
         self.stream(&mut |buffer| {
@@ -279,7 +279,7 @@ impl<'a> GitCall<'a> {
         })
     }
 
-    /// Runs it with what `feed` gives to read.
+    /// Runs it with the output of `feed` as input.
     pub(crate) fn stream(self, feed: &mut InputFeed<'_>) -> Result<GitOutput, GitError> {
         self.start(Some(feed))
     }
@@ -343,12 +343,12 @@ impl<'a> GitCall<'a> {
     }
 }
 
-/// A call of git that has begun; git ends with it.
+/// A running git; dropping this kills it.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct RunningGit<'a> {
     call: GitCall<'a>,
-    /// None once it is waited for.
+    /// `None` once it has been waited for.
     child: Option<Child>,
     deadline: Instant,
     stdin: Option<File>,
@@ -375,14 +375,14 @@ impl<'a> RunningGit<'a> {
         Ok(running)
     }
 
-    /// Waits for the answer.
+    /// Waits for git to end and returns its output.
     pub(crate) fn answer(self) -> Result<GitOutput, GitError> {
         self.finish(None)
     }
 
     fn finish(mut self, mut feed: Option<&mut InputFeed<'_>>) -> Result<GitOutput, GitError> {
         let (mut waiting, mut given) = (Vec::new(), 0);
-        // Where this fails, git is ended with `self`.
+        // On an error, dropping `self` kills git.
         while self.stdout.is_some() || self.stderr.is_some() {
             self.talk(&mut feed, &mut waiting, &mut given)?;
         }
@@ -394,13 +394,13 @@ impl<'a> RunningGit<'a> {
             Some(code) if self.call.accepted.contains(&code) => {
                 Ok(GitOutput { code, bytes, truncated })
             }
-            // Git met a closed pipe because enough had been read.
+            // Git got SIGPIPE because enough output had been read.
             _ if truncated => Ok(GitOutput { code: 0, bytes, truncated }),
             Some(_) | None => Err(self.call.failed(status, &self.complaint)),
         }
     }
 
-    /// Waits until bytes can be moved, and moves them.
+    /// Waits until a pipe is ready, and transfers bytes.
     fn talk(
         &mut self,
         feed: &mut Option<&mut InputFeed<'_>>,
@@ -433,7 +433,7 @@ impl Drop for RunningGit<'_> {
     }
 }
 
-/// Reads all there is; says whether there was more than `max`.
+/// Reads all available bytes; returns true if there were more than `max`.
 fn take(pipe: &mut Option<File>, into: &mut Vec<u8>, max: usize) -> Result<bool, GitError> {
     let Some(file) = pipe else { return Ok(false) };
     let mut buffer = [0; 64 * 1024];
@@ -457,7 +457,7 @@ fn take(pipe: &mut Option<File>, into: &mut Vec<u8>, max: usize) -> Result<bool,
     }
 }
 
-/// Writes as much as git takes now; closes the pipe after the last byte.
+/// Writes as much as the pipe accepts now; closes it after the last byte.
 fn give(
     pipe: &mut Option<File>,
     feed: &mut Option<&mut InputFeed<'_>>,
@@ -483,7 +483,7 @@ fn give(
             Ok(count) => *given += count,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // Git ended before it read everything; its status says why.
+            // Git ended before it read all input; its exit status says why.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                 *pipe = None;
                 return Ok(());
@@ -493,10 +493,10 @@ fn give(
     }
 }
 
-/// Ends git and what it started.
+/// Kills git and its children.
 fn end(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may just have ended by itself.
+        // Fails only if it has already ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
@@ -506,7 +506,7 @@ fn runs(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Keeps the end of a complaint, in one line, without control characters.
+/// Returns the end of an error message in one line, without control characters.
 fn shorten(complaint: &[u8]) -> String {
     let text = String::from_utf8_lossy(complaint);
     let plain: Vec<char> =
@@ -534,7 +534,7 @@ mod tests {
     fn a_lock_is_held_until_what_git_started_is_gone_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        // As git starts its workers: they read from a pipe, and go on for a while without git.
+        // Like git's checkout workers, the child reads from a pipe and outlives its parent for a while.
         let text = "#!/bin/sh\ncase $* in *version) echo git version 2.99.0; exit;; esac\n\
                     cd \"${0%/*}\"; (read -r end < pipe) < /dev/null > /dev/null 2>&1 &\n";
         fs::write(path("git"), text).unwrap();

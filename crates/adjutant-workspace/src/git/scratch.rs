@@ -1,11 +1,11 @@
-//! A git directory of our own, for one piece of work.
+//! A temporary private git directory for one operation.
 //!
-//! It borrows the objects of a repository and nothing else: no configuration, no attributes, no
-//! hooks, no references. Whatever is planted in the repository's own folder is not even read where
-//! content is hashed, checked out, compared or merged.
+//! It uses the objects of a repository and nothing else: no configuration, attributes, hooks or references. So
+//! where content is hashed, checked out, compared or merged, nothing planted in the repository's own git directory
+//! is even read.
 //!
-//! Invariant: a scratch lies in the state directory and goes away with its value; what a crash
-//! leaves is removed by the next one who opens the repository.
+//! Invariant: it lies in the state directory and is removed on drop; what a crash leaves is removed when the
+//! repository is next opened.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,15 +21,15 @@ use super::run::GitCall;
 use super::trust::open_plain;
 use crate::private;
 
-/// After this long a scratch belongs to nobody: every call of git is bounded by less.
+/// The age from which a directory is abandoned: every git call has a shorter timeout.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Younger ones stay although their process is not seen: it may be in another namespace.
+/// Younger directories stay even if their process is not visible: it may run in another namespace.
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A private git directory over the objects of a repository.
+/// A temporary private git directory with the objects of a repository.
 #[derive(Debug)]
 pub(crate) struct ScratchGitDir<'a> {
     repository: &'a Repository,
@@ -37,7 +37,7 @@ pub(crate) struct ScratchGitDir<'a> {
 }
 
 impl Repository {
-    /// Makes a scratch whose HEAD is `head`.
+    /// Creates one whose HEAD is `head`.
     pub(crate) fn scratch(&self, head: Option<&ObjectId>) -> Result<ScratchGitDir<'_>, GitError> {
         let folder = new_folder(&self.state().join("scratch"));
         let folder = folder.map_err(GitError::io("making a private git directory"))?;
@@ -52,7 +52,7 @@ impl Repository {
         Ok(scratch)
     }
 
-    /// Removes the scratches of processes that are long gone.
+    /// Removes the directories of processes that are long gone.
     pub(crate) fn sweep(&self) {
         let Ok(all) = fs::read_dir(self.state().join("scratch")) else { return };
         for entry in all.flatten() {
@@ -61,7 +61,7 @@ impl Repository {
             let owner = entry.file_name().to_string_lossy().split('-').next().map(str::to_owned);
             let gone = owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
             if age > ABANDONED_AFTER || (gone && age > KEPT_FOR) {
-                // Best effort: a leftover costs some space and nothing else.
+                // Best effort: a leftover only uses some space.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -69,7 +69,7 @@ impl Repository {
 }
 
 impl ScratchGitDir<'_> {
-    /// Begins a call with this git directory.
+    /// Returns a git call with this git directory.
     pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
         let repository = self.repository;
         let call = repository
@@ -84,7 +84,7 @@ impl ScratchGitDir<'_> {
         if shallow.exists() { call.env("GIT_SHALLOW_FILE", shallow) } else { call }
     }
 
-    /// Begins a call that also sees files.
+    /// Returns a git call with this git directory and a work tree.
     pub(crate) fn call_in(&self, command: &'static str, work_tree: &Path) -> GitCall<'_> {
         self.call(command).env("GIT_WORK_TREE", work_tree).folder(work_tree)
     }
@@ -94,12 +94,12 @@ impl ScratchGitDir<'_> {
         self.repository.empty_tree()
     }
 
-    /// Returns where objects are.
+    /// Returns the object directory.
     pub(crate) fn objects(&self) -> PathBuf {
         self.repository.common_dir().join("objects")
     }
 
-    /// Returns where its index is.
+    /// Returns the path of its index.
     pub(crate) fn index(&self) -> PathBuf {
         self.folder.join("index")
     }
@@ -109,9 +109,9 @@ impl ScratchGitDir<'_> {
         self.folder.join(name.as_ref())
     }
 
-    /// Copies the index of a checkout, with its time and the parts it is split into.
+    /// Copies the index of a checkout with its timestamp, and its parts if it is split.
     ///
-    /// The time matters: git trusts the dates of files only where they are older than the index.
+    /// Git trusts the timestamps of files only if they are older than the index.
     pub(crate) fn copy_index(&self, git_dir: &Path) -> Result<(), GitError> {
         let copy = || -> io::Result<()> {
             let mut from = match open_plain(&git_dir.join("index")) {
@@ -135,7 +135,7 @@ impl ScratchGitDir<'_> {
     }
 }
 
-/// Makes a folder that is nobody's yet: a process of the same number in another container may have one.
+/// Creates a new directory: a process with the same pid in another container may already have one of the same name.
 fn new_folder(all: &Path) -> io::Result<PathBuf> {
     private::ensure_dir(all)?;
     loop {
@@ -151,7 +151,7 @@ fn new_folder(all: &Path) -> io::Result<PathBuf> {
 
 impl Drop for ScratchGitDir<'_> {
     fn drop(&mut self) {
-        // Best effort: `sweep` finds what stays.
+        // Best effort: `sweep` removes leftovers.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How many files are synced at the same time.
+/// The number of threads for fsyncs.
 const AT_ONCE: usize = 16;
 
-/// What a sync takes where nothing waits for a disk; threads would take longer.
+/// The longest duration of an fsync that does not wait for a disk; threads would take longer.
 const QUICK: Duration = Duration::from_micros(100);
 
 /// Fsyncs these directories. Paths that are missing or are not directories are skipped.
@@ -33,7 +33,7 @@ fn is_no_folder(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Fsyncs the first, then the others, on several threads where the first took long.
+/// Fsyncs the first, then the others: on several threads if the first took long.
 fn sync_all<'s, T: Sync>(
     all: &'s [T],
     sync: impl Fn(&T) -> io::Result<()> + Copy + Send,

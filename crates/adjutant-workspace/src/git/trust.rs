@@ -1,10 +1,10 @@
-//! Whether what lies at `.git` is the git directory of the folder it lies in.
+//! Checking that `.git` is the git directory of the directory it lies in.
 //!
-//! A folder that came from somebody else may hold any `.git`. It must not lead to the repository of
-//! another folder, nor to files that are no repository at all.
+//! A directory from an unknown source may contain any `.git`. It must not lead to the repository of another
+//! directory, nor to files that are not a repository.
 //!
-//! Start at [`git_dir_of`]. Invariant: a git directory that is not inside the folder says itself that
-//! it belongs to it, and nothing git keeps in it is a link.
+//! Start at [`git_dir_of`]. Invariant: a git directory outside the directory must refer back to it, and none of its
+//! essential parts may be a link.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -18,10 +18,10 @@ use super::GitError;
 use super::repository::path_of;
 use super::run::Git;
 
-/// The longest a `.git` file may be; a path and a word.
+/// The most bytes of a `.git` file: a word and a path.
 const POINTER_BYTES: u64 = 8 * 1024;
 
-/// Files that git, or we, read from a git directory as they are.
+/// Files that git or this crate reads from a git directory.
 const PLAIN_FILES: [&str; 8] = [
     "config",
     "config.worktree",
@@ -33,7 +33,7 @@ const PLAIN_FILES: [&str; 8] = [
     "commondir",
 ];
 
-/// Looks for the git directory of a folder; none where the folder has no `.git`.
+/// Finds the git directory of a directory; `None` if it has no `.git`.
 pub(super) fn git_dir_of(git: &Git, folder: &Path) -> Result<Option<PathBuf>, GitError> {
     let path = folder.join(".git");
     let untrusted = |reason| Err(GitError::Untrusted { path: path.clone(), reason });
@@ -69,11 +69,11 @@ pub(super) fn git_dir_of(git: &Git, folder: &Path) -> Result<Option<PathBuf>, Gi
     }
 }
 
-/// Says whether a git directory elsewhere is the one of `folder`.
+/// Says whether a git directory elsewhere belongs to `folder`.
 fn belongs(git: &Git, git_dir: &Path, folder: &Path, pointer: &Path) -> Result<bool, GitError> {
     if is_there(&git_dir.join("commondir")) {
-        // A linked work tree: its git directory lies in the shared one and names the `.git` file.
-        // Only the shared one can have put it there.
+        // A linked work tree: its git directory lies in the common directory and names the `.git` file. Only git
+        // can have put it there.
         let all = common_dir_of(git_dir)?.join("worktrees");
         let back = read_pointer(&git_dir.join("gitdir"), "");
         let back = back.and_then(|back| fs::canonicalize(git_dir.join(back)).ok());
@@ -84,7 +84,7 @@ fn belongs(git: &Git, git_dir: &Path, folder: &Path, pointer: &Path) -> Result<b
     Ok(named.as_deref() == Some(folder))
 }
 
-/// Returns the work tree that the configuration of a git directory names; submodules have one.
+/// Returns the work tree that a git directory's configuration names, as for submodules.
 fn work_tree_of(git: &Git, git_dir: &Path) -> Result<Option<PathBuf>, GitError> {
     let config = git_dir.join("config");
     if !fs::symlink_metadata(&config).is_ok_and(|found| found.is_file()) {
@@ -97,7 +97,7 @@ fn work_tree_of(git: &Git, git_dir: &Path) -> Result<Option<PathBuf>, GitError> 
     Ok(value.map(path_of))
 }
 
-/// Refuses a git directory with something else where git keeps its own folders and files.
+/// Refuses a git directory in which essential directories or files have the wrong type.
 fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
     let untrusted = |path: PathBuf, reason| Err(GitError::Untrusted { path, reason });
     let common = common_dir_of(&git_dir)?;
@@ -111,7 +111,7 @@ fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
             return untrusted(folder.join("HEAD"), "is no regular file");
         }
         for name in PLAIN_FILES {
-            // A pipe would hold whoever reads it. A link to a file is what some people use.
+            // Reading a pipe would block. Links to files are allowed, because some people use them.
             let path = folder.join(name);
             if is_there(&path) && !path.is_file() {
                 return untrusted(path, "is no regular file");
@@ -121,7 +121,7 @@ fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
     Ok(git_dir)
 }
 
-/// Says whether a shared git directory has what makes it one, and none of it is a link.
+/// Says whether a common directory has its essential parts, and none is a link.
 pub(crate) fn own_parts(common: &Path) -> bool {
     let kind = |name: &str| fs::symlink_metadata(common.join(name)).map(|found| found.file_type());
     kind("HEAD").is_ok_and(|kind| kind.is_file())
@@ -139,7 +139,7 @@ fn is_git_dir(path: &Path) -> bool {
         && (shared || (path.join("objects").is_dir() && path.join("refs").is_dir()))
 }
 
-/// Returns the git directory that all work trees share.
+/// Returns the common directory, which all work trees share.
 pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
     let Some(common) = read_pointer(&git_dir.join("commondir"), "") else {
         return Ok(git_dir.to_owned());
@@ -154,7 +154,7 @@ pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
     }
 }
 
-/// Reads a one-line file that holds a path after `prefix`.
+/// Reads the path after `prefix` from a file with one line.
 pub(crate) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
     let mut bytes = Vec::new();
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
@@ -165,7 +165,7 @@ pub(crate) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(name.to_vec())))
 }
 
-/// Opens a regular file for reading and waits for nobody: a pipe is refused, not waited on.
+/// Opens a regular file for reading without blocking; a pipe is refused.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
