@@ -507,7 +507,7 @@ pub fn shared_files(diffs: &[Diff]) -> Vec<Shared> {
 fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository, GitError> {
     let git = Git::find(search)?;
     // Where there is no repository, nothing is made in the state directory either.
-    let missing = |source| GitError::Io { doing: "opening the folder", source };
+    let missing = |source| GitError::Io { doing: "opening the directory", source };
     let start = tree.canonicalize().map_err(missing)?;
     if !start.ancestors().any(|folder| folder.join(".git").symlink_metadata().is_ok()) {
         return Err(GitError::NotARepository { path: start });

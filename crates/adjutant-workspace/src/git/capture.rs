@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_with_every_kind_of_record_is_read() {
+    fn a_status_with_every_kind_of_record_is_parsed() {
         let text = "1 .M N... 100644 100644 100755 a b dir/a file\0\
             1 D. N... 100644 000000 000000 a b gone\0\
             1 D. N... 100644 000000 000000 a b kept\0? kept\0? new\nline\0? nested/\0\
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_record_is_not_taken_for_a_status() {
+    fn an_incomplete_record_is_not_accepted_as_a_status() {
         assert!(read_status(b"1\0").is_none());
     }
 }

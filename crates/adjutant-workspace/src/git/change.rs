@@ -185,9 +185,8 @@ fn check_count(count: usize, max: usize) -> Result<(), GitError> {
     if count <= max {
         return Ok(());
     }
-    let text =
-        format!("{count} files differ, more than the {max} that are kept; all were left in place");
-    Err(GitError::io("keeping the work")(io::Error::other(text)))
+    let text = format!("{count} files differ, the limit is {max}; all files stay in the workspace");
+    Err(GitError::io("committing the work")(io::Error::other(text)))
 }
 
 fn walk(
@@ -198,8 +197,9 @@ fn walk(
 ) -> Result<(), PathError> {
     let listed = folder.list(*left)?;
     if listed.truncated {
-        let text =
-            format!("more than {MAX_LAYER_ENTRIES} entries were written; all were left in place");
+        let text = format!(
+            "more than {MAX_LAYER_ENTRIES} entries were written; all files stay in the workspace"
+        );
         return Err(PathError::Io(io::Error::other(text)));
     }
     *left = left.saturating_sub(listed.entries.len());
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_files_is_refused_by_number() {
+    fn too_many_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         for name in 0..10 {
             std::fs::create_dir(folder.path().join(name.to_string())).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         assert!(layer_changes_within(&root, 19).is_err());
         let refused = check_count(6, 5).unwrap_err();
         let GitError::Io { source, .. } = refused else { panic!("{refused}") };
-        assert!(source.to_string().contains("more than the 5"), "{source}");
+        assert!(source.to_string().contains("the limit is 5"), "{source}");
         check_count(5, 5).unwrap();
     }
 }

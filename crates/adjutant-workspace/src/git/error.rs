@@ -36,8 +36,8 @@ pub enum GitError {
     },
     /// `.git` names a git directory that does not refer back to this directory.
     #[error(
-        "{} names the git directory {}, which does not name it back; if they belong together, \
-         `git config core.worktree` there must be the folder of the first", path.display(), git_dir.display()
+        "{} names the git directory {}, which does not refer back to it; if they belong \
+         together, set `git config core.worktree` there to the directory of the first", path.display(), git_dir.display()
     )]
     Foreign {
         /// The `.git` in question.
@@ -46,10 +46,10 @@ pub enum GitError {
         git_dir: PathBuf,
     },
     /// The name cannot be part of a reference.
-    #[error("`{0}` cannot name a run or a child in a reference")]
+    #[error("`{0}` is not a valid name of a run or a child in a reference")]
     BadName(String),
     /// Git's output could not be parsed.
-    #[error("git {command} answered in a form that is not understood")]
+    #[error("cannot parse the output of git {command}")]
     Unreadable {
         /// The command.
         command: String,
@@ -65,7 +65,7 @@ pub enum GitError {
         message: String,
     },
     /// Git exceeded the timeout.
-    #[error("git {command} did not end within {} s", limit.as_secs())]
+    #[error("git {command} did not finish within {} s", limit.as_secs())]
     TimedOut {
         /// The command.
         command: String,
@@ -73,7 +73,7 @@ pub enum GitError {
         limit: Duration,
     },
     /// Git's output exceeded the limit.
-    #[error("git {command} said more than {max_bytes} bytes")]
+    #[error("git {command} printed more than {max_bytes} bytes")]
     TooMuch {
         /// The command.
         command: String,
@@ -81,7 +81,7 @@ pub enum GitError {
         max_bytes: usize,
     },
     /// The reference does not have the expected value: another process moved it.
-    #[error("{reference} is not what it was; it was left alone")]
+    #[error("another process changed {reference}; it was not updated")]
     Moved {
         /// The reference.
         reference: String,
@@ -125,8 +125,8 @@ impl GitError {
 /// Suggests what to do without a repository; `git init` is no good advice for `/`.
 fn way_out(path: &std::path::Path) -> &'static str {
     if path.parent().is_none() {
-        "go to the folder of your project, or name it with --root"
+        "change to the directory of your project, or give it with --root"
     } else {
-        "`git init` there makes it one"
+        "run `git init` there to create one"
     }
 }

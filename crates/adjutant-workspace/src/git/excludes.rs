@@ -117,7 +117,8 @@ impl Repository {
         let mut said = Vec::new();
         for config in places.configs.iter().filter(|config| may_set_excludes(config)) {
             // A relative path is relative to the current directory; git runs elsewhere.
-            let config = std::path::absolute(config).map_err(GitError::io("finding patterns"))?;
+            let config =
+                std::path::absolute(config).map_err(GitError::io("finding ignore patterns"))?;
             let call = self.call("config").arg("--file").arg(config).arg("--includes");
             said.push(excludes_file(call, places)?);
         }
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_that_says_anything_holds() {
+    fn the_last_configuration_that_sets_the_value_wins() {
         let usual = Some("/h/.config/git/ignore");
         let rows: [(&[Option<&str>], Option<&str>); 7] = [
             (&[], usual),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_configuration_that_may_name_the_file_is_asked_about() {
+    fn only_a_configuration_that_may_set_the_value_is_passed_to_git() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         assert!(!may_set_excludes(&path), "not there");

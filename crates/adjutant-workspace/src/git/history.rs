@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn of_commits_on_one_another_the_last_is_taken_in_since_what_they_stand_on() {
+    fn consecutive_commits_are_merged_as_one_range() {
         // The state is 0, and it contains 9; letters are commits or uncommitted states of a person.
         for (listed, asked, upon, latest, each) in [
             ("", "9", None, "", ""),

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_would_mean_something_to_git_is_refused() {
+    fn a_name_with_a_special_meaning_for_git_is_refused() {
         for bad in
             ["", ".", "..", "a/b", "a..b", "-x", ".x", "x.", "x.lock", "a b", "a~1", "é", "@{0}"]
         {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_may_be_called_what_git_takes() {
+    fn branch_names_that_git_accepts_are_accepted() {
         for good in ["adjutant/A", "adjutant/日本", "a.b", "a@b", "a'b", "é", "x/y/z", "#1"] {
             assert!(is_branch_name(good), "{good:?}");
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_name_reads_back() {
+    fn a_reference_name_round_trips() {
         let reference = ResultRef::new("01ab", "s-1.2").unwrap();
         assert_eq!(ResultRef::parse(&reference.to_string()), Some(reference));
         assert_eq!(ResultRef::parse("refs/heads/main"), None);

@@ -107,7 +107,7 @@ impl Repository {
         changes: &[FileChange],
     ) -> Result<(), GitError> {
         let into = scratch.path("patterns");
-        private::create_dir(&into).map_err(GitError::io("gathering patterns"))?;
+        private::create_dir(&into).map_err(GitError::io("collecting ignore patterns"))?;
         let above = |change: &FileChange| -> Vec<PathBuf> {
             change
                 .path()
@@ -188,7 +188,7 @@ fn copy_patterns(layer: &Root, file: &Path, into: &Path) -> Result<(), GitError>
     let at = |source| GitError::Path { path: file.to_owned(), source };
     let named = RelPath::new(file).map_err(at)?;
     let Some(bytes) = read_patterns(layer, &named).map_err(at)? else { return Ok(()) };
-    write_patterns(into, file, &bytes).map_err(GitError::io("gathering patterns"))
+    write_patterns(into, file, &bytes).map_err(GitError::io("collecting ignore patterns"))
 }
 
 /// Reads a pattern file, if it is a regular file.

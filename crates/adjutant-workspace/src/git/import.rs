@@ -225,7 +225,7 @@ impl ScratchGitDir<'_> {
     ) -> Result<ImportAttempt, GitError> {
         let mut stream = ImportStream::new(commit, submodules);
         let quarantine = Quarantine::new(self.objects())
-            .map_err(GitError::io("making a place for the objects of a commit"))?;
+            .map_err(GitError::io("creating a directory for the objects of a commit"))?;
         let mut others = Vec::new();
         quote(&self.objects(), &mut others);
         let is_small = commit.is_small();

@@ -73,13 +73,13 @@ impl ConflictKind {
     pub const fn words(self) -> &'static str {
         match self {
             Self::BothModified => "both changed the same lines",
-            Self::Binary => "both changed it, and it is not text",
-            Self::BothAdded => "both made it, differently",
+            Self::Binary => "both changed this binary file",
+            Self::BothAdded => "both added it with different content",
             Self::DeletedByTarget => "deleted in the target, changed by the result",
             Self::DeletedByChild => "changed in the target, deleted by the result",
-            Self::Rename => "renamed on one side, changed otherwise on the other",
-            Self::Mode => "the sides differ in kind or mode",
-            Self::FileAndFolder => "a file on one side, a folder on the other",
+            Self::Rename => "renamed on one side, changed differently on the other",
+            Self::Mode => "the sides differ in file type or mode",
+            Self::FileAndFolder => "a file on one side, a directory on the other",
             Self::Submodule => "a submodule differs",
         }
     }

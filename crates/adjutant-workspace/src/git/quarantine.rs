@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn packs_that_are_whole_are_moved_and_what_others_have_begun_stays() {
+    fn complete_packs_are_moved_and_unfinished_packs_of_others_stay() {
         for is_whole in [true, false] {
             let objects = tempfile::tempdir().unwrap();
             let put = |folder: &Path, name: &str| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn loose_objects_are_moved_beside_those_that_are_there() {
+    fn loose_objects_are_moved_beside_existing_ones() {
         let objects = tempfile::tempdir().unwrap();
         let put = |folder: &Path, name: &str, text: &str| {
             fs::create_dir_all(folder).unwrap();

@@ -201,7 +201,7 @@ impl Repository {
         let top = self.common_dir().join("refs");
         // With another reference format there are no such directories, and git fsyncs by itself.
         let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&top));
-        sync_folders(folders).map_err(GitError::io("keeping a reference"))
+        sync_folders(folders).map_err(GitError::io("syncing a reference"))
     }
 
     /// Waits until the lock file of one of our references is gone, or removes it if a killed git left it. Returns

@@ -59,8 +59,8 @@ impl Repository {
     /// [`GitError::NotARepository`], [`GitError::Untrusted`] if `.git` or an essential part of it is a link,
     /// [`GitError::Foreign`] if it belongs to another directory, or why git failed.
     pub fn open(git: &Git, path: &Path, state: &Path) -> Result<Self, GitError> {
-        let start = fs::canonicalize(path).map_err(GitError::io("opening the folder"))?;
-        private::ensure_dir(state).map_err(GitError::io("making the state directory"))?;
+        let start = fs::canonicalize(path).map_err(GitError::io("opening the directory"))?;
+        private::ensure_dir(state).map_err(GitError::io("creating the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         for folder in start.ancestors() {
             if let Some(git_dir) = git_dir_of(git, folder)? {
@@ -166,7 +166,7 @@ impl Repository {
     ///
     /// When the directory cannot be created.
     pub fn with_state(mut self, state: &Path) -> Result<Self, GitError> {
-        private::ensure_dir(state).map_err(GitError::io("making the state directory"))?;
+        private::ensure_dir(state).map_err(GitError::io("creating the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         self.state = state;
         self.sweep();

@@ -325,7 +325,7 @@ impl<'a> GitCall<'a> {
         match poll(&mut all, Some(&left)) {
             Ok(0) => Err(self.late()),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(errno) => Err(GitError::io("talking to git")(errno)),
+            Err(errno) => Err(GitError::io("communicating with git")(errno)),
         }
     }
 
@@ -370,7 +370,7 @@ impl<'a> RunningGit<'a> {
         let running =
             Self { call, child, deadline, stdin, stdout, stderr, said, complaint, truncated };
         for pipe in [&running.stdin, &running.stdout, &running.stderr].into_iter().flatten() {
-            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("talking to git"))?;
+            fcntl_setfl(pipe, OFlags::NONBLOCK).map_err(GitError::io("communicating with git"))?;
         }
         Ok(running)
     }
@@ -523,7 +523,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_is_one_short_line_without_control_characters() {
+    fn an_error_message_is_one_short_line_without_control_characters() {
         let long = format!("first\n{}\u{1b}[31mlast", "x".repeat(1000));
         let short = shorten(long.as_bytes());
         assert_eq!(short.chars().count(), MESSAGE_CHARS + 1);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_until_what_git_started_is_gone_too() {
+    fn a_lock_is_held_until_the_children_of_git_have_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         // Like git's checkout workers, the child reads from a pipe and outlives its parent for a while.
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_folders_of_the_search_path_are_passed_over() {
+    fn relative_directories_of_the_search_path_are_skipped() {
         assert!(matches!(Git::find(OsStr::new(".:bin:")), Err(GitError::NoGit)));
     }
 }

@@ -40,7 +40,7 @@ impl Repository {
     /// Creates one whose HEAD is `head`.
     pub(crate) fn scratch(&self, head: Option<&ObjectId>) -> Result<ScratchGitDir<'_>, GitError> {
         let folder = new_folder(&self.state().join("scratch"));
-        let folder = folder.map_err(GitError::io("making a private git directory"))?;
+        let folder = folder.map_err(GitError::io("creating a private git directory"))?;
         let scratch = ScratchGitDir { repository: self, folder };
         let made = || -> io::Result<()> {
             private::create_dir(&scratch.folder.join("refs"))?;
@@ -48,7 +48,7 @@ impl Repository {
             private::write(&scratch.folder.join("HEAD"), head + "\n")?;
             private::write(&scratch.folder.join("config"), self.scratch_config())
         };
-        made().map_err(GitError::io("making a private git directory"))?;
+        made().map_err(GitError::io("creating a private git directory"))?;
         Ok(scratch)
     }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_of_the_same_number_has_is_left_alone() {
+    fn directories_of_another_process_with_the_same_pid_are_not_reused() {
         let all = tempfile::tempdir().unwrap();
         let next = NEXT.load(Ordering::Relaxed);
         let others: Vec<PathBuf> = (next..next + 100)

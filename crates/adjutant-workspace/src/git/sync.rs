@@ -52,7 +52,9 @@ fn sync_all<'s, T: Sync>(
         };
         let threads: Vec<_> = some.map(begin).collect();
         threads.into_iter().try_for_each(|thread| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing failed"))),
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+            }
             // No thread could be started; these are synced here.
             Err(some) => some.iter().try_for_each(sync),
         })

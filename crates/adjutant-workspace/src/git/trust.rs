@@ -39,28 +39,28 @@ pub(super) fn git_dir_of(git: &Git, folder: &Path) -> Result<Option<PathBuf>, Gi
     let untrusted = |reason| Err(GitError::Untrusted { path: path.clone(), reason });
     let Ok(found) = fs::symlink_metadata(&path) else { return Ok(None) };
     if found.is_symlink() {
-        return untrusted("is a symbolic link; a repository's own folder or file is needed");
+        return untrusted("is a symbolic link; expected a directory or a regular file");
     }
     if found.is_dir() {
         if !is_git_dir(&path) {
             return Ok(None);
         }
         if is_there(&path.join("commondir")) {
-            return untrusted("is a folder that claims to share another git directory");
+            return untrusted("is a directory whose `commondir` refers to another git directory");
         }
         return checked(path).map(Some);
     }
     if !found.is_file() {
-        return untrusted("is neither a folder nor a file");
+        return untrusted("is neither a directory nor a regular file");
     }
     let Some(target) = read_pointer(&path, "gitdir: ") else {
-        return untrusted("is a file that names no git directory");
+        return untrusted("is a file that does not name a git directory");
     };
     let Ok(target) = fs::canonicalize(folder.join(target)) else {
-        return untrusted("names a git directory that is not there");
+        return untrusted("names a git directory that does not exist");
     };
     if !is_git_dir(&target) {
-        return untrusted("names a folder that is no git directory");
+        return untrusted("names a directory that is not a git directory");
     }
     if belongs(git, &target, folder, &path)? {
         checked(target).map(Some)
@@ -102,19 +102,18 @@ fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
     let untrusted = |path: PathBuf, reason| Err(GitError::Untrusted { path, reason });
     let common = common_dir_of(&git_dir)?;
     if !own_parts(&common) {
-        let reason =
-            "is a git directory whose HEAD, objects or refs is a link or no file or folder";
+        let reason = "is a git directory whose HEAD, objects or refs is missing, a link or of the wrong type";
         return untrusted(common, reason);
     }
     for folder in [&git_dir, &common] {
         if !fs::symlink_metadata(folder.join("HEAD")).is_ok_and(|found| found.is_file()) {
-            return untrusted(folder.join("HEAD"), "is no regular file");
+            return untrusted(folder.join("HEAD"), "is not a regular file");
         }
         for name in PLAIN_FILES {
             // Reading a pipe would block. Links to files are allowed, because some people use them.
             let path = folder.join(name);
             if is_there(&path) && !path.is_file() {
-                return untrusted(path, "is no regular file");
+                return untrusted(path, "is not a regular file");
             }
         }
     }
@@ -145,11 +144,11 @@ pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
         return Ok(git_dir.to_owned());
     };
     let found = fs::canonicalize(git_dir.join(common));
-    let found = found.map_err(GitError::io("opening the shared git directory"))?;
+    let found = found.map_err(GitError::io("opening the common git directory"))?;
     if is_git_dir(&found) {
         Ok(found)
     } else {
-        let reason = "names a shared folder that is no git directory";
+        let reason = "names a common directory that is not a git directory";
         Err(GitError::Untrusted { path: git_dir.to_owned(), reason })
     }
 }

@@ -194,7 +194,7 @@ fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
         }
     }
     let top = repo.rig.call(["merge"]).cwd(Path::new("/")).run();
-    assert!(top.stderr.contains("go to the folder of your project"), "{top}");
+    assert!(top.stderr.contains("change to the directory of your project"), "{top}");
     assert!(!top.stderr.contains("git init"), "{top}");
     assert_eq!(repo.rig.runs(), Vec::<String>::new(), "nothing began");
 }
