@@ -1,4 +1,4 @@
-//! A directory that is written in, by its handle.
+//! Changing a directory by its handle.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -73,7 +73,7 @@ fn nothing_is_written_through_a_link_or_outside() {
         let place = dir.file_target(name(link)).unwrap();
         assert!(matches!(place.mode(), Err(PathError::SymbolicLink)), "{link}");
         assert!(matches!(place.has_content(None), Err(PathError::SymbolicLink)), "{link}");
-        // A link in the way of what is prepared is taken away, not followed.
+        // A link in place of the temporary file is removed, not followed.
         dir.file_target(name("a")).unwrap().prepare(b"x", None, name(link)).unwrap();
         assert_eq!(tree.read(link), "x");
     }

@@ -1,4 +1,4 @@
-//! The escape suite: what a program tries, first outside where it works, then inside where it must not.
+//! Escape tests: each trick first works outside the sandbox, then must fail inside.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -69,7 +69,7 @@ impl Cell {
     }
 }
 
-/// Does the trick outside, where it must work.
+/// Runs the trick outside, where it must work.
 #[track_caller]
 fn outside(words: &[&str]) -> String {
     let output = Command::new(PROBE.as_str()).args(words).output().unwrap();
@@ -99,7 +99,7 @@ fn nothing_outside_the_workspace_is_written() {
     assert_eq!(fs::read_to_string(cell.path("secret")).unwrap(), "outsidex");
 }
 
-/// They are those of the machine, and a superuser inside has the number of the one outside.
+/// Devices are shared with the machine, and root inside has the same user id as outside.
 #[test]
 fn the_permissions_of_devices_stay_as_they_are() {
     let cell = Cell::new();
@@ -230,7 +230,7 @@ fn mounts_namespaces_and_kernel_interfaces_are_refused() {
     ] {
         cell.only_outside(&["call", name]);
     }
-    // Few kernels have this way in; where there is none, nothing shows that it was closed.
+    // Few kernels support this; without it, the test proves nothing.
     cell.not_inside(&["call", "x32"]);
 }
 
@@ -243,13 +243,13 @@ fn proc_belongs_to_the_sandbox_and_is_read_only() {
         "/proc/sys/kernel/core_pattern",
         "/proc/sys/vm/overcommit_memory",
     ] {
-        // An ordinary account can open none of them outside either.
+        // An ordinary account cannot open any of them outside either.
         if is_root() {
             outside(&["open-to-write", path]);
         }
         cell.not_inside(&["open-to-write", path]);
     }
-    // Outside, what another process of the same account has can be reached through these.
+    // Outside, these give access to other processes of the same account.
     let mut other = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().unwrap();
     for door in ["root/etc/passwd", "environ", "mem", "fd/0"] {
         outside(&["open", &format!("/proc/{}/{door}", other.id())]);
@@ -282,7 +282,7 @@ fn the_number_of_processes_is_bounded() {
     outside(&["threads", "400"]);
     let (ended, said) = cell.inside(&["threads", "400"]);
     assert_eq!(ended.end, ProgramEnd::Exited(1), "{said}");
-    // The shell itself forks once, before anything is full: one that cannot fork exits.
+    // The shell itself forks once, before the limit is reached: a shell that cannot fork exits.
     let mut bomb = ProgramSpec::shell("f() { f | f & }; f & while :; do :; done");
     bomb.timeout = Duration::from_millis(700);
     let begun = Instant::now();
@@ -306,7 +306,7 @@ fn memory_is_bounded() {
     assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
 }
 
-/// The program closes the directory it fills, so that its own account cannot look into it.
+/// The program removes the permissions of the directory it fills, so that its own account cannot list it.
 #[test]
 fn disk_use_is_bounded() {
     let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
@@ -373,7 +373,7 @@ fn tmp_is_private_and_empty_in_each_run() {
     fs::write(&mine, "outside").unwrap();
     cell.only_outside(&["read", mine.to_str().unwrap()]);
     fs::remove_file(&mine).unwrap();
-    // Outside one call finds what the one before it left.
+    // Outside, a run finds the files of the previous one.
     let left = format!("{}-left", mine.display());
     outside(&["write", &left]);
     outside(&["read", &left]);
@@ -383,7 +383,7 @@ fn tmp_is_private_and_empty_in_each_run() {
     cell.not_inside(&["read", &left]);
 }
 
-/// A sandbox is itself a machine that allows no namespaces.
+/// Inside a sandbox, user namespaces are not allowed.
 #[test]
 fn without_user_namespaces_nothing_is_run() {
     let cell = Cell::new();
@@ -409,7 +409,7 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
     let address = tcp.local_addr().unwrap().to_string();
     let (ended, said) = cell.inside(&["tcp", &address]);
     assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "connected\n"));
-    // That loopback is open is said.
+    // The open loopback is reported.
     assert!(NetworkAccess::Granted.left_open().iter().any(|it| it.contains("loopback")));
     let name = format!("adjutant-granted-{}", std::process::id());
     let listener = SocketAddr::from_abstract_name(&name).unwrap();
@@ -421,7 +421,7 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
     cell.only_outside(&["vsock"]);
 }
 
-/// Two at a time in one workspace: neither sees the other, whatever they share.
+/// Two runs at a time in one workspace: neither sees the other.
 #[test]
 fn runs_in_one_workspace_do_not_see_each_other() {
     let cell = Cell::new();
@@ -444,7 +444,7 @@ fn runs_in_one_workspace_do_not_see_each_other() {
         fs::write(cell.path("at/go"), "").unwrap();
         let numbers: Vec<_> = processes.split(' ').filter(|it| it.parse::<u32>().is_ok()).collect();
         assert_eq!(numbers, ["1", "2"]);
-        // What the programs of this suite lie in may be shown there as well.
+        // The directory of the test programs may be visible there as well.
         assert!(!scratch.contains("mine"), "{scratch}");
     });
 }
@@ -510,7 +510,7 @@ fn set_user_id_programs_cannot_be_created() {
     assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
 }
 
-/// The layers overlap, so that a mount which could be written might go unnoticed behind Landlock.
+/// Checks the mount options themselves, because Landlock would hide a writable mount.
 #[test]
 fn the_mounts_alone_prevent_writes_outside_the_workspace() {
     let ground = Ground::new();

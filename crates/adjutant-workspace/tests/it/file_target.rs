@@ -1,4 +1,4 @@
-//! Writing: only where it may be, never through a link, whole or not at all.
+//! Writing files: only beneath the root, never through a link, whole or not at all.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +14,7 @@ const TEMP: &str = ".half.tmp";
 const MAX: u64 = 1_000;
 
 impl Tree {
-    /// Writes as a tool would, or says in a word why not.
+    /// Writes a file like a tool, or returns the error.
     fn put(&self, below: &str, written: impl AsRef<Path>, text: &str) -> String {
         let done = || -> Result<(), PathError> {
             let below = RelPath::new(below)?;
@@ -84,7 +84,7 @@ fn a_hostile_path_writes_nothing() {
 #[test]
 fn a_device_is_not_written() {
     let tree = Tree::new();
-    // Only a privileged account makes one; /dev/null as a root of its own proves the same.
+    // Only root can create a device; /dev as the root proves the same.
     let root = adjutant_workspace::Root::open("/dev").unwrap();
     let place = root.file_target(&RelPath::default(), &rel("null"), MissingParents::Leave).unwrap();
     assert_eq!(word(&place.read(MAX).unwrap_err()), "<character device>");
@@ -98,7 +98,7 @@ fn parent_directories_are_created_and_a_file_is_replaced_whole() {
     assert_eq!(tree.put("specs/plans", tree.path("specs/plans/one/a.md"), "second"), "written");
     assert_eq!(tree.read("specs/plans/one/a.md"), "second");
     assert_eq!(tree.names("specs/plans/one"), ["a.md"]);
-    // Nothing is made merely by looking.
+    // Opening a target creates nothing.
     let place =
         tree.root.file_target(&rel(""), &rel("new/folder/file"), MissingParents::Leave).unwrap();
     assert_eq!(place.read(MAX).unwrap(), None);
@@ -119,7 +119,7 @@ fn the_mode_of_a_file_stays_and_a_read_only_file_is_not_replaced() {
     std::fs::set_permissions(tree.path("file"), PermissionsExt::from_mode(0o444)).unwrap();
     assert_eq!(tree.put("", "file", "other"), "<ReadOnly>");
     assert_eq!(tree.read("file"), "new");
-    // Nobody is made to run something as somebody else.
+    // Set-user-id bits are not kept.
     std::fs::set_permissions(tree.path("file"), PermissionsExt::from_mode(0o4755)).unwrap();
     assert_eq!(tree.put("", "file", "other"), "written");
     assert_eq!(std::fs::metadata(tree.path("file")).unwrap().mode() & 0o7777, 0o755);
@@ -134,7 +134,7 @@ fn a_file_that_was_created_meanwhile_is_not_replaced_and_no_temporary_file_remai
     assert_eq!(word(&place.replace(b"ours", None, OsStr::new(TEMP)).unwrap_err()), "<Exists>");
     assert_eq!(tree.read("file"), "theirs");
     assert_eq!(tree.names(""), ["file"]);
-    // A leftover of a crash is in nobody's way, and can be removed by its name.
+    // A leftover temporary file does no harm and can be removed.
     tree.write(TEMP, "half");
     let before = place.read(MAX).unwrap();
     place.replace(b"ours", before.as_ref(), OsStr::new(TEMP)).unwrap();
@@ -166,13 +166,13 @@ fn a_read_only_directory_is_not_written() {
     std::fs::set_permissions(tree.path("locked"), PermissionsExt::from_mode(0o555)).unwrap();
     let said = tree.put("", "locked/file", "new");
     std::fs::set_permissions(tree.path("locked"), PermissionsExt::from_mode(0o755)).unwrap();
-    // The superuser is not held back by it.
+    // Permissions do not restrict root.
     let expected =
         if rustix::process::geteuid().is_root() { "written" } else { "<PermissionDenied>" };
     assert_eq!(said, expected);
 }
 
-/// Swaps a directory for a link that leads out while files are written into it.
+/// Swaps a directory with a link that leads outside while files are written into it.
 #[test]
 fn a_directory_flipped_to_an_outward_link_is_never_written_through() {
     let tree = Tree::new();
@@ -190,7 +190,7 @@ fn a_directory_flipped_to_an_outward_link_is_never_written_through() {
             }
         });
         let mut index = 0;
-        // On a busy machine the directory may lose every one of them; then more are tried.
+        // On a busy machine every write may hit the link; then more are tried.
         while index < 3_000 || (written == 0 && index < 300_000) {
             let path = if index % 2 == 0 { "flip/file" } else { "flip/deep/er/file" };
             written += u32::from(tree.put("flip", path, &format!("inside {index}")) == "written");

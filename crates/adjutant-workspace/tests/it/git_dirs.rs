@@ -1,4 +1,4 @@
-//! A git directory that is not called `.git`: neither its hooks nor its configuration are reached by agents.
+//! Git directories that are not called `.git`: agents reach neither their hooks nor their configuration.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,18 +19,18 @@ use crate::overlay::helper;
 use crate::space::{read, run, run_with};
 use crate::{rel, word};
 
-/// What the person's configuration holds and no workspace may show.
+/// Content of the user's configuration, which no workspace may contain.
 const SECRET: &str = "s3cr3t-t0ken";
 
-/// A way to keep a git directory among the files of a repository.
+/// A layout with the git directory inside the work tree.
 struct Layout {
     name: &'static str,
-    /// Where the git directory lies in the work tree.
+    /// The path of the git directory in the work tree.
     git_dir: &'static str,
     make: fn(&User),
 }
 
-/// The git directory is named by an absolute path, by a relative one, and hidden in a folder of its own.
+/// The git directory is named by an absolute path, by a relative path, and inside a directory of its own.
 const LAYOUTS: [Layout; 3] = [
     Layout {
         name: "separate",
@@ -70,7 +70,7 @@ const LAYOUTS: [Layout; 3] = [
 ];
 
 impl Layout {
-    /// A repository whose git directory says that it belongs to the work tree around it.
+    /// A repository whose git directory names the surrounding work tree.
     fn user(&self) -> User {
         let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap());
         (self.make)(&user);
@@ -84,7 +84,7 @@ impl Layout {
         user
     }
 
-    /// The files of the git directory that git would read a program from.
+    /// The files of the git directory from which git would start a program.
     fn programs(&self, user: &User) -> BTreeMap<PathBuf, String> {
         let folder = user.path(self.git_dir);
         let hooks = fs::read_dir(folder.join("hooks")).unwrap().flatten().map(|it| it.path());
@@ -93,7 +93,7 @@ impl Layout {
     }
 }
 
-/// Writes a file as a tool in place does; returns why not, in a word.
+/// Writes a file like a tool that works in the user's tree; returns the error, if any.
 fn write_in_place(root: &Root, path: &str) -> Option<String> {
     let written = root
         .relative(path)
@@ -186,7 +186,7 @@ fn work_trees_beside_and_inside_a_shared_git_directory_are_writable_and_the_git_
     for path in [".bare/config", ".bare/worktrees/main/config.worktree", ".bare/hooks/pre-commit"] {
         assert_eq!(write_in_place(&root, path).as_deref(), Some("<InGitDir>"), "{path}");
     }
-    // From a linked work tree the shared directory is guarded too, under whatever name it is reached.
+    // From a linked work tree the common directory is guarded too, by any path.
     let linked = guarded_root(&user.path("main"));
     fs::rename(user.path(".bare/hooks"), user.path("main/hooks")).unwrap();
     assert_eq!(write_in_place(&linked, "hooks/pre-commit"), None, "a folder of no git directory");
@@ -250,7 +250,7 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_created() 
     for path in ["fixture.git/config", "fixture.git/hooks/pre-commit", "fixture.git/objects/x"] {
         assert_eq!(write_in_place(&root, path).as_deref(), Some("<InGitDir>"), "{path}");
     }
-    // Whichever part comes last is refused.
+    // The part that would complete a git directory is refused, whichever it is.
     for order in [
         ["made/config", "made/objects/a", "made/refs/a", "made/HEAD"],
         ["made/config", "made/HEAD", "made/refs/a", "made/objects/a/b"],
@@ -333,7 +333,7 @@ fn a_workspace_and_its_result_contain_nothing_of_the_git_directory() {
     }
 }
 
-/// A commit that was made by other means than ours, upon HEAD.
+/// A commit on HEAD that was created with plain git.
 fn planted(user: &User, repository: &Repository, path: &str) -> ObjectId {
     let (upper, head) = (user.outer.path().join("upper"), repository.head().unwrap().unwrap());
     let _ = fs::remove_dir_all(&upper);
@@ -424,7 +424,7 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
             "{kind}: {:?}",
             space.record().remarks
         );
-        // What an agent makes of that shape is its work, and the review names it.
+        // Such a directory made by an agent is part of its work, and the review reports it.
         run(
             &space,
             "mkdir -p made.git/objects made.git/refs; for f in HEAD objects/a refs/a config; do \
@@ -442,7 +442,7 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
     }
 }
 
-/// Opens workspaces that leave out the person's configuration and a file elsewhere that a link in it leads to.
+/// Opens workspaces that exclude the user's configuration and the target of a link in it.
 fn closed_spaces(user: &User, wish: BackingChoice, include: &[&str]) -> Workspaces {
     let options = WorkspaceOptions {
         closed: with_link_targets(&user.path(".config/adjutant")),

@@ -20,7 +20,7 @@ use std::path::Path;
 use adjutant_workspace::{PathError, RelPath, Root};
 use tempfile::TempDir;
 
-/// A root with a secret next to it that nothing may reach.
+/// A root with a secret next to it that must not be reachable.
 struct Tree {
     outer: TempDir,
     root: Root,
@@ -49,7 +49,7 @@ impl Tree {
         std::os::unix::fs::symlink(target, self.path(relative)).unwrap();
     }
 
-    /// Reads a file as a tool would, or says in a word why not.
+    /// Reads a file like a tool, or returns the error.
     fn read(&self, written: impl AsRef<Path>) -> String {
         let opened = self.root.relative(written).and_then(|path| self.root.open_file(&path));
         match opened {

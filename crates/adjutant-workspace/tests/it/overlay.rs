@@ -1,4 +1,4 @@
-//! Overlays: mounted by a holder, used by a handle, read as changes.
+//! Overlays: mounting them in a holder, using them by handle, reading their changes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use crate::rel;
 use crate::sandbox::{config, run};
 
-/// The helper and probe; elsewhere when another account runs the tests that cannot read the build's directory.
+/// The helper and probe program; at another path if the account that runs the tests cannot read the build
+/// directory.
 pub(crate) static PROBE: LazyLock<String> = LazyLock::new(|| {
     let built = env!("CARGO_BIN_EXE_workspace-probe");
     std::env::var("ADJUTANT_TEST_PROBE").unwrap_or_else(|_| built.to_owned())
@@ -77,7 +78,7 @@ fn files_written_through_the_handle_are_in_the_upper_layer() {
     assert_eq!(fs::read_to_string(ground.path("upper/new")).unwrap(), "from outside");
 }
 
-/// Shell commands in the merged tree, and what the changes are then.
+/// Shell commands in the merged tree, and the resulting changes.
 #[test]
 fn the_upper_layer_shows_what_commands_changed() {
     let cases = [
@@ -126,7 +127,7 @@ fn the_upper_layer_shows_what_commands_changed() {
     }
 }
 
-/// Finds the processes that have an overlay mounted, by where it appears.
+/// Finds the processes that have an overlay mounted at a path.
 pub(crate) fn holders(ground: &Ground) -> Vec<i32> {
     let at = ground.path("at").display().to_string();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -192,7 +193,7 @@ fn a_failed_mount_says_why() {
     layers.lowers.push(ground.path("missing"));
     let refused = Overlay::mount(&helper(), layers).unwrap_err();
     assert!(refused.to_string().contains("lower layer: No such file"), "{refused}");
-    // A state directory that itself lies on an overlay.
+    // A state directory that is itself on an overlay.
     let script = format!(
         "mount -t overlay overlay -o lowerdir=base,upperdir=upper,workdir=work,userxattr at && cd at && {} overlay .",
         PROBE.as_str()

@@ -1,4 +1,4 @@
-//! What checking a path before opening it would lose.
+//! Races that a check of a path before opening it would lose.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use crate::overlay::Ground;
 use crate::sandbox::{config, run};
 use crate::{Tree, rel};
 
-/// Swaps a directory for a link that leads out, atomically and as fast as it can.
+/// Swaps a directory with a link that leads outside, atomically and as fast as possible.
 #[test]
 fn a_directory_flipped_to_an_outward_link_never_leads_out() {
     let tree = Tree::new();
@@ -41,7 +41,7 @@ fn a_directory_flipped_to_an_outward_link_never_leads_out() {
     assert!(inside > 0, "the race was never won by the directory, so nothing was tested");
 }
 
-/// Does something again and again beside a body of work.
+/// Repeats an action in another thread while `body` runs.
 fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
                 act();
             }
         });
-        // However the body ends, or the other would never.
+        // Stops the thread even if the body panics.
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         done.store(true, Ordering::Relaxed);
         if let Err(panic) = ended {
@@ -59,7 +59,7 @@ fn meanwhile(act: impl Fn() + Sync, body: impl FnOnce()) {
     });
 }
 
-/// What is hidden below a grant comes, goes and changes its kind while sandboxes are built over it.
+/// Hidden paths below a grant are created, removed and change their type while sandboxes are built.
 #[test]
 fn a_hidden_path_that_is_replaced_all_the_time_fails_no_run_and_ends_up_hidden() {
     let ground = Ground::new();
@@ -74,7 +74,7 @@ fn a_hidden_path_that_is_replaced_all_the_time_fails_no_run_and_ends_up_hidden()
     let (swapped, made, gone) = (cache.join("swapped"), cache.join("made"), cache.join("gone"));
     std::fs::write(&swapped, "secret").unwrap();
     let sandbox = Sandbox::new(config).unwrap();
-    // What can be read, by whichever name it has at the moment.
+    // The content, under either of its names.
     let look = format!("cat '{0}'/* '{0}'/*/* 2>/dev/null; exit 0", cache.display());
     let outside = std::process::Command::new("/bin/sh").args(["-c", &look]).output().unwrap();
     assert!(String::from_utf8_lossy(&outside.stdout).contains("secret"));
@@ -92,7 +92,7 @@ fn a_hidden_path_that_is_replaced_all_the_time_fails_no_run_and_ends_up_hidden()
             assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
         }
     });
-    // At rest nothing of it is seen.
+    // Once nothing changes any more, nothing of it is visible.
     let (_, said) = run(&sandbox, &ProgramSpec::shell(look)).unwrap();
     assert!(!said.contains("secret"), "{said}");
 }

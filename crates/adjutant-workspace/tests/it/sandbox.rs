@@ -27,7 +27,7 @@ pub(crate) fn config(ground: &Ground, place: SandboxWorkspace) -> SandboxConfig 
     }
 }
 
-/// A program's end and what it said.
+/// The result of a program and its output.
 pub(crate) fn run(
     sandbox: &Sandbox,
     program: &ProgramSpec,
@@ -177,10 +177,10 @@ fn both_streams_arrive_as_they_are_written() {
     assert_eq!(seen, expected);
 }
 
-/// How often something is tried that must be quick.
+/// Attempts for something that must be fast.
 const ATTEMPTS: usize = 20;
 
-/// It must be as quick as that once: what else the machine does only adds to it.
+/// One attempt must be fast enough: other load only makes it slower.
 #[track_caller]
 fn within(bound: Duration, mut attempt: impl FnMut() -> Duration) {
     let mut least = Duration::MAX;
@@ -220,7 +220,7 @@ fn a_cancelled_program_is_gone_at_once() {
     within(Duration::from_secs(1), || {
         let cancel = CancelHandle::new().unwrap();
         let from_elsewhere = cancel.clone();
-        // Cancelled from inside the stream: the program certainly runs by then.
+        // Cancelled from inside the sink: the program certainly runs by then.
         let mut sink = |_: OutputStream, _: &[u8]| from_elsewhere.cancel();
         let program = ProgramSpec::shell("echo started; sleep 1000");
         let begun = Instant::now();
@@ -255,7 +255,7 @@ fn several_programs_run_at_once_in_one_workspace() {
     assert_eq!(fs::read_dir(ground.path("at")).unwrap().count(), 8);
 }
 
-/// The engine is killed with the strongest signal; its sandboxes and holders go with it.
+/// The engine is killed with SIGKILL; its sandboxes and holders end with it.
 #[test]
 fn nothing_outlives_the_engine() {
     let ground = Ground::new();
@@ -283,12 +283,12 @@ fn a_killed_holder_takes_its_programs_along_and_the_next_run_fails() {
     let mounted = ground.mount();
     let sandbox =
         Sandbox::new(config(&ground, SandboxWorkspace::Overlay(mounted.clone()))).unwrap();
-    // Before a program runs, nobody but the holder sees the overlay.
+    // Before a program runs, only the holder sees the overlay.
     let holders = crate::overlay::holders(&ground);
     let mut sink = |_: OutputStream, _: &[u8]| {
         for holder in &holders {
             let holder = rustix::process::Pid::from_raw(*holder).unwrap();
-            // The parts of a holder take each other along.
+            // The processes of a holder end together.
             let _ = rustix::process::kill_process(holder, rustix::process::Signal::KILL);
         }
     };

@@ -1,6 +1,6 @@
-//! The helper of this crate's tests, and a program that tries to escape: `workspace-probe NAME ARGUMENT…`.
+//! The sandbox helper for this crate's tests, and a program that tries to escape: `workspace-probe NAME ARGUMENT…`.
 //!
-//! It exits with 0 and says what it got when the trick worked, and with 1 and why when it did not.
+//! If the trick worked, it exits with 0 and prints what it got; otherwise it exits with 1 and prints why.
 #![expect(unsafe_code, reason = "tricks need system calls that no safe wrapper offers")]
 #![expect(clippy::print_stdout, reason = "the tests read what it says")]
 
@@ -125,7 +125,7 @@ fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) }).map(|_| ())
 }
 
-/// Runs itself until told otherwise; the child ends with its standard input.
+/// Starts itself as a child that waits until its standard input closes.
 fn waiting_child() -> io::Result<std::process::Child> {
     Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }
@@ -154,7 +154,7 @@ fn kill(process: i32) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_kill, process, 0) }).map(|_| ())
 }
 
-/// Moves an ordinary account to namespaces in which it may mount.
+/// Enters namespaces in which an ordinary account may mount.
 fn own_mounts() -> io::Result<()> {
     if rustix::process::getuid().as_raw() == 0 {
         return Ok(());
@@ -163,7 +163,7 @@ fn own_mounts() -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_unshare, kinds) }).map(|_| ())
 }
 
-/// Mounts something, in namespaces of its own where it may not outside them.
+/// Mounts a file system, in new namespaces if it may not mount outside them.
 fn mount(at: &str) -> io::Result<()> {
     own_mounts()?;
     rustix::mount::mount("probe", at, "tmpfs", rustix::mount::MountFlags::empty(), None)?;
@@ -217,14 +217,14 @@ fn call(name: &str) -> io::Result<String> {
             }
             "fsopen" => libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0),
             "open_tree" => libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, c"/".as_ptr(), 0),
-            // The x32 way to the same calls, where the kernel offers it.
+            // The same system calls through x32, if the kernel offers it.
             "x32" => libc::syscall(0x4000_0000 + libc::SYS_getpid),
             _ => -1,
         }
     })
 }
 
-/// Leaves a process behind in a session of its own, twice removed.
+/// Leaves a grandchild process behind in its own session.
 fn survive(path: &str) -> io::Result<()> {
     let this = std::env::current_exe()?;
     let script = "\"$0\" listen \"$1\" </dev/null >/dev/null 2>&1 &";
@@ -237,7 +237,7 @@ fn survive(path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Says it is there to everyone who asks, until someone sends a word.
+/// Answers connections until it receives a message.
 fn listen(path: &str) -> io::Result<String> {
     let listener = UnixListener::bind(path)?;
     loop {
@@ -265,12 +265,12 @@ fn memory(bytes: usize) -> io::Result<String> {
     for page in held.chunks_mut(4096) {
         page[0] = 1;
     }
-    // Long enough for a watch to see it, and known to have been enough when nobody watches.
+    // Long enough for the resource watch to see it; known to be enough without a watch.
     rest();
     Ok(format!("{} bytes", held.iter().filter(|byte| **byte == 1).count() * 4096))
 }
 
-/// Keeps memory that no process maps.
+/// Keeps shared memory that no process maps.
 fn shared_memory(bytes: usize) -> io::Result<String> {
     let segment = unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) };
     checked(segment.into())?;
@@ -283,7 +283,7 @@ fn shared_memory(bytes: usize) -> io::Result<String> {
     checked(unsafe { libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut()) }.into())
 }
 
-/// Gives whoever watches several chances.
+/// Rests several times, so that the resource watch can measure.
 fn rest() {
     std::thread::sleep(std::time::Duration::from_millis(1500));
 }
@@ -300,7 +300,7 @@ fn fill(path: &str, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Holds files open that no folder leads to, until somebody ends it.
+/// Keeps deleted files open until it is killed.
 fn fill_unlinked(bytes: usize) -> io::Result<()> {
     let block = vec![1_u8; 1 << 20];
     let mut held = Vec::new();
@@ -315,7 +315,7 @@ fn fill_unlinked(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Lists what is open beyond the standard streams and the list itself.
+/// Lists the open descriptors except the standard streams and the listing itself.
 fn open_files() -> io::Result<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
@@ -337,7 +337,7 @@ fn session() -> io::Result<String> {
     Ok(format!("session {}, input {}, terminal {terminal}", same.as_raw_nonzero(), input.len()))
 }
 
-/// Runs a program in a sandbox as the engine would, and says so when it runs.
+/// Runs a program in a sandbox like the engine, and prints a line once it runs.
 fn engine(workspace: &str) -> io::Result<String> {
     use adjutant_workspace::sandbox as it;
     let this = std::env::current_exe()?;
@@ -362,7 +362,7 @@ fn engine(workspace: &str) -> io::Result<String> {
     ended.map(|ended| format!("{ended:?}")).map_err(io::Error::other)
 }
 
-/// Makes a program that runs with its owner's rights, whoever starts it.
+/// Creates a set-user-id program.
 fn lend(how: &str, path: &str) -> io::Result<String> {
     let name = std::ffi::CString::new(path)?;
     let (mode, here) = (0o4755, libc::AT_FDCWD);

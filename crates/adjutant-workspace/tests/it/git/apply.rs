@@ -1,10 +1,10 @@
-//! Results in the user's own files: all or nothing, and back again.
+//! Applying results to the user's own files, all or nothing, and undoing them.
 
 use adjutant_workspace::{ApplyError, CreatedCommit, RecoveredApply, UnrestoredFile};
 
 use super::*;
 
-/// A child's work on the present state: these files written, these deleted.
+/// A child's work on the current state: these files written, these deleted.
 pub(super) fn result(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> CreatedCommit {
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();
@@ -81,7 +81,7 @@ fn modes_links_and_file_types_are_applied_and_undone() {
 fn uncommitted_changes_the_child_did_not_start_from_are_not_overwritten() {
     let user = User::new();
     let made = result(&user, &[("README", "zero\none\ntwo\nthree\n"), ("new", "child\n")], &[]);
-    // It would merge: the lines are far enough apart. It is still the user's unsaved work.
+    // It would merge, because the lines are far apart, but it is still uncommitted work of the user.
     user.write("README", "one\ntwo\nthree\nmine\n");
     let before = on_disk(&user.tree);
     let ApplyError::Dirty { paths } = user.open().apply(&made.commit, now()).unwrap_err() else {
@@ -138,7 +138,7 @@ fn a_failure_in_the_middle_restores_everything() {
         &[("README", "changed\n"), ("a new one", "new\n"), ("zz", "a file now\n")],
         &["zz/tracked", "src/lib.rs"],
     );
-    // Nobody sees the ignored file coming: the folder cannot become a file.
+    // The ignored file is unknown to git: the directory cannot become a file.
     user.write("zz/ignored.log", "mine\n");
     let (before, unchanged) = (on_disk(&user.tree), user.untouched());
     let repository = user.open();
@@ -210,7 +210,7 @@ fn files_that_an_interrupted_application_cannot_restore_are_saved_and_reported()
     let before = on_disk(&user.tree);
     let repository = user.open();
     let applied = repository.apply(&made.commit, now()).unwrap();
-    // As a kill right before the mark leaves it, and then a person who goes on working.
+    // The state after a kill right before the mark, and later edits of the user.
     fs::remove_file(user.state().join("applies").join(&applied.name).join("done")).unwrap();
     user.write("src/lib.rs", "mine since\n");
     let recovered = repository.recover().unwrap().put_back;
@@ -221,7 +221,7 @@ fn files_that_an_interrupted_application_cannot_restore_are_saved_and_reported()
     let mut expected = before;
     expected.insert("src/lib.rs".into(), "100644 mine since\n".into());
     assert_eq!(on_disk(&user.tree), expected);
-    // It is over: what is deleted now does not come back.
+    // The recovery is complete: what is deleted now does not come back.
     fs::remove_file(user.path("README")).unwrap();
     assert_eq!(repository.recover().unwrap().put_back, []);
     assert!(!user.path("README").exists());

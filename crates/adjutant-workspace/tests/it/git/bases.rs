@@ -1,4 +1,4 @@
-//! Warm checkouts: leased, moved by what differs, never changed while in use.
+//! Base checkouts: leased, updated by the differences, never changed while in use.
 
 use adjutant_workspace::{BaseCheckouts, BaseLeaseCost};
 
@@ -54,7 +54,7 @@ fn an_interrupted_update_of_a_base_is_completed() {
     let repository = user.open();
     let bases = BaseCheckouts::open(&repository).unwrap();
     let path = bases.lease(&one).unwrap().path().to_owned();
-    // As after a kill in the middle: the mark is set, one file is torn, one not there yet.
+    // The state after a kill in the middle: marked as moving, one file half written, one missing.
     let mark = path.parent().unwrap().join("state");
     let ready = fs::read_to_string(&mark).unwrap();
     let moving = ready.replace(&format!("ready {one}"), &format!("moving {one} {two}"));
@@ -113,7 +113,7 @@ fn a_layer_over_a_base_shows_the_captured_state() {
     link("src", &user.path("link"));
     let repository = user.open();
     let snapshot = repository.capture(now()).unwrap();
-    // What the user does next does not show through.
+    // Later changes of the user are not visible.
     user.write("folder", "later\n");
     let layer = user.upper();
     let gone = repository.write_layer(&snapshot.head_tree, &snapshot.tree, &layer).unwrap();

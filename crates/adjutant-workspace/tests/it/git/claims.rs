@@ -1,4 +1,4 @@
-//! MissingParents that claim a git directory which is not theirs, or have pipes and links in their own.
+//! Directories that claim another repository's git directory, or contain pipes and links in their own.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ fn try_open(user: &User) -> Result<Repository, GitError> {
     Repository::open(&find_git(), &user.tree, &user.state())
 }
 
-/// Everything below a folder with its content and date, to see whether anybody wrote there.
+/// Everything below a directory with content and timestamps, to detect writes.
 fn photograph(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
     let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(at) = open.pop() {
@@ -28,10 +28,10 @@ fn photograph(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
     found
 }
 
-/// Puts something hostile into a folder, for the git directory of a victim.
+/// Prepares a hostile directory that refers to the git directory of a victim.
 type Plant = fn(&User, &Path);
 
-/// A git directory with nothing in it but what makes it one.
+/// A git directory with only the essential parts.
 fn hollow(at: &Path, config: &str) {
     for folder in ["objects", "refs"] {
         fs::create_dir_all(at.join(folder)).unwrap();
@@ -109,7 +109,7 @@ fn a_submodule_and_a_linked_work_tree_are_still_opened() {
     assert_eq!(opened.common_dir(), user.path(".git"));
 }
 
-/// A test that hangs is ended by the runner; each of these did.
+/// Without the checks, each of these would hang until the runner's timeout.
 #[test]
 fn a_pipe_where_git_keeps_a_file_is_refused_at_once() {
     for name in ["index", "HEAD", "config", "packed-refs", "info/exclude", "shallow"] {
@@ -121,7 +121,7 @@ fn a_pipe_where_git_keeps_a_file_is_refused_at_once() {
         let refused = try_open(&user);
         assert!(matches!(refused, Err(GitError::Untrusted { .. })), "{name}: {refused:?}");
         if name == "index" {
-            // Put there after the repository was opened.
+            // Created after the repository was opened.
             assert!(opened.capture(now()).is_err());
             assert!(opened.ignored().is_err());
         }

@@ -1,10 +1,10 @@
-//! A tree in which everything git may run is planted: plain git runs it, we do not.
+//! A repository in which every kind of git helper is planted: plain git runs them, our wrapper does not.
 
 use adjutant_workspace::{ApplyError, BaseCheckouts, ConflictKind, GitError, Worktrees};
 
 use super::*;
 
-/// What must fire with plain git, so that silence through the wrapper means something.
+/// The helpers that plain git must run, so that silence through the wrapper proves something.
 const FIRES: [&str; 13] = [
     "hook-post-checkout",
     "hook-post-commit",
@@ -65,7 +65,7 @@ impl Planted {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Plants everything; `also` goes into a file that the configuration includes.
+    /// Plants all helpers; `also` goes into an included configuration file.
     fn plant(&self, also: &str) {
         let user = &self.user;
         for hook in HOOKS {
@@ -106,7 +106,7 @@ impl Planted {
         put(&outer, &format!("[alias]\n\tincluded = !{helper}\n{also}"));
     }
 
-    /// Lets the included file also name a monitor and an external diff.
+    /// Adds a monitor and an external diff to the included file.
     fn plant_more(&self) {
         let helper = self.helper("included", "exit 1");
         self.plant(&format!("[core]\n\tfsmonitor = {helper}\n[diff]\n\texternal = {helper}\n"));
@@ -127,7 +127,7 @@ impl Planted {
     }
 }
 
-/// Runs plain git over a copy, as an unsuspecting program would.
+/// Runs plain git on a copy.
 fn plain_git(planted: &Planted) {
     let user = &planted.user;
     user.write("README", "plain\n");
@@ -162,7 +162,7 @@ fn no_planted_helper_runs() {
     }
     planted.plant_more();
     let user = &planted.user;
-    // Files that look changed by their dates, so that every filter has a reason to run.
+    // Files with changed timestamps, so that every filter has a reason to run.
     user.write("README", "dirty\n");
     user.write("untracked", "new\n");
     fs::write(user.path("src/lib.rs"), user.read("src/lib.rs")).unwrap();
@@ -210,7 +210,7 @@ fn attributes_and_nested_repositories_of_a_child_run_no_helper() {
     planted.plant_more();
     planted.forget();
     let user = &planted.user;
-    // A nested repository whose monitor would run if anyone asked git about it.
+    // A nested repository whose monitor would run if git examined it.
     user.try_git(["init", "-q", "nested"]);
     let monitor = planted.helper("nested-monitor", "exit 1");
     user.try_git(["-C", "nested", "config", "core.fsmonitor", &monitor]);
@@ -277,7 +277,7 @@ fn a_dot_git_that_is_replaced_after_opening_causes_an_error_or_is_ignored() {
     let before = victim.untouched();
     fs::rename(user.path(".git"), user.outer.path().join("moved away")).unwrap();
     link(victim.path(".git").to_str().unwrap(), &user.path(".git"));
-    // Whatever comes of it: the other repository's files, index and references stay.
+    // In any case the files, index and references of the other repository stay unchanged.
     let _ = repository.capture(now());
     assert_eq!(victim.untouched(), before);
 }

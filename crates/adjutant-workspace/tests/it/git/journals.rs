@@ -1,4 +1,4 @@
-//! Journals of applications: damaged, cut short, met by a person, dropped.
+//! Journals of applications: damaged, interrupted, edited by the user, removed.
 
 use adjutant_workspace::{ApplyError, RecoveredApply, UnrestoredFile, forget_applied};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -6,7 +6,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use super::apply::result;
 use super::*;
 
-/// Applies a child's work and returns the folder of the journal.
+/// Applies a child's work and returns the directory of the journal.
 fn applied(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> PathBuf {
     let made = result(user, written, deleted);
     let repository = user.open();
@@ -15,7 +15,7 @@ fn applied(user: &User, written: &[(&str, &str)], deleted: &[&str]) -> PathBuf {
     user.state().join("applies").join(applied.name)
 }
 
-/// As a kill right before the mark leaves it.
+/// The state after a kill right before the mark.
 fn cut_short(journal: &Path) {
     fs::remove_file(journal.join("done")).unwrap();
 }
@@ -62,7 +62,7 @@ fn an_unreadable_plan_is_not_mistaken_for_a_missing_one() {
     for damaged in [None, Some(Vec::new()), Some(b"nonsense".to_vec()), Some(cut)] {
         match &damaged {
             Some(bytes) => fs::write(&plan, bytes).unwrap(),
-            // The system fails, whoever asks.
+            // A directory in place of the file, which cannot be read even by root.
             None => fs::create_dir(&plan).unwrap(),
         }
         let recovery = user.open().recover().unwrap();
@@ -113,8 +113,8 @@ fn the_plan_is_removed_before_the_rest_of_a_journal() {
     assert!(gone.len() > 4 && !journal.exists(), "{gone:?}");
 }
 
-/// What a person does to files of an application that was cut short; which files are then left, and
-/// which of them have a copy of what was there before.
+/// Edits of a user to files of an interrupted application, the files that then stay, and which of them have a saved
+/// copy.
 type Meeting = (&'static str, fn(&User), &'static [(&'static str, bool)]);
 
 const MEETINGS: [Meeting; 5] = [
@@ -201,7 +201,7 @@ fn partly_created_parent_directories_are_not_mistaken_for_the_users() {
     let before = on_disk(&user.tree);
     let journal = applied(&user, &[("README/a/b/c", "was a file\n")], &["README"]);
     cut_short(&journal);
-    // As a kill right after the first folder leaves it.
+    // The state after a kill right after the first directory.
     fs::remove_dir_all(user.path("README/a")).unwrap();
     let recovery = user.open().recover().unwrap();
     assert_eq!(recovery.put_back[0].left, []);

@@ -1,7 +1,7 @@
-//! A process killed anywhere between creating, committing, applying and removing.
+//! Killing a process at any point between creating, committing, applying and removing.
 //!
-//! The test starts its own binary to do the work, kills it after a part of the time it takes, and
-//! looks at what is left. Half of the time the git it had started is killed with it.
+//! The test starts its own binary to do the work, kills it after a fraction of its run time, and checks what is
+//! left. In half of the cases its git processes are killed, too.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -13,18 +13,18 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-/// Tells the started process where its repository is.
+/// The variable with the repository's path for the child process.
 const PLACE: &str = "ADJUTANT_TEST_KILLS";
 
 const ROUNDS: u32 = 100;
 
-/// How old the lock of a killed git is at most before it is removed.
+/// The age from which the lock file of a killed git is removed.
 const STALE: Duration = Duration::from_secs(3);
 
-/// What the work puts into a file of the user's.
+/// The content that the work writes into a file of the user.
 const APPLIED: &str = "one\ntwo\nthree\nby a child\n";
 
-/// One life: everything that can be interrupted, each step said once it is done.
+/// Does everything that can be interrupted, and prints each completed step.
 fn live(tree: &Path, state: &Path, name: &str) {
     let say = |text: &str| {
         use std::io::Write;
@@ -74,7 +74,7 @@ fn start(user: &User, name: &str) -> Child {
         .unwrap()
 }
 
-/// The processes that `pid` started, as far as the kernel tells.
+/// The child processes of `pid`, as far as the kernel reports them.
 fn started_by(pid: u32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -84,12 +84,12 @@ fn started_by(pid: u32) -> Vec<i32> {
         .collect()
 }
 
-/// Waits until a process that is nobody's any more has ended.
+/// Waits until an orphaned process has ended.
 fn await_end(pid: i32) {
     let begun = Instant::now();
     let alive = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A process that ended and that nobody has asked about yet does nothing any more.
+        // A zombie does nothing any more.
         !stat.is_empty() && !stat.contains(") Z ")
     };
     while alive() {
@@ -98,16 +98,16 @@ fn await_end(pid: i32) {
     }
 }
 
-/// Kills the process after `delay`, with the git it started or without; returns what it said.
+/// Kills the process after `delay`, with or without its git processes; returns its output.
 fn kill_after(mut life: Child, delay: Duration, with_git: bool) -> String {
-    // Not for synchronisation: the kill is to hit anywhere.
+    // Not for synchronisation: the kill should hit at any point.
     std::thread::sleep(delay);
     let started = started_by(life.id());
     life.kill().unwrap();
     life.wait().unwrap();
     for pid in started {
         if with_git && let Some(pid) = Pid::from_raw(pid) {
-            // It may just have ended by itself.
+            // It may already have ended.
             let _ = kill_process(pid, Signal::KILL);
         }
         await_end(pid);
@@ -117,7 +117,7 @@ fn kill_after(mut life: Child, delay: Duration, with_git: bool) -> String {
     said
 }
 
-/// Everything that must hold after a kill; leaves the repository as it was before.
+/// Checks everything that must hold after a kill, and restores the repository.
 fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<String, String>)) {
     let repository = user.open().with_stale_lock(STALE);
     for recovered in repository.recover().unwrap().put_back {
@@ -174,7 +174,7 @@ fn a_kill_at_any_point_loses_no_work_and_changes_none_of_the_users_files() {
     for round in 0..ROUNDS {
         let name = format!("r{round}");
         let life = start(&user, &name);
-        // Evenly over the whole life, in an order that mixes early and late.
+        // Spread evenly over the run time, in a mixed order.
         let part = f64::from((round * 37) % ROUNDS) / f64::from(ROUNDS);
         let said = kill_after(life, whole_life.mul_f64(part), round % 2 == 0);
         seen.insert(said.lines().filter(|line| !line.is_empty()).count());

@@ -1,10 +1,10 @@
-//! The repositories people have: each is captured, checked out and worked on.
+//! Many kinds of repositories: each is captured, checked out and worked on.
 
 use adjutant_workspace::{BaseCheckouts, GitError, SkipReason, SkippedPath};
 
 use super::*;
 
-/// Captures, and says what plain git would have to find in the captured tree.
+/// Captures the tree and compares it with what plain git would add.
 fn check_capture(
     user: &User,
     expected: &BTreeMap<String, String>,
@@ -129,7 +129,7 @@ fn a_repository_with_its_git_directory_elsewhere_is_found() {
     let elsewhere = user.outer.path().join("elsewhere.git");
     user.git(["init", "-q", "--separate-git-dir", elsewhere.to_str().unwrap(), "."]);
     user.write("a", "a\n");
-    // It must say whose it is: any folder could name it.
+    // The git directory must refer back: any directory could name it.
     let refused = Repository::open(&find_git(), &user.tree, &user.state()).unwrap_err();
     assert!(matches!(refused, GitError::Foreign { .. }), "{refused}");
     assert!(refused.to_string().contains("core.worktree"), "{refused}");
@@ -325,7 +325,7 @@ fn unchanged_large_file_storage_pointers_stay_pointers() {
     user.write("big.bin", pointer);
     user.write("other.bin", pointer);
     user.commit("pointers");
-    // What a smudge filter does: other content on disk, and an index that knows its dates.
+    // The effect of a smudge filter: other content on disk, and an index with its timestamps.
     user.git(["config", "filter.lfs.smudge", "echo smudged"]);
     user.git(["config", "filter.lfs.clean", &format!("printf '{pointer}'")]);
     fs::remove_file(user.path("big.bin")).unwrap();

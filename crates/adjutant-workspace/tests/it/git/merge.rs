@@ -4,7 +4,7 @@ use adjutant_workspace::{ConflictKind, DiffStatus, GitError};
 
 use super::*;
 
-/// Commits `theirs` as a child's work on HEAD, then `ours` on top of HEAD, and says what clashes.
+/// Commits `theirs` as a child's work on HEAD, then `ours` on top of HEAD, and returns the conflicts.
 fn check_conflicts(
     ours: impl Fn(&User),
     theirs: impl Fn(&Path),
@@ -81,7 +81,7 @@ fn every_kind_of_conflict_is_named_with_its_file() {
         .collect::<std::collections::BTreeSet<_>>(),
         [ConflictKind::Rename].into()
     );
-    // Never by the name that git gives it beside the folder.
+    // Reported under its own name, not under the one that git gives it beside the directory.
     assert_eq!(
         check_conflicts(
             |user| user.write("thing/inside", "ours\n"),
@@ -216,7 +216,7 @@ fn the_lock_file_of_a_killed_git_does_not_block_a_result_forever() {
     let root = Root::open(user.upper()).unwrap();
     let changes = [FileChange::Written(rel("x"))];
     let commit = || repository.commit(work(&base, &root, &changes), &child("x"), None);
-    // Somebody may be writing: it is waited for until no update would take so long.
+    // Another git may be writing, so the lock is waited for as long as an update could take.
     let began = std::time::Instant::now();
     let made = commit().unwrap().unwrap();
     assert!(began.elapsed() >= Duration::from_secs(2), "the lock was not waited for");
@@ -238,7 +238,7 @@ fn the_lock_file_of_a_slow_update_is_waited_for() {
     fs::File::options().write(true).open(&lock).unwrap().set_modified(slow).unwrap();
     std::thread::scope(|scope| {
         let keeping = scope.spawn(|| repository.keep(&child("x"), &base, None));
-        // Not for synchronisation: time in which the lock must not go.
+        // Not for synchronisation: the lock must not be removed during this time.
         std::thread::sleep(Duration::from_secs(1));
         assert!(lock.exists() && !keeping.is_finished());
         fs::remove_file(&lock).unwrap();
@@ -252,7 +252,7 @@ fn merged_results_are_found_with_one_git_call() {
     let user = User::new();
     let repository = user.open();
     let base = user.id("HEAD");
-    // Ten of each fate, by turns, and twenty names for each.
+    // Ten of each kind in turn, and twenty references for each.
     let mut orders = String::new();
     for number in 0..10 {
         user.git(["checkout", "-q", "--detach", base.as_str()]);
@@ -268,7 +268,7 @@ fn merged_results_are_found_with_one_git_call() {
             orders += &format!("create refs/adjutant/run/c{number}-{twin} {work}\n");
         }
     }
-    // Neither what is no commit nor what has no base may spoil the answer about the others.
+    // A reference without a commit or without a base must not affect the others.
     let rootless = user.git(["commit-tree", "-m", "rootless", "HEAD^{tree}"]);
     let blob = user.git(["rev-parse", "HEAD:README"]);
     orders += &format!("create refs/adjutant/run/rootless {rootless}\n");

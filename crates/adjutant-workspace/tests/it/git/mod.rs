@@ -1,4 +1,4 @@
-//! Everything that goes through git, on real repositories.
+//! Tests of everything that uses git, on real repositories.
 
 mod apply;
 mod bases;
@@ -33,7 +33,7 @@ use adjutant_workspace::{
 };
 use tempfile::TempDir;
 
-/// When everything in these tests is committed.
+/// The date of all commits in these tests.
 pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
@@ -64,7 +64,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// A folder that is no repository yet.
+    /// A directory that is not a repository yet.
     pub(crate) fn bare_folder() -> Self {
         Self::folder_in(TempDir::new().unwrap())
     }
@@ -81,7 +81,7 @@ impl User {
         Self::bare_folder().initialised()
     }
 
-    /// A repository in memory where the machine offers that: a kill loses nothing the kernel has.
+    /// A repository in memory if the machine offers that: a kill loses nothing that the kernel has.
     fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         let outer = TempDir::new_in(memory).or_else(|_| TempDir::new()).unwrap();
@@ -146,7 +146,7 @@ impl User {
         self.id("HEAD")
     }
 
-    /// Commits everything, also what a sparse checkout would leave out.
+    /// Commits everything, even what a sparse checkout excludes.
     fn commit_with_sparse(&self) -> ObjectId {
         self.git(["add", "-A", "--sparse"]);
         self.git(["commit", "-q", "-m", "sparse"]);
@@ -182,7 +182,7 @@ impl User {
         spaces_of(&self.tree, &self.state())
     }
 
-    /// The files of a tree with their contents, as plain git tells them.
+    /// The files of a tree with their contents, as plain git reports them.
     pub(crate) fn files(&self, tree: &ObjectId) -> BTreeMap<String, String> {
         let listed = self.git(["ls-tree", "-r", "-z", tree.as_str()]);
         let entries: Vec<(&str, &str)> =
@@ -221,7 +221,7 @@ impl User {
         all
     }
 
-    /// Everything of the user's that nobody may change: status, index, stash, references, config.
+    /// Everything of the user that must not change: status, index, stash, references, config.
     pub(crate) fn untouched(&self) -> Vec<String> {
         let others = self.git(["for-each-ref", "--format=%(refname) %(objectname)"]);
         let others = others.lines().filter(|line| !line.starts_with("refs/adjutant/"));
@@ -266,8 +266,8 @@ pub(crate) fn put(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Makes a file one that can be run, in a copy that another process wrote: what this process had open for
-/// writing may still be so in a child that another thread started meanwhile, and cannot be run then.
+/// Makes a file executable, as a copy that another process writes: a descriptor that this process had open for
+/// writing may still be open in a child that another thread is forking, and then the file cannot be executed.
 fn make_executable(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = path.with_extension("copy");
@@ -288,7 +288,7 @@ fn child(name: &str) -> ResultRef {
     ResultRef::new("run", name).unwrap()
 }
 
-/// The files below a folder with their contents and kinds, `.git` left out.
+/// The files below a directory with their contents and types, without `.git`.
 pub(crate) fn on_disk(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];

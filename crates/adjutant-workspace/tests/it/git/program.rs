@@ -1,4 +1,4 @@
-//! A git program that is missing, too old, too slow or too talkative.
+//! A git program that is missing, too old, too slow, or prints too much.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::*;
 
-/// A folder with a program called git that answers `version` and then does this.
+/// A directory with a program called git that answers `version` and then does this.
 fn pretend(version: &str, then: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     let program = folder.path().join("git");
@@ -27,7 +27,7 @@ fn open_with(folder: &TempDir, user: &User, within: Duration) -> Result<Reposito
     Repository::open(&git, &user.tree, &user.state())
 }
 
-/// Waits for a process that was killed, which the kernel does not end at once.
+/// Waits for the end of a killed process.
 fn ends(pid: &str, within: Timespec) -> bool {
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
@@ -77,7 +77,7 @@ fn real() -> PathBuf {
     std::env::split_paths(&search).map(|folder| folder.join("git")).find(|it| it.is_file()).unwrap()
 }
 
-/// A git that does `then` with what the real one says of a work tree, which is in `$said`.
+/// A git that runs `then` with the real status output in `$said`.
 fn with_status(user: &User, then: &str) -> TempDir {
     let said = user.outer.path().join("said");
     let (real, said) = (real().display().to_string(), said.display().to_string());
@@ -100,10 +100,10 @@ fn a_status_that_git_prints_in_pieces_is_captured_whole() {
     let whole = user.open().capture(now()).unwrap();
     assert_eq!(whole.changes.len(), 6);
     let said = user.outer.path().join("said");
-    // In the middle of a path, and after a whole record.
+    // Split in the middle of a path, and after a whole record.
     let record = "? untracked-0".len() + 1;
     for cut in [record / 2, record, 3 * record] {
-        // Not for synchronisation: whether it is read in between or not, all of it counts.
+        // Not for synchronisation: the result must not depend on the timing.
         let then = format!(
             "tail -c {cut} \"$said\" > \"$said.end\"; head -c -{cut} \"$said\"; sleep 0.1; cat \"$said.end\""
         );

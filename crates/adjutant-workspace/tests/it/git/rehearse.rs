@@ -1,4 +1,4 @@
-//! Several results, one after the other: tried first, then applied, then taken back.
+//! Several results in order: rehearsed, applied, undone.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use adjutant_workspace::{ApplyError, BinaryContent, PatchOptions};
 
 use super::*;
 
-/// What a child makes of the state it began from.
+/// The work of a child that started from this state.
 fn result_on(user: &User, base: &ObjectId, name: &str, files: &[(&str, &str)]) -> ObjectId {
     let upper = user.outer.path().join(format!("upper-{name}"));
     let written = |(path, text): &(&str, &str)| {
@@ -20,7 +20,7 @@ fn result_on(user: &User, base: &ObjectId, name: &str, files: &[(&str, &str)]) -
     made.unwrap().commit
 }
 
-/// Three children of one state: two change different lines of a file, one the same as the first.
+/// Three children of one state: two change different lines of a file, the third the same line as the first.
 fn three(user: &User) -> [ObjectId; 3] {
     let lines: String = (1..=20).map(|n| format!("line {n}\n")).collect();
     user.write("long", &lines);
@@ -42,14 +42,14 @@ fn a_rehearsal_predicts_what_applying_does() {
     assert!(rehearsed[0].is_ok() && rehearsed[2].is_ok(), "{rehearsed:?}");
     assert!(matches!(&rehearsed[1], Err(ApplyError::Conflicts { preview })
         if preview.conflicts[0].path == Path::new("long")));
-    // The third is merged with what the first left, although that is committed nowhere.
+    // The third is merged with what the first left, although that is not committed.
     let first = repository.apply(&results[0], now()).unwrap();
     assert!(matches!(repository.apply(&results[1], now()), Err(ApplyError::Conflicts { .. })));
     let third = repository.apply(&results[2], now()).unwrap();
     let text = user.read("long");
     assert!(text.contains("by a") && text.contains("by c") && !text.contains("by b"), "{text}");
     assert_eq!(third.diff, rehearsed[2].as_ref().unwrap().diff);
-    // Taken back in the order in which that is possible.
+    // Undone in the order in which that is possible.
     assert!(matches!(repository.undo(&first.name), Err(ApplyError::ChangedSince { .. })));
     repository.undo(&third.name).unwrap();
     repository.undo(&first.name).unwrap();

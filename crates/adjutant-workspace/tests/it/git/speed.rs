@@ -1,4 +1,4 @@
-//! What things cost, side by side with git; run by hand: `cargo nextest run --run-ignored all speed`.
+//! Measurements next to plain git; run by hand: `cargo nextest run --run-ignored all speed`.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, Worktrees};
 
 use super::*;
 
-/// The middle of nine tries, in milliseconds.
+/// The median of nine runs, in milliseconds.
 fn median(mut once: impl FnMut(usize) -> Duration) -> f64 {
     let mut all: Vec<Duration> = (0..9).map(&mut once).collect();
     all.sort();
@@ -19,7 +19,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
-/// A repository of `count` small files in folders of a hundred.
+/// A repository of `count` small files in directories of a hundred.
 fn repository_of(count: usize) -> User {
     let user = User::unborn();
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! How the objects of a commit are put into a repository that others use too.
+//! How the objects of a commit are stored in a shared repository.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -8,13 +8,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
 
-/// Tells the started process where its repository is.
+/// The variable with the repository's path for the child process.
 const PLACE: &str = "ADJUTANT_TEST_FEW_FILES";
 
-/// As many files as a process may open that does what is tested with few of them.
+/// The descriptor limit of the child process.
 const FEW_FILES: u64 = 64;
 
-/// Stores a folder with these lines of `git ls-tree`, each mode written as it is given.
+/// Stores a tree with these lines of `git ls-tree`, with each mode written as given.
 fn store_tree(user: &User, listed: &str) -> String {
     let mut bytes = Vec::new();
     for line in listed.lines() {
@@ -38,7 +38,7 @@ fn store_tree(user: &User, listed: &str) -> String {
 #[test]
 fn directories_of_old_repositories_keep_their_other_files() {
     let user = User::new();
-    // Git shows every mode with six digits, and long ago it stored folders so.
+    // Git prints every mode with six digits, and early versions also stored trees that way.
     let tree = store_tree(&user, &user.git(["ls-tree", "HEAD"]));
     assert_ne!(tree, user.id("HEAD^{tree}").as_str());
     let old = ObjectId::parse(&user.git(["commit-tree", "-m", "old", &tree])).unwrap();
@@ -56,7 +56,7 @@ fn directories_of_old_repositories_keep_their_other_files() {
     assert_eq!(user.files(&made.unwrap().tree), after);
 }
 
-/// As many changes as are ever stored singly, each in eight folders of its own.
+/// As many changes as are ever stored as loose objects, each in its own eight directories.
 fn deep_changes(upper: &Path) -> Vec<FileChange> {
     let path = |number| {
         let folders: Vec<String> = (0..8).map(|level| format!("d{number}-{level}")).collect();
@@ -137,7 +137,7 @@ fn the_objects_of_a_small_commit_are_loose_and_whole() {
     let new: Vec<PathBuf> = paths().difference(&before).cloned().collect();
     assert_eq!(new.len(), 3, "a file, a tree and a commit: {new:?}");
     assert!(user.git(["count-objects", "-v"]).contains("packs: 0"));
-    // As a power cut leaves an object that another git did not sync: the next commit stores it again.
+    // An object as a power cut leaves it if another git did not fsync it: the next commit stores it again.
     for object in &new {
         fs::remove_file(object).unwrap();
         fs::write(object, "").unwrap();
@@ -147,7 +147,7 @@ fn the_objects_of_a_small_commit_are_loose_and_whole() {
     user.git(["fsck", "--strict", "--no-dangling"]);
 }
 
-/// The modes of the files among the objects of a repository.
+/// The modes of the object files of a repository.
 fn modes(user: &User) -> BTreeMap<PathBuf, u32> {
     let mut found = BTreeMap::new();
     let mut open = vec![user.path(".git/objects")];

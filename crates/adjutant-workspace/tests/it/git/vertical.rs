@@ -1,4 +1,4 @@
-//! From the user's tree to a reviewed result, once through.
+//! One complete path from the user's tree to a reviewed result.
 
 use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, DiffStatus, FileChange, LineCounts};
 

@@ -1,4 +1,4 @@
-//! Work trees of git for children.
+//! Git work trees for children.
 
 use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
 use adjutant_workspace::{GitError, SkipReason, Worktrees};
@@ -132,7 +132,7 @@ fn an_interrupted_removal_is_completed_and_does_not_look_like_deletions() {
     let made = space.keep("work\n", now()).unwrap().commit;
     let path = space.path().to_owned();
     drop(space);
-    // As after a kill in the middle of the removal.
+    // The state after a kill in the middle of the removal.
     fs::remove_dir_all(path.join("src")).unwrap();
     let record = path.parent().unwrap().join("record");
     let text = fs::read_to_string(&record).unwrap();

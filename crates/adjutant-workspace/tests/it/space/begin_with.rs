@@ -1,11 +1,11 @@
-//! Work that begins with the results of other work, whatever a person did to the history in between.
+//! Work that starts with the results of other work, whatever the user did to the history in between.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::git::{on_disk, put};
 
-/// A person, and stories that build on each other's results.
+/// A user, and stories that build on each other's results.
 struct Stories {
     user: User,
     spaces: Workspaces,
@@ -19,7 +19,7 @@ impl Stories {
         Self { user, spaces }
     }
 
-    /// Does a story upon results: makes files of these names and removes others.
+    /// Does a story based on results: creates and removes files of these names.
     fn story(&self, name: &str, upon: &[&ObjectId], makes: &[&str], removes: &[&str]) -> ObjectId {
         let space = self.begin(name, upon);
         makes.iter().for_each(|path| write(&space, path, &text_of(path)));
@@ -33,7 +33,7 @@ impl Stories {
         self.spaces.make("run", name, name, None).unwrap()
     }
 
-    /// Looks at the files that a story upon results finds.
+    /// Returns the files that a story based on results starts with.
     #[track_caller]
     fn check(&self, name: &str, upon: &[&ObjectId], has: &[&str], lacks: &[&str]) {
         let found = files(&self.begin(name, upon));
@@ -45,13 +45,13 @@ impl Stories {
         }
     }
 
-    /// The person writes a file and leaves it uncommitted.
+    /// The user writes a file and leaves it uncommitted.
     fn writes(&self, path: &str) {
         self.user.write(path, &text_of(path));
     }
 }
 
-/// Nothing like the text of another file: git must take none for a renamed one.
+/// Unlike the text of any other file, so that git detects no renames.
 fn text_of(path: &str) -> String {
     (0..8).map(|line| format!("{path} {line} {path}\n")).collect()
 }
@@ -62,7 +62,7 @@ fn a_deletion_in_one_result_is_not_reverted_by_another() {
     let a = all.story("a", &[], &["by-a"], &[]);
     let b = all.story("b", &[&a], &["by-b"], &["by-a"]);
     all.writes("own-1");
-    // It has what A did by a merge with another state of the tree.
+    // It contains A's work by a merge with another state of the tree.
     let c = all.story("c", &[&a], &["by-c"], &[]);
     all.check("last-1", &[&a, &b, &c], &["by-b", "by-c", "own-1"], &["by-a"]);
     all.writes("own-2");
@@ -118,7 +118,7 @@ fn a_result_that_was_in_the_files_for_a_while_is_merged() {
     let all = Stories::new();
     let a = all.story("a", &[], &["by-a"], &[]);
     let b = all.story("b", &[&a], &["by-b"], &[]);
-    // Applied, so that only B is asked for.
+    // Applied, so that only B is requested.
     all.writes("by-a");
     let c = all.story("c", &[&b], &["by-c"], &[]);
     std::fs::remove_file(all.user.path("by-a")).unwrap();
@@ -132,17 +132,17 @@ fn a_merged_result_is_merged_again_once_the_files_no_longer_contain_it() {
     let all = Stories::new();
     let a = all.story("a", &[], &["by-a"], &[]);
     let b = all.story("b", &[&a], &["by-b"], &[]);
-    // Nobody knows that this is the work of A.
+    // It is not known that this is A's work.
     all.writes("by-a");
     let c = all.story("c", &[&a, &b], &["by-c"], &[]);
     std::fs::remove_file(all.user.path("by-a")).unwrap();
     all.check("last", &[&a, &b, &c], &["by-a", "by-b", "by-c"], &[]);
 }
 
-/// Histories that are tried; the first of them already show a merge that takes in too much or too little.
+/// The number of random histories; the first ones already detect a merge that contains too much or too little.
 const SEEDS: u64 = 4;
 
-/// Numbers that look random and are the same each time.
+/// A deterministic pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -153,7 +153,7 @@ impl Dice {
     }
 }
 
-/// A story that was done: what it depends on, all of that included, the file it made and those of the others that it removed.
+/// A completed story: its dependencies, transitively, the file it created and the files of others that it removed.
 struct Done {
     commit: ObjectId,
     upon: BTreeSet<usize>,
@@ -161,7 +161,7 @@ struct Done {
     removes: BTreeSet<String>,
 }
 
-/// Does something to the tree or to its history that a person may do between two stories.
+/// Does something to the tree or its history that a user may do between two stories.
 fn meddle(all: &Stories, dice: &mut Dice, number: usize, done: &[Done]) {
     let (user, own) = (&all.user, format!("own-{number}"));
     match dice.below(7) {
@@ -200,7 +200,7 @@ fn a_story_always_starts_with_the_users_files_and_its_dependencies() {
                 }
             }
             let mut expected: BTreeSet<String> = on_disk(&all.user.tree).into_keys().collect();
-            // Nobody asks for work that the person's branch has.
+            // Work that the user's branch contains is not requested.
             let commits: Vec<ObjectId> = upon.iter().map(|it| done[*it].commit.clone()).collect();
             let had = all.spaces.repository().in_head(&commits).unwrap();
             let asked = || upon.iter().map(|it| &done[*it]).filter(|it| !had.contains(&it.commit));

@@ -1,4 +1,4 @@
-//! What a sandbox shows of the objects, which the repository itself says where to find.
+//! Which object directories a sandbox shows; the repository itself names them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use super::*;
 use crate::git::put;
 
-/// Objects are data: a program among them is read and not run, and what it might be lent counts for nothing.
+/// Objects are data: a program in an object directory can be read but not executed.
 #[test]
 fn files_in_object_directories_cannot_be_executed() {
     for (wish, kind) in KINDS {
@@ -15,7 +15,7 @@ fn files_in_object_directories_cannot_be_executed() {
         let program = user.path(".git/objects/pack/tool");
         put(&program, "#!/bin/sh\necho it runs\n");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        // A process that another test is just starting may have the file open for a moment.
+        // A child process that another test is forking may have the file open for a moment.
         let outside = loop {
             match std::process::Command::new(&program).output() {
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
@@ -24,7 +24,7 @@ fn files_in_object_directories_cannot_be_executed() {
         };
         assert_eq!(outside.stdout, b"it runs\n");
         let space = open(&user, wish).make("run", "child", "1", None).unwrap();
-        // Both streams in one, so that what is said first is read first.
+        // Both streams in one, to keep their order.
         let text = format!("exec 2>&1; '{0}' || cat '{0}' | wc -l", program.display());
         let (_, said) = run(&space, &text);
         assert!(said.contains("Permission denied") && said.ends_with("2\n"), "{kind}: {said}");
@@ -44,7 +44,7 @@ fn alternates_that_are_not_granted_prevent_no_command() {
         let (user, lender) = (user(), user());
         let lent = lender.path(".git/objects");
         put(&user.path(".git/objects/info/alternates"), &format!("{}\n", lent.display()));
-        // More than is ever hidden one by one.
+        // More than can be hidden one by one.
         for number in 0..1_001 {
             put(&lent.join(format!("note-{number}")), "");
         }
@@ -62,7 +62,7 @@ fn alternates_that_are_not_granted_prevent_no_command() {
 fn alternates_expose_no_other_directory_and_sockets_are_hidden() {
     for (wish, kind) in KINDS {
         let (user, lender) = (user(), user());
-        // Or both would have the same commit.
+        // Otherwise both would have the same commit.
         lender.write("lent", "lent\n");
         lender.commit("lent");
         let loot = user.outer.path().canonicalize().unwrap().join("loot");
@@ -97,7 +97,7 @@ fn alternates_expose_no_other_directory_and_sockets_are_hidden() {
         assert_eq!(said, "0\n0\n", "{kind}: the list of the repository opened another one");
         let remarks = space.record().remarks;
         assert!(remarks.iter().any(|it| it.contains("borrowed")), "{kind}: {remarks:?}");
-        // A person may grant it; what is no object stays hidden all the same.
+        // A user may grant it; files that are not objects stay hidden.
         let (_, said) = run_with(&space, &text, vec![lender.tree.clone()]);
         assert_eq!(said, "0\n0\ncommit\n", "{kind}");
         assert_eq!(fs::read_dir(&lent).unwrap().count(), before);

@@ -1,5 +1,5 @@
-//! Which kind is chosen, held against a mount that nothing of ours makes: a machine that can do overlays
-//! gets overlays, and one that cannot says why.
+//! Compares the chosen kind with a mount made without our code: a machine that supports overlays gets overlays, and
+//! one that does not gets the reason.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use super::{options, state, user};
 
-/// Mounts an overlay by hand with its layers in `folder`; says whether it showed and took files.
+/// Mounts an overlay with `unshare` and its layers in `folder`; returns whether it worked.
 ///
-/// Not by our own code, which is what is judged. A machine without `unshare` fails the test: nobody could
-/// say what it can do.
+/// Without our own code, which is under test. A machine without `unshare` fails the test, because there is nothing
+/// to compare with.
 fn machine_can(folder: &Path) -> Result<(), String> {
     for name in ["lower", "upper", "work", "at"] {
         fs::create_dir_all(folder.join(name)).unwrap();
@@ -67,14 +67,14 @@ fn overlays_are_chosen_exactly_where_the_machine_supports_them() {
                 assert!(all.fallback().is_some(), "{place}: {why}");
             }
         }
-        // The kernel leaves a folder there that its owner cannot look into.
+        // The kernel leaves a directory there that its owner cannot list.
         let inner = by_hand.join("work/work");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let _ = fs::set_permissions(inner, open);
     }
 }
 
-/// The one that needs no luck: wanted, so there is one or the reason why not, and never the other kind.
+/// An explicit choice gives that kind or the reason why not, never the other kind.
 #[test]
 fn the_requested_kind_is_used_or_refused() {
     let user = user();

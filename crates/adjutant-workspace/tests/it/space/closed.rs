@@ -1,4 +1,4 @@
-//! What a program closes to its own account is kept like the rest.
+//! Files that a program made inaccessible to its own account are kept like the rest.
 
 use adjutant_workspace::sandbox::ProgramEnd;
 use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
@@ -6,7 +6,7 @@ use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
 use super::*;
 use crate::git::put;
 
-/// As root nothing is closed, so this shows something only for an ordinary account.
+/// Meaningful only for an ordinary account: root can access everything.
 #[test]
 fn files_without_permissions_are_kept_and_removed() {
     for (wish, kind) in KINDS {
@@ -68,7 +68,7 @@ fn a_work_tree_with_an_unreadable_record_is_not_removed() {
         std::fs::remove_file(&record).unwrap();
         match damaged {
             Some(text) => put(&record, text),
-            // The system fails, whoever asks.
+            // A directory in place of the file, which cannot be read even by root.
             None => std::fs::create_dir(&record).unwrap(),
         }
         let swept = spaces.sweep(&|_| false, now()).unwrap();

@@ -9,7 +9,7 @@ use adjutant_workspace::space::{SweptWorkspace, WorkspaceError, WorkspaceRecord}
 use super::*;
 use crate::git::put;
 
-/// Tells the started process where its repository is.
+/// The variable with the repository's path for the child process.
 const PLACE: &str = "ADJUTANT_TEST_SPACES";
 
 const ROUNDS: u32 = 25;
@@ -35,7 +35,7 @@ fn a_dropped_workspace_is_reopened() {
         user.write("README", "later\n");
         let spaces = open(&user, wish);
         let child = spaces.adopt("run", "c", &record).unwrap();
-        // The journal may know less than the folder does.
+        // The journal may know fewer layers than the directory has.
         let parent = spaces.adopt("run", "p", &stale).unwrap();
         assert_eq!(files(&parent), of_parent, "{kind}");
         assert_eq!(files(&child), of_child, "{kind}");
@@ -45,7 +45,7 @@ fn a_dropped_workspace_is_reopened() {
     }
 }
 
-/// The folder of the only repository that has workspaces.
+/// The directory of the only repository with workspaces.
 fn folder(user: &User) -> PathBuf {
     let mut all = std::fs::read_dir(state(user).join("spaces")).unwrap();
     all.next().unwrap().unwrap().path()
@@ -82,7 +82,7 @@ fn layers_from_before_the_last_boot_are_recreated() {
     let layers = layers.map(|it| it.unwrap().path()).filter(|path| path.is_dir());
     let mut torn = 0;
     for layer in layers {
-        // What a power cut leaves: names, and files without content.
+        // The state after a power cut: names, and files without content.
         put(&layer.join("files/README"), "");
         put(&layer.join("boot"), "another");
         torn += 1;
@@ -144,7 +144,7 @@ fn making_a_workspace_again_reopens_work_and_removes_the_rest() {
         let space = spaces.make("run", "work", "1", None).unwrap();
         write(&space, "made", "child\n");
         drop(space);
-        // What a crash in the middle of making leaves.
+        // The state after a crash in the middle of making it.
         let torn = spaces.make("run", "torn", "1", None).unwrap();
         let folder = torn.path().parent().unwrap().to_owned();
         drop(torn);
@@ -170,7 +170,7 @@ fn say(text: &str) {
     out.flush().unwrap();
 }
 
-/// One life: a parent, a child of it with work, a clean one; then it waits to be killed.
+/// Makes a parent, a child of it with work, and a clean one, then waits to be killed.
 fn live(place: &Path) {
     let wish = match std::fs::read_to_string(place.join("wish")).unwrap().as_str() {
         "overlay" => BackingChoice::Overlay,
@@ -257,7 +257,7 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         assert_eq!(read(&space, "made").unwrap(), "child\n");
         space.close().unwrap();
 
-        // Once the results are gone, so are the states they began from.
+        // Once the results are deleted, so are the references to their bases.
         for kept in spaces.repository().results().unwrap() {
             spaces.repository().discard(&kept.reference, &kept.commit).unwrap();
         }
@@ -276,7 +276,7 @@ fn the_base_commit_of_work_in_another_work_tree_is_kept() {
         let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
         let space = there.make("dead", "c", "b", None).unwrap();
         write(&space, "made", "work\n");
-        // What a kill leaves: the files, and no process.
+        // The state after a kill: files, and no process.
         drop((space, there));
         let bases = || user.git(["for-each-ref", "refs/adjutant/dead/_bases/"]);
         let held = bases();
@@ -301,7 +301,7 @@ fn the_base_commit_of_work_in_another_work_tree_is_kept() {
     }
 }
 
-/// Waits until a process that is nobody's any more has ended.
+/// Waits until an orphaned process has ended.
 fn await_end(pid: u32) {
     let begun = Instant::now();
     let alive = || {
@@ -314,7 +314,7 @@ fn await_end(pid: u32) {
     }
 }
 
-/// The processes that `pid` started, as far as the kernel tells.
+/// The child processes of `pid`, as far as the kernel reports them.
 fn started_by(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -330,7 +330,7 @@ fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
         let user = user();
         user.write("README", "dirty\n");
         let before = user.untouched();
-        // A whole life says how long one is.
+        // A complete run tells how long it takes.
         let begun = Instant::now();
         let mut whole = start(&user, kind, "whole");
         drop(whole.stdin.take());
@@ -340,7 +340,7 @@ fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
             let run = format!("r{round}");
             let mut life = start(&user, kind, &run);
             drop(life.stdin.take());
-            // Not for synchronisation: the kill is to hit anywhere.
+            // Not for synchronisation: the kill should hit at any point.
             std::thread::sleep(length * round / ROUNDS);
             let started = started_by(life.id());
             life.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Programs that write what nobody can keep: the rest of their work is kept all the same.
+//! Programs that write files that cannot be kept: the rest of their work is kept.
 
 use adjutant_workspace::SkipReason;
 use adjutant_workspace::sandbox::{ProgramEnd, ResourceBounds};
@@ -28,7 +28,7 @@ fn deep_directories_and_sparse_files_do_not_lose_the_work() {
         let reason = |wanted: SkipReason| kept.skipped.iter().any(|it| it.reason == wanted);
         assert!(reason(SkipReason::TooLarge(700_000_000)), "{kind}: {:?}", kept.skipped);
         assert!(reason(SkipReason::TooDeep), "{kind}: {:?}", kept.skipped);
-        // What is too large may be what somebody worked for, so it is not taken away.
+        // A file that is too large may be work, so it is not removed.
         assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         remove(&space, "huge");
         space.keep("work\n", now()).unwrap();
@@ -46,7 +46,7 @@ fn five_thousand_levels_are_left_out_reported_and_removed() {
         let levels = "n/".repeat(1_000);
         let down = format!("mkdir -p {levels} && cd -P {levels} && ");
         let (ended, said) = run(&space, &format!("{} echo z > bottom", down.repeat(5)));
-        // What goes down too far to be measured counts as too much.
+        // Directories that are too deep to measure count as exceeding the bound.
         let made = matches!(ended.end, ProgramEnd::Exited(0) | ProgramEnd::TooMuchWritten { .. });
         assert!(made, "{kind}: {:?} {said}", ended.end);
         let kept = space.keep("work\n", now()).unwrap();
@@ -129,7 +129,7 @@ fn added_files_are_counted_and_those_of_the_base_are_not() {
                 "mkdir -p new/sub; for n in $(seq {from} {to}); do : > new/sub/$n; done; sleep 0.6"
             )
         };
-        // 200 with the two directories, over two calls. Changing and replacing files is not adding.
+        // 200 with the two directories, over two runs. Changing and replacing files does not count.
         assert_eq!(run(&add(1, 100)), ProgramEnd::Exited(0), "{kind}");
         let change = "for n in $(seq 3 299); do echo y >> base/$n; done; echo y > a; mv a base/0";
         assert_eq!(run(&format!("{change}; {}", add(101, 198))), ProgramEnd::Exited(0), "{kind}");
@@ -138,7 +138,7 @@ fn added_files_are_counted_and_those_of_the_base_are_not() {
             matches!(ended, ProgramEnd::TooManyEntries { entries } if entries > 200),
             "{kind}: {ended:?}"
         );
-        // What is too much can be removed, and not be added to.
+        // Surplus files can be removed, but no more can be added.
         assert_eq!(run("rm new/sub/1; sleep 0.6"), ProgramEnd::Exited(0), "{kind}");
         let ended = run(&format!("{}; exec sleep 60", add(1_000, 1_100)));
         assert!(matches!(ended, ProgramEnd::TooManyEntries { .. }), "{kind}: {ended:?}");
@@ -165,7 +165,7 @@ fn the_disk_bound_includes_deleted_open_files() {
         let ProgramEnd::TooMuchWritten { bytes } = ended.end else {
             panic!("{kind}: {ended:?} {said}")
         };
-        // Measured, and not only taken for too much because it could not be.
+        // The size was measured, not only assumed because measuring failed.
         assert!(bytes > (20 << 20) + 1, "{kind}: {bytes}");
     }
 }
@@ -179,7 +179,7 @@ fn writes_of_other_programs_on_the_same_disk_end_no_run() {
         let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
         let sandbox =
             space.sandbox(SandboxOptions { bounds, ..SandboxOptions::default() }).unwrap();
-        // Children that ended and were not asked about yet hide nothing either.
+        // Zombies do not hide anything either.
         let text = "echo x > started; (exec true & exec sleep 3) & sleep 3; echo done";
         let mut captured = BoundedOutput::new(64 << 10);
         let ended = std::thread::scope(|scope| {

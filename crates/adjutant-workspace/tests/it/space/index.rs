@@ -1,11 +1,11 @@
-//! What git inside a workspace knows of the files of its base.
+//! The index of a workspace's base.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 
-/// The folder of the one base there is.
+/// The directory of the only base.
 fn base(user: &User) -> PathBuf {
     let only = |folder: PathBuf| {
         let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -16,7 +16,7 @@ fn base(user: &User) -> PathBuf {
     only(only(state(user).join("spaces")).join(".private/bases"))
 }
 
-/// Asks git about a base with the index next to it.
+/// Runs git on a base with the index next to it.
 fn ask(user: &User, words: &[&str]) -> String {
     let base = base(user);
     let indexes = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path());
@@ -40,7 +40,7 @@ fn the_index_of_an_updated_base_matches_the_new_tree() {
     spaces.make("run", "first", "1", None).unwrap().close().unwrap();
     assert_eq!(ask(&user, &["write-tree"]), user.id("HEAD^{tree}").to_string());
 
-    // A change, a file in the place of a folder and the other way round, a link, a mode, a deletion.
+    // A change, a file in place of a directory and the other way round, a link, a mode, a deletion.
     fs::remove_dir_all(user.path("folder")).unwrap();
     user.write("folder", "now a file\n");
     fs::remove_file(user.path("README")).unwrap();
@@ -52,7 +52,7 @@ fn the_index_of_an_updated_base_matches_the_new_tree() {
     user.write("tool", "not committed\n");
     let space = spaces.make("run", "second", "2", None).unwrap();
     assert_eq!(ask(&user, &["write-tree"]), user.id("HEAD^{tree}").to_string());
-    // It says what git did not look at since, and every date that differs.
+    // The output lists entries that git would have to read again, and every timestamp that differs.
     assert_eq!(ask(&user, &["diff-files", "--name-only"]), "");
     assert_eq!(run(&space, "git status --porcelain").1, "");
     assert_eq!(

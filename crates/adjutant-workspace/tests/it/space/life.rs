@@ -1,4 +1,4 @@
-//! Made, written in, kept, closed.
+//! The life of a workspace: made, written to, kept, closed.
 
 use adjutant_workspace::sandbox::ProgramEnd;
 use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
@@ -83,7 +83,7 @@ fn a_file_that_is_too_large_to_keep_stays_in_the_workspace() {
         assert_eq!(contents(&user, &kept.commit.unwrap())["small"], "small\n");
         assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         drop(space);
-        // Nobody who clears up takes it away.
+        // No cleanup removes it.
         let swept = spaces.sweep(&|_| false, now()).unwrap();
         assert!(matches!(swept[..], [SweptWorkspace::Unclear(..)]), "{kind}: {swept:?}");
         let again = spaces.make("run", "child", "1", None).unwrap();
@@ -116,7 +116,7 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     for secret in named.iter().chain(&more) {
         put(&grant.join(secret), "secret\n");
     }
-    // A private key counts whatever stands before it; certificates alone are needed by programs.
+    // A private key counts whatever precedes it; certificates alone are needed by programs.
     let kind = "PRIVATE";
     let key = format!("-----BEGIN {kind} KEY-----\nsecret\n-----END {kind} KEY-----\n");
     let certificate = "-----BEGIN CERTIFICATE-----\nshown\n-----END CERTIFICATE-----\n";
@@ -126,11 +126,11 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     }
     let putty = "PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\nsecret\n";
     put(&grant.join("login.ppk"), putty);
-    // Prose that quotes a key is not one.
+    // Text that quotes a key is not one.
     put(&grant.join("tls/README"), &format!("shown\n{}", key.replace("secret", "key")));
     put(&grant.join("tls/ca.crt"), certificate);
     put(&grant.join("tls/ca.pem"), certificate);
-    // A virtual environment under that name is none of them.
+    // A virtual environment of that name is not a credential.
     put(&grant.join("venv/.env/bin/activate"), "shown\n");
     put(&grant.join("homes/ann/notes"), "notes\n");
     let spaces = open(&user, BackingChoice::Overlay);
@@ -337,7 +337,7 @@ fn making_and_closing_workspaces_of_one_run_do_not_interfere() {
     assert!(!folder.path().join("run").exists());
 }
 
-/// Matters for an ordinary user; the superuser reads everything.
+/// Meaningful only for an ordinary user: root reads everything.
 #[test]
 fn files_that_a_program_made_unreadable_are_kept() {
     let user = user();

@@ -1,4 +1,4 @@
-//! Workspaces of both kinds, through the one type the engine uses.
+//! Workspaces of both kinds, through the type that the engine uses.
 
 mod begin_with;
 mod borrowed;
@@ -38,7 +38,7 @@ const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
     (BackingChoice::Worktree, WorkspaceBacking::Worktree),
 ];
 
-/// A user whose files do not lie below `/tmp`, which sandboxes replace.
+/// A user whose files are not below `/tmp`, which sandboxes replace.
 fn user() -> User {
     User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised().filled()
 }
@@ -77,7 +77,7 @@ fn remove(space: &Workspace, path: &str) {
     root.file_target(&rel(""), &rel(path), MissingParents::Leave).unwrap().remove().unwrap();
 }
 
-/// The content of a file, or `None` where there is none.
+/// The content of a file; `None` if it does not exist.
 pub(crate) fn read(space: &Workspace, path: &str) -> Option<String> {
     let opened = space.root().unwrap().open_file(&rel(path)).ok()?;
     Some(std::io::read_to_string(opened.file).unwrap())
@@ -107,12 +107,12 @@ fn files(space: &Workspace) -> BTreeMap<String, String> {
     found
 }
 
-/// Runs a command of the shell in the sandbox of the workspace.
+/// Runs a shell command in the sandbox of the workspace.
 pub(crate) fn run(space: &Workspace, text: &str) -> (SandboxedExit, String) {
     run_with(space, text, Vec::new())
 }
 
-/// The same, with directories that a person granted.
+/// Like `run`, with granted directories.
 pub(crate) fn run_with(
     space: &Workspace,
     text: &str,

@@ -31,7 +31,7 @@ fn a_child_starts_with_the_state_of_its_parent_and_neither_sees_later_changes_of
         assert_eq!(read(&child, "src/lib.rs").unwrap(), "child\n");
         assert_eq!(read(&parent, "made").unwrap(), "parent\nmore\n");
 
-        // Three levels, and a second child that begins with what its parent has by now.
+        // Three levels, and a second child that starts with the parent's current state.
         let deep = spaces.make("run", "p.1.1", "3", Some(&child)).unwrap();
         let second = spaces.make("run", "p.2", "3", Some(&parent)).unwrap();
         assert_eq!(files(&deep), files(&child));
@@ -46,11 +46,11 @@ fn a_child_starts_with_the_state_of_its_parent_and_neither_sees_later_changes_of
             kept.diff.entries.iter().map(|it| it.path.display().to_string()).collect();
         assert_eq!(names, ["README", "made", "src/lib.rs"], "{kind}");
         assert_eq!(contents(&user, &kept.commit.unwrap()), files(&child));
-        // The parent's work is whole, whichever layers it lies in.
+        // The parent's work is complete, whichever layers contain it.
         let kept = parent.keep("parent\n", now()).unwrap();
         assert_eq!(contents(&user, &kept.commit.unwrap()), files(&parent), "{kind}");
         assert_eq!(second.keep("nothing\n", now()).unwrap().commit, None);
-        // A parent may be closed before those that stand on it.
+        // A parent may be closed before workspaces that use its layers.
         for space in [&parent, &child, &second, &deep] {
             let shown = files(&deep);
             space.close().unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// How many workspaces are made at each size.
+/// The number of workspaces made at each size.
 const TIMES: usize = 41;
 
 fn filled(user: &User, files: usize) {
@@ -20,7 +20,7 @@ fn filled(user: &User, files: usize) {
     user.commit("filled");
 }
 
-/// The median, and the value that nine of ten stay below.
+/// The median and the 90th percentile.
 fn spread(mut all: Vec<Duration>) -> (Duration, Duration) {
     all.sort();
     (all[all.len() / 2], all[all.len() * 9 / 10])
@@ -45,7 +45,7 @@ fn disk(folder: &Path) -> u64 {
     sum
 }
 
-/// The memory that is only theirs of all processes this one started, in kilobytes, and how many they are.
+/// The private memory of all child processes, in kilobytes, and their number.
 fn own_memory() -> (u64, usize) {
     let mut all = vec![std::process::id()];
     let mut at = 0;
@@ -93,7 +93,7 @@ impl Bench {
         Self { user, spaces, parent, said, make, keep, close }
     }
 
-    /// Makes one, works in it a little, keeps the work and closes it.
+    /// Makes a workspace, writes a little, keeps the work and closes it.
     fn round(&mut self, number: usize) {
         let child = format!("c{number}");
         let (took, space) = timed(|| self.spaces.make("run", &child, "next", None).unwrap());
@@ -103,7 +103,7 @@ impl Bench {
         self.close.push(timed(|| space.close().unwrap()).0);
     }
 
-    /// Returns the median of making one, and everything in words.
+    /// Returns the median of making one, and a report.
     fn end(self) -> (Duration, String) {
         write(&self.parent, "parent", "x\n");
         let make = || self.spaces.make("run", "nested", "n", Some(&self.parent)).unwrap();
@@ -121,7 +121,7 @@ impl Bench {
     }
 }
 
-/// Measures all sizes in turn, so that what else the machine does meets them all.
+/// Measures all sizes in turn, so that other load affects them equally.
 fn measure(place: &str, wish: BackingChoice, sizes: &[usize]) -> Vec<(Duration, String)> {
     let mut all: Vec<Bench> = sizes.iter().map(|files| Bench::new(place, wish, *files)).collect();
     for number in 0..TIMES {
@@ -130,7 +130,7 @@ fn measure(place: &str, wish: BackingChoice, sizes: &[usize]) -> Vec<(Duration, 
     all.into_iter().map(Bench::end).collect()
 }
 
-/// What five more workspaces that nobody works in add.
+/// The cost of five more idle workspaces.
 fn idle(user: &User, spaces: &Workspaces) -> String {
     let space_used = || disk(&state(user)) + disk(&user.tree.join(".git/worktrees"));
     let (before, memory) = (space_used(), own_memory());

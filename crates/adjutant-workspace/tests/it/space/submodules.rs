@@ -1,4 +1,4 @@
-//! Submodules: empty in a workspace, and what is put into them is said, never mistaken for their content.
+//! Submodules are empty in a workspace; files put into them are reported, never mistaken for their content.
 
 use adjutant_workspace::{SkipReason, SkippedPath};
 

@@ -1,4 +1,4 @@
-//! The result of a child taken into the live workspace of its parent.
+//! Merging the result of a child into the live workspace of its parent.
 
 use adjutant_workspace::sandbox::ProgramEnd;
 use adjutant_workspace::space::{TakeInOutcome, WorkspaceError};
@@ -6,13 +6,13 @@ use adjutant_workspace::{BinaryContent, ConflictKind, GitError, PatchOptions, Sk
 
 use super::*;
 
-/// A user whose files lie in memory where the machine offers that, for many cases in little time.
+/// A user whose files are in memory if the machine offers that, so that many cases take little time.
 pub(super) fn in_memory() -> User {
     let outer = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new_in("/var/tmp")).unwrap();
     User::folder_in(outer).initialised().filled()
 }
 
-/// A parent with work of its own that is committed nowhere, and what its children need.
+/// A parent with uncommitted work, and what its children need.
 pub(super) struct Family {
     pub(super) user: User,
     pub(super) spaces: Workspaces,
@@ -26,7 +26,7 @@ impl Family {
         user.write("bin", "\0one");
         user.write("tool", "#!/bin/sh\necho\necho\necho 1\n");
         user.write("dir with space/ünï cödé", "1\n");
-        // Leads to nothing, and reads the same as text of git's and as the word for any link.
+        // A dangling link whose target reads the same as text.
         std::os::unix::fs::symlink("link", user.path("link")).unwrap();
         user.commit("more");
         user.write("README", "dirty\ntwo\nthree\n");
@@ -36,7 +36,7 @@ impl Family {
         Self { user, spaces, parent }
     }
 
-    /// Has a child of the parent do something, and returns what is kept of it.
+    /// Runs a script in a child of the parent, and returns its kept result.
     pub(super) fn child(&self, name: &str, script: &str) -> ObjectId {
         below(&self.spaces, &self.parent, name, script)
     }
@@ -46,7 +46,7 @@ impl Family {
     }
 }
 
-/// Has a child of `parent` do something, and returns what is kept of it.
+/// Runs a script in a child of `parent`, and returns its kept result.
 fn below(spaces: &Workspaces, parent: &Workspace, name: &str, script: &str) -> ObjectId {
     let child = spaces.make("run", name, "2", Some(parent)).unwrap();
     act(&child, script);
@@ -60,7 +60,7 @@ pub(super) fn act(space: &Workspace, script: &str) {
     assert_eq!(ended.end, ProgramEnd::Exited(0), "{script}: {said}");
 }
 
-/// Everything there is in a workspace: kinds, modes and contents, folders left out.
+/// Everything in a workspace: types, modes and contents, without directories.
 pub(super) fn shown(space: &Workspace) -> Vec<String> {
     let (_, listed) = run(
         space,
@@ -82,10 +82,10 @@ fn paths(taken: &TakeInOutcome) -> Vec<String> {
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
-/// What the parent does meanwhile, what the child did, and something about each of some files.
+/// The parent's changes, the child's changes, and an expectation for some files.
 type Case<T> = (&'static str, &'static str, &'static [(&'static str, T)]);
 
-/// Each with what the parent then has.
+/// Cases with the parent's expected content.
 const CLEAN: &[Case<&str>] = &[
     (
         "sed -i s/^1$/parent/ ten",
@@ -141,7 +141,7 @@ const CLEAN: &[Case<&str>] = &[
         "sed -i s/^9$/child/ ten",
         &[("ten", "100644 1\n2\n3\n4\n5\n6\n7\n8\nchild\n10\n")],
     ),
-    // What git ignores and is already what it is to be is in nobody's way.
+    // An ignored file that already has the new content is no conflict.
     (
         "echo x.dat > .gitignore; echo same > x.dat",
         "echo same > x.dat",
@@ -169,7 +169,7 @@ fn a_merged_result_is_in_the_files_and_stays() {
             );
             assert_eq!(shown(&of), live, "{at}");
 
-            // The reference has what the workspace shows, and of the rest nothing changed.
+            // The reference has the content of the workspace, and nothing else changed.
             let kept = of.keep("work\n", now()).unwrap();
             let all = family.user.files(&kept.commit.unwrap());
             for (path, text) in *expected {
@@ -193,12 +193,12 @@ fn a_merged_result_is_in_the_files_and_stays() {
     }
 }
 
-/// A parent like that of the family, for one case.
+/// A parent for one case.
 fn spaces_of(family: &Family, number: usize) -> Workspace {
     family.spaces.make("run", &format!("p{number}"), "1", Some(&family.parent)).unwrap()
 }
 
-/// Each with what clashes.
+/// Cases with the expected conflicts.
 const CLASHES: &[Case<ConflictKind>] = &[
     (
         "sed -i s/^5$/p/ ten",
@@ -213,7 +213,7 @@ const CLASHES: &[Case<ConflictKind>] = &[
     ("echo p >> src/deep/down/file", "rm -r src; ln -s README src", &[]),
     ("rm -r src; ln -s \"$OUT\" src", "echo c >> src/deep/down/file; echo c > src/new", &[]),
     ("rm tool; ln -s README tool", "echo c >> tool", &[]),
-    // What git ignores is not known to it, and in the way all the same.
+    // An ignored file is unknown to git and still in the way.
     (
         "echo '*.dat' > .gitignore; echo p > x.dat",
         "echo c > x.dat",
@@ -291,11 +291,11 @@ fn a_second_child_is_merged_unless_it_conflicts_with_the_first() {
         assert_eq!(kinds(&refused), [("ten".to_owned(), ConflictKind::BothModified)], "{kind}");
         assert_eq!(read(&family.parent, "of-c"), None);
 
-        // Once the parent has made room, it goes.
+        // Once the parent has removed the obstacle, the merge succeeds.
         act(&family.parent, "sed -i s/^a$/1/ ten");
         assert_eq!(paths(&family.take(&third)), ["of-c", "ten"], "{kind}");
         assert_eq!(read(&family.parent, "ten").unwrap(), merged.replace("a\n2", "c\n2"));
-        // What was taken in and then undone is not brought back by asking again.
+        // A merged result that was undone is not restored by asking again.
         assert!(family.take(&first).already);
         assert_eq!(read(&family.parent, "ten").unwrap(), merged.replace("a\n2", "c\n2"));
         let made = read(&family.parent, "made").unwrap();
@@ -315,7 +315,7 @@ fn results_of_grandchildren_and_of_later_children_are_merged() {
         let deep = below(&family.spaces, &child, "c.d", "echo d > of-d; sed -i s/^9$/d/ ten");
         act(&child, "echo later > of-c");
         assert_eq!(paths(&child.take_in(&deep, now()).unwrap()), ["of-d", "ten"], "{kind}");
-        // One that is made now begins with everything, from layers that are frozen or from a commit.
+        // A child that is made now starts with everything, from frozen layers or from a commit.
         let next = family.spaces.make("run", "c.e", "3", Some(&child)).unwrap();
         assert_eq!(files(&next), files(&child), "{kind}");
         act(&next, "echo e >> of-d; rm of-c");
@@ -351,7 +351,7 @@ fn a_workspace_can_be_kept_closed_and_reopened_after_a_merge() {
         let spaces = open(&user, wish);
         let parent = spaces.adopt("run", "p", &record).unwrap();
         assert_eq!(shown(&parent), before, "{kind}");
-        // Whoever does not know that it was done gets the same answer.
+        // A caller that repeats the merge gets the same answer.
         let again = parent.take_in(&result, now()).unwrap();
         assert_eq!(again, TakeInOutcome { already: true, ..first }, "{kind}");
         parent.keep("work\n", now()).unwrap();
@@ -386,7 +386,7 @@ fn ignored_files_stay_and_the_users_tree_is_not_touched() {
         assert_eq!(read(&parent, "target/debug/tool").unwrap(), "built\n", "{kind}");
         assert_eq!(read(&parent, "target/more").unwrap(), "parent\n", "{kind}");
         assert_eq!(read(&parent, "of-c").unwrap(), "c\n", "{kind}");
-        // A new pattern file and what it no longer ignores come together.
+        // A new `.gitignore` and the file that it no longer ignores are merged together.
         let result = below(&spaces, &parent, "d", ": > .gitignore; echo d > own.log");
         let refused = parent.take_in(&result, now()).unwrap();
         assert_eq!(kinds(&refused), [("own.log".to_owned(), ConflictKind::BothAdded)], "{kind}");
@@ -401,7 +401,7 @@ fn submodules_and_git_directories_are_left_out() {
         let family = Family::new(wish);
         let user = &family.user;
         let base = family.child("base", "echo c > of-c");
-        // No workspace makes such a commit; one that is named may hold anything.
+        // Workspaces never create such a commit; a given one may contain anything.
         let index = user.outer.path().join("index");
         let git = |arguments: &[&str]| {
             let output = user.command(arguments).env("GIT_INDEX_FILE", &index).output().unwrap();
@@ -424,14 +424,14 @@ fn submodules_and_git_directories_are_left_out() {
     }
 }
 
-/// For an ordinary user; the superuser writes everywhere, and in an overlay the folder is opened up.
+/// For an ordinary user: root writes everywhere, and in an overlay the permissions are restored.
 #[test]
 fn a_read_only_directory_does_not_prevent_the_merge() {
     for (wish, kind) in KINDS {
         let family = Family::new(wish);
         let result =
             family.child("c", "echo a > a; echo c >> src/deep/down/file; echo z > z; rm ten");
-        // In a tree of its own the owner gets its rights back before anything is compared.
+        // In a work tree the owner's permissions are restored before anything is compared.
         act(&family.parent, "chmod 555 src/deep/down src/deep");
         assert_eq!(family.take(&result).diff.entries.len(), 4, "{kind}");
         assert_eq!(read(&family.parent, "src/deep/down/file").unwrap(), "deep\nc\n");

@@ -1,4 +1,4 @@
-//! A process that is killed while it takes a result in.
+//! Killing a process while it merges a result into a workspace.
 
 use std::io::BufRead as _;
 use std::process::{Child, Command, Stdio};
@@ -10,17 +10,16 @@ use super::take_in::{act, in_memory};
 use super::*;
 use crate::git::put;
 
-/// Tells the started process where its repository is.
+/// The variable with the repository's path for the child process.
 const PLACE: &str = "ADJUTANT_TEST_TAKING";
 
-/// Files that the child adds, as many as it changes and as it removes: so many that a kill hits in the
-/// middle of them.
+/// The number of files that the child adds, changes and removes: enough for a kill to hit in the middle.
 const FILES: usize = 200;
 
-/// Between the files at which it is killed.
+/// The distance between the files at which it is killed.
 const STEP: usize = 25;
 
-/// The contents of all files, and which may be run.
+/// The contents of all files, and which are executable.
 type Shown = (BTreeMap<String, String>, String);
 
 fn shown(space: &Workspace) -> Shown {
@@ -44,7 +43,7 @@ impl Waiting {
         let parent = spaces.make("run", &name, "1", None).unwrap();
         act(&parent, "echo parent > made; echo parent > files/000-old; sed -i s/^1$/p/ ten");
         let child = spaces.make("run", &format!("c{number}"), "2", Some(&parent)).unwrap();
-        // A rename of what the parent edits: merged once more when half of it is there, it clashes.
+        // Renames a file that the parent edits: merging again over half of it would conflict.
         let text = "mv ten eleven; rm -r gone src; echo child > src; chmod +x files/*-old; \
             for n in files/*-old; do echo child >> $n; echo new > ${n%old}new; done";
         act(&child, text);
@@ -54,7 +53,7 @@ impl Waiting {
         Self { name, result, record: parent.record(), before }
     }
 
-    /// Where a file that is added shows first, for whoever looks from outside.
+    /// Where an added file first appears on disk.
     fn file(&self, number: usize) -> PathBuf {
         let path = PathBuf::from(&self.record.path);
         let folder = match self.record.kind {
@@ -87,7 +86,7 @@ impl Waiting {
             .unwrap()
     }
 
-    /// Kills the process as soon as a file is there; says how many were then.
+    /// Kills the process as soon as a file exists; returns how many existed then.
     fn kill_at(&self, user: &User, number: usize) -> usize {
         let (mut life, file) = (self.start(user), self.file(number));
         let begun = Instant::now();
@@ -127,7 +126,7 @@ fn filled() -> User {
     user
 }
 
-/// What the workspace shows when nobody is killed.
+/// The content of the workspace without a kill.
 fn undisturbed(user: &User, wish: BackingChoice) -> Shown {
     let waiting = Waiting::new(user, wish, 99);
     let mut life = waiting.start(user);

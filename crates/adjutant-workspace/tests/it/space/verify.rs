@@ -8,7 +8,7 @@ use adjutant_workspace::space::{SweptWorkspace, WorkspaceRecord};
 use super::take_in::{act, in_memory, shown};
 use super::*;
 
-/// What a verify command may do: everything but hold still.
+/// A verify command that changes everything it can.
 const VERIFIES: &[&str] = &[
     "sed -i s/two/2/ README; echo snapshot > new; mkdir -p deep/er; echo x > deep/er/y; rm made; \
      mv src/lib.rs src/moved.rs; chmod +x ten; rm -r folder; echo file > folder",
@@ -43,7 +43,7 @@ fn begun(user: &User, wish: BackingChoice) -> (Workspaces, Workspace) {
     (spaces, space)
 }
 
-/// Everything that is left on disk of workspaces, by their names.
+/// Everything on disk of workspaces, by their names.
 fn leftovers(user: &User) -> Vec<String> {
     let find = Command::new("find").arg(state(user)).args(["-name", "*.verify*"]).output().unwrap();
     String::from_utf8(find.stdout).unwrap().lines().map(str::to_owned).collect()
@@ -52,7 +52,7 @@ fn leftovers(user: &User) -> Vec<String> {
 #[test]
 fn a_fresh_workspace_has_the_files_of_the_commit_and_nothing_else() {
     for (wish, kind) in KINDS {
-        // Below /dev/shm git's directory of a work tree is not seen in a sandbox.
+        // Below /dev/shm a sandbox does not show git's directory of a work tree.
         let user = user();
         let (_spaces, space) = begun(&user, wish);
         write(&space, "prd.json", "{}\n");
@@ -65,12 +65,12 @@ fn a_fresh_workspace_has_the_files_of_the_commit_and_nothing_else() {
             expected
         });
         assert_eq!(read(&fresh, "prd.json").as_deref(), Some("{\"stories\": []}\n"), "{kind}");
-        // No directory is left that no checkout has.
+        // There is no directory that a checkout would not have.
         act(
             &fresh,
             "test ! -e old && test ! -e cache && test ! -e out && test -x runs && test -L link",
         );
-        // Git shows the work as the agent sees it: as changes upon the base.
+        // Git shows the work as changes relative to the base, like for the agent.
         let status =
             |space: &Workspace| run(space, "git status --porcelain -- made ten gone README").1;
         assert_eq!(status(&fresh), status(&space), "{kind}");
@@ -162,7 +162,7 @@ fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
             "test -e made && test -e of-child && test ! -e x.o && test ! -e folder && test ! -e old",
         );
         drop(fresh);
-        // The parent takes the child's work in and is verified with it.
+        // The parent merges the child's work and is verified with it.
         let result = child.conclude("work\n", now()).unwrap().commit.unwrap();
         assert_eq!(parent.take_in(&result, now()).unwrap().conflicts, [], "{kind}");
         let fresh = parent.make_verify_workspace("a", "work\n", now()).unwrap();
@@ -170,7 +170,7 @@ fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
     }
 }
 
-/// Tells the started process where its repository is.
+/// The variable with the repository's path for the child process.
 const PLACE: &str = "ADJUTANT_TEST_VERIFY";
 
 #[test]
@@ -192,7 +192,7 @@ fn child_process_that_is_killed() {
     let _ = std::io::stdin().lines().next();
 }
 
-/// Has a process make a verify workspace, and kills it.
+/// Starts a process that makes a verify workspace, and kills it.
 fn killed_while_it_verifies(user: &User, record: &WorkspaceRecord) {
     let place = user.outer.path();
     std::fs::write(place.join("record"), serde_json::to_string(record).unwrap()).unwrap();
@@ -246,7 +246,7 @@ fn after_a_kill_the_work_is_verified_again_or_swept_without_the_files_of_the_com
     }
 }
 
-/// Leaves a workspace as the last version did when it was killed while a verify command ran in it.
+/// Leaves a workspace like the last version did when it was killed during a verify command.
 fn as_left_by_the_last_version(
     user: &User,
     space: Workspace,
@@ -255,7 +255,7 @@ fn as_left_by_the_last_version(
     let record = space.record();
     let kept = space.keep("State that was claimed to be done\n", now()).unwrap();
     let commit = kept.commit.unwrap();
-    // It held the commit as a base and had no result yet.
+    // It kept the commit as a base and had no result yet.
     let base = format!("refs/adjutant/run/_bases/{commit}");
     user.git(["update-ref", &base, commit.as_str()]);
     user.git(["update-ref", "-d", &kept.reference.to_string()]);
@@ -291,7 +291,7 @@ fn a_workspace_that_the_last_version_left_during_a_verification_continues_from_i
                     &space,
                     "test ! -e junk && test -e made && test -e folder/file && test ! -e gone",
                 );
-                // What is written from here on is work, also for the one who takes it up next.
+                // From here on, everything written is work, also after reopening.
                 act(&space, "echo more > later");
                 let record = space.record();
                 drop(space);
