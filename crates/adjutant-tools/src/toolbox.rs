@@ -96,7 +96,7 @@ impl Toolbox {
 
     /// Keeps a directory out of reach of every tool that opens files in the root.
     pub fn close(&mut self, folder: &Path) {
-        self.root.close(folder);
+        self.root.protect(folder);
     }
 
     /// Keeps every tool from writing in a directory; it may be read.

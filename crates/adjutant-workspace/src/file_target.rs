@@ -61,7 +61,7 @@ impl FileMode {
         self.0 & WRITABLE == 0
     }
 
-    fn kept(self) -> Mode {
+    fn permission_bits(self) -> Mode {
         Mode::from_raw_mode(self.0 & KEPT_MODE)
     }
 }
@@ -180,7 +180,7 @@ impl Root {
                 }
                 opened => opened,
             }
-            .map_err(as_link)?;
+            .map_err(link_error)?;
         }
         let folder = at.into_handle();
         self.check_open(&folder)?;
@@ -250,7 +250,7 @@ impl FileTarget {
             match kernel::open_regular(folder, Path::new(&self.name), SymlinkPolicy::Refuse) {
                 Ok(opened) => opened,
                 Err(PathError::NotFound) => return Ok(None),
-                Err(error) => return Err(as_link(error)),
+                Err(error) => return Err(link_error(error)),
             };
         let stat = fstat(&opened.file).map_err(PathError::from_errno)?;
         Ok(Some((opened.file, FileMode(stat.st_mode), opened.len)))
@@ -294,7 +294,7 @@ impl FileTarget {
         mode: Option<FileMode>,
         temp: &OsStr,
     ) -> Result<(), PathError> {
-        let folder = self.folder()?;
+        let folder = self.open_parent()?;
         if mode.is_some_and(FileMode::is_read_only) {
             return Err(PathError::ReadOnly);
         }
@@ -314,7 +314,7 @@ impl FileTarget {
     /// [`PathError::Exists`] when an existing file may not be replaced; otherwise why the rename failed. Both files
     /// are then unchanged.
     pub fn move_into_place(&self, temp: &OsStr, over: Overwrite) -> Result<(), PathError> {
-        let (folder, temp, name) = (self.folder()?, single_name(temp)?, Path::new(&self.name));
+        let (folder, temp, name) = (self.open_parent()?, single_name(temp)?, Path::new(&self.name));
         match over {
             Overwrite::Allowed => renameat(folder, temp, folder, name),
             Overwrite::Refused => {
@@ -349,7 +349,7 @@ impl FileTarget {
     ///
     /// Why it could not be removed.
     pub fn unlink(&self) -> Result<(), PathError> {
-        unlinkat(self.folder()?, &self.name, AtFlags::empty()).map_err(PathError::from_errno)
+        unlinkat(self.open_parent()?, &self.name, AtFlags::empty()).map_err(PathError::from_errno)
     }
 
     /// Fsyncs the parent directory, which makes renames and removals durable.
@@ -358,10 +358,10 @@ impl FileTarget {
     ///
     /// When the fsync fails.
     pub fn sync(&self) -> Result<(), PathError> {
-        fsync(self.folder()?).map_err(PathError::from_errno)
+        fsync(self.open_parent()?).map_err(PathError::from_errno)
     }
 
-    fn folder(&self) -> Result<&OwnedFd, PathError> {
+    fn open_parent(&self) -> Result<&OwnedFd, PathError> {
         self.folder.as_ref().ok_or(PathError::NotFound)
     }
 
@@ -387,7 +387,7 @@ fn write_temp(
     let mut file = File::from(created.map_err(PathError::from_errno)?);
     file.write_all(bytes).map_err(write_error)?;
     if let Some(mode) = mode {
-        fchmod(&file, mode.kept()).map_err(PathError::from_errno)?;
+        fchmod(&file, mode.permission_bits()).map_err(PathError::from_errno)?;
     }
     fsync(&file).map_err(PathError::from_errno)
 }
@@ -407,10 +407,10 @@ fn write_error(error: std::io::Error) -> PathError {
 }
 
 fn open_dir_no_links(at: impl AsFd, path: &Path) -> Result<OwnedFd, PathError> {
-    kernel::open_directory(&at, path, SymlinkPolicy::Refuse).map_err(as_link)
+    kernel::open_directory(&at, path, SymlinkPolicy::Refuse).map_err(link_error)
 }
 
 /// Reports a symbolic link as such: without following links, `ELOOP` means exactly that.
-fn as_link(error: PathError) -> PathError {
+fn link_error(error: PathError) -> PathError {
     if matches!(error, PathError::Loop) { PathError::SymbolicLink } else { error }
 }

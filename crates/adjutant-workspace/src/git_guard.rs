@@ -65,7 +65,7 @@ impl GitGuard {
     }
 
     /// Guards the given git directories and allows all others.
-    pub(crate) fn of(dirs: [&Path; 2]) -> Self {
+    pub(crate) fn for_dirs(dirs: [&Path; 2]) -> Self {
         let ids: Option<Vec<FileId>> = dirs.into_iter().map(file_id).collect();
         ids.map_or(Self::Unresolved, |ids| Self::Known(ids, OtherGitDirs::Allowed))
     }

@@ -70,7 +70,11 @@ impl ProtectedPath {
 
 impl ProtectedPaths {
     /// Adds a path to those in `before`. Returns `None` if the root cannot be examined.
-    pub(crate) fn adding(before: Option<&Self>, root: impl AsFd, folder: &Path) -> Option<Self> {
+    pub(crate) fn with_added(
+        before: Option<&Self>,
+        root: impl AsFd,
+        folder: &Path,
+    ) -> Option<Self> {
         let found = fstat(root).ok()?;
         let mut folders: Vec<ProtectedPath> =
             before.map(|it| it.folders.to_vec()).unwrap_or_default();

@@ -61,7 +61,7 @@ impl Root {
         {
             names.push(resolved);
         }
-        Self::checked(handle, names)
+        Self::check_openat2(handle, names)
     }
 
     /// Uses an open directory as a root. Models know it by the absolute path `name`.
@@ -74,7 +74,7 @@ impl Root {
     pub fn from_handle(handle: OwnedFd, name: impl Into<PathBuf>) -> Result<Self, PathError> {
         let stat = fstat(&handle).map_err(PathError::from_errno)?;
         match FileKind::of(FileType::from_raw_mode(stat.st_mode)) {
-            FileKind::Directory => Self::checked(handle, vec![name.into()]),
+            FileKind::Directory => Self::check_openat2(handle, vec![name.into()]),
             FileKind::Regular
             | FileKind::Symlink
             | FileKind::Fifo
@@ -92,13 +92,13 @@ impl Root {
     }
 
     /// Refuses to open a directory or file from now on, whatever path leads to it, even if it is created later.
-    pub fn close(&mut self, folder: &Path) {
-        self.closed = ProtectedPaths::adding(self.closed.as_ref(), &self.handle, folder);
+    pub fn protect(&mut self, folder: &Path) {
+        self.closed = ProtectedPaths::with_added(self.closed.as_ref(), &self.handle, folder);
     }
 
-    /// Refuses writes to a directory or file from now on, as [`Root::close`] does; it may be read.
+    /// Refuses writes to a directory or file from now on, as [`Root::protect`] does; it may be read.
     pub fn make_read_only(&mut self, folder: &Path) {
-        self.read_only = ProtectedPaths::adding(self.read_only.as_ref(), &self.handle, folder);
+        self.read_only = ProtectedPaths::with_added(self.read_only.as_ref(), &self.handle, folder);
     }
 
     /// Refuses writes to git directories from now on: those of the repositories around the root, by device and
@@ -108,7 +108,7 @@ impl Root {
     }
 
     /// Refuses writes to the git directories of a guard.
-    pub(crate) fn guarding(mut self, git: GitGuard) -> Self {
+    pub(crate) fn with_git_guard(mut self, git: GitGuard) -> Self {
         self.git = Some(git);
         self
     }
@@ -176,7 +176,7 @@ impl Root {
     }
 
     /// Checks once that `openat2` works, so that later errors are about paths.
-    fn checked(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
+    fn check_openat2(handle: OwnedFd, names: Vec<PathBuf>) -> Result<Self, PathError> {
         match kernel::open(&handle, Path::new("."), OFlags::PATH, SymlinkPolicy::Refuse) {
             Ok(_) => Ok(Self {
                 handle,

@@ -540,7 +540,7 @@ pub(crate) fn conflict_line(conflict: &Conflict) -> String {
         }
         None => "nothing".to_owned(),
     };
-    let words = conflict.kind.words();
+    let words = conflict.kind.describe();
     let path = conflict.path.to_string_lossy();
     let (target, result) = (side(&conflict.ours), side(&conflict.theirs));
     format!("  {}: {words} (target {target}, result {result})\n", sanitize::line(&path))

@@ -98,7 +98,7 @@ impl Spaces {
         let clash = self.all.begin_with(&self.run, batch, &results);
         let clash = clash.map_err(|error| chain(&error))?;
         Ok(clash.map(|(commit, conflicts)| {
-            let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.words());
+            let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.describe());
             let commit = commit.to_string();
             format!(
                 "the work it depends on ({}) does not go together with your files or with other work it depends on: {}",
@@ -189,7 +189,7 @@ impl Spaces {
             let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
             changed.retain(|path| is_there(path).is_ok());
         }
-        let kept = workspace.conclude(message, at).map_err(|error| chain(&error))?;
+        let kept = workspace.keep_and_close(message, at).map_err(|error| chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
         Ok(as_kept(kept, &changed))
@@ -224,7 +224,7 @@ impl Spaces {
         let path = |path: &Path| path.display().to_string();
         let clash = |it: &Conflict| Clash {
             path: path(&it.path),
-            what: it.kind.words().to_owned(),
+            what: it.kind.describe().to_owned(),
             patch: self.patch(&result, &it.path, masker),
         };
         Ok(MergedWork {

@@ -342,16 +342,16 @@ impl Work {
     pub fn whereabouts(&self, commits: &[String]) -> Result<Vec<Whereabouts>, WorkError> {
         let asked: Vec<ObjectId> = commits.iter().filter_map(|it| ObjectId::parse(it)).collect();
         // First, for another repository may lie by now where one was that work was merged into.
-        let present = self.repository.present(&asked)?;
+        let present = self.repository.existing_commits(&asked)?;
         let applied = self.repository.applied()?;
         let is_applied = |it: &ObjectId| !applications(&applied, it.as_str()).is_empty();
         let there = asked.iter().filter(|it| present.contains(it));
         let (recorded, mut open): (Vec<_>, Vec<_>) = there.cloned().partition(is_applied);
         // A record does not know of a checkout or a stash since.
         open.extend(self.repository.undone(&recorded, &applied)?);
-        let merged = self.repository.in_head(&open)?;
+        let merged = self.repository.merged_in_head(&open)?;
         let open: Vec<ObjectId> = open.into_iter().filter(|it| !merged.contains(it)).collect();
-        let kept = self.repository.kept(&open)?;
+        let kept = self.repository.kept_commits(&open)?;
         Ok(commits
             .iter()
             .map(|commit| match ObjectId::parse(commit).filter(|it| present.contains(it)) {
@@ -513,7 +513,7 @@ fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository
         return Err(GitError::NotARepository { path: start });
     }
     let merges = state.join(MERGES);
-    let found = Repository::open(&git, tree, &merges)?.with_persons_excludes()?;
+    let found = Repository::open(&git, tree, &merges)?.with_user_excludes()?;
     let found = found.with_protected(&[state.to_owned()]);
     let key = content_hash(found.work_tree().as_os_str().as_bytes());
     found.with_state(&merges.join(key.get(..16).unwrap_or(&key)))

@@ -266,7 +266,7 @@ fn over(ended: SandboxedExit, network: NetworkAccess) -> Over {
     match network {
         NetworkAccess::Off => {}
         NetworkAccess::Granted => {
-            remarks.push(format!("network: granted; {}", network.left_open().join("; ")));
+            remarks.push(format!("network: granted; {}", network.exposures().join("; ")));
         }
     }
     let level = match &ended.level {

@@ -20,7 +20,7 @@ use super::import::{IDENTITY, ImportedCommit, NewCommit, ObjectStorage, seconds}
 use super::repository::{Repository, path_of};
 use super::run::{GitCall, RunningGit};
 use super::scratch::ScratchGitDir;
-use super::trust::open_plain;
+use super::trust::open_regular_file;
 use crate::private;
 use crate::trees::is_temp_of_replacement;
 use crate::{RelPath, Root};
@@ -94,11 +94,11 @@ impl Repository {
     pub(crate) fn capture_reproducibly(&self) -> Result<WorkTreeSnapshot, GitError> {
         let head = self.head()?;
         // The commit gets the date of its parent.
-        let dated = |head: Option<&_>| head.map_or(Ok(UNIX_EPOCH), |head| self.committed_at(head));
+        let dated = |head: Option<&_>| head.map_or(Ok(UNIX_EPOCH), |head| self.commit_date(head));
         self.capture_state(head, GitLikeDirs::LeftOut, dated)
     }
 
-    fn committed_at(&self, commit: &ObjectId) -> Result<SystemTime, GitError> {
+    fn commit_date(&self, commit: &ObjectId) -> Result<SystemTime, GitError> {
         let call = self.call("rev-list").args(["--max-count=1", "--timestamp", commit.as_str()]);
         let output = call.run()?;
         let text = String::from_utf8_lossy(&output.bytes);
@@ -202,7 +202,8 @@ impl Repository {
                 (made.commit, made.tree, base_tree)
             }
         };
-        let (submodules, filtered) = (self.submodules(&scratch, &head_tree)?, self.names_filters());
+        let (submodules, filtered) =
+            (self.submodules(&scratch, &head_tree)?, self.has_content_filters());
         Ok(WorkTreeSnapshot {
             head,
             head_tree,
@@ -246,13 +247,13 @@ impl Repository {
         scratch.copy_index(self.git_dir())?;
         let call = scratch.call_in("ls-files", self.work_tree());
         let call = call.args(["-z", "--others", "--ignored", "--exclude-standard", "--directory"]);
-        let output = self.excluding(&scratch, call)?.run()?;
+        let output = self.with_ignore_patterns(&scratch, call)?.run()?;
         let paths = output.bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         Ok(paths.map(|path| path_of(path.strip_suffix(b"/").unwrap_or(path))).collect())
     }
 
     /// Adds the ignore patterns that git would use here to a call.
-    pub(crate) fn excluding<'c>(
+    pub(crate) fn with_ignore_patterns<'c>(
         &self,
         scratch: &ScratchGitDir<'_>,
         call: GitCall<'c>,
@@ -261,7 +262,7 @@ impl Repository {
         if own.is_file() {
             let copy = || -> io::Result<()> {
                 let mut text = Vec::new();
-                open_plain(&own)?.read_to_end(&mut text)?;
+                open_regular_file(&own)?.read_to_end(&mut text)?;
                 if !has_patterns(&text) {
                     return Ok(());
                 }
@@ -270,15 +271,15 @@ impl Repository {
             };
             copy().map_err(GitError::io("copying the exclude file"))?;
         }
-        self.excluding_own(scratch, call)
+        self.with_user_patterns(scratch, call)
     }
 
-    fn names_filters(&self) -> bool {
+    fn has_content_filters(&self) -> bool {
         let path = self.work_tree().join(".gitattributes");
         let plain = path.symlink_metadata().is_ok_and(|found| found.is_file());
         let mut text = Vec::new();
-        let read =
-            open_plain(&path).and_then(|file| file.take(ATTRIBUTE_BYTES).read_to_end(&mut text));
+        let read = open_regular_file(&path)
+            .and_then(|file| file.take(ATTRIBUTE_BYTES).read_to_end(&mut text));
         plain && read.is_ok() && text.windows(7).any(|word| word == b"filter=")
     }
 
@@ -321,12 +322,12 @@ impl ScratchGitDir<'_> {
             "--no-renames",
             "--ignore-submodules=all",
         ]);
-        repository.excluding(self, call)?.begin()
+        repository.with_ignore_patterns(self, call)?.begin()
     }
 }
 
 fn finish_status(status: RunningGit<'_>) -> Result<WorkTreeStatus, GitError> {
-    read_status(&status.answer()?.bytes)
+    read_status(&status.wait_output()?.bytes)
         .ok_or_else(|| GitError::Unreadable { command: "status".to_owned() })
 }
 

@@ -193,7 +193,7 @@ impl Repository {
         let call = call.args(["--no-color", "--no-ext-diff", "--no-textconv"]);
         let call = call.config("core.quotePath=false");
         let call = call.args([from.as_str(), to.as_str(), "--"]).args(what.paths);
-        let output = call.cut_at(what.max_bytes).run()?;
+        let output = call.truncate_at(what.max_bytes).run()?;
         Ok((output.bytes, output.truncated))
     }
 }

@@ -21,7 +21,7 @@ pub enum GitError {
         found: String,
     },
     /// The directory is in no repository.
-    #[error("{} is not in a git repository; {}", path.display(), way_out(path))]
+    #[error("{} is not in a git repository; {}", path.display(), advice(path))]
     NotARepository {
         /// The directory.
         path: PathBuf,
@@ -123,7 +123,7 @@ impl GitError {
 }
 
 /// Suggests what to do without a repository; `git init` is no good advice for `/`.
-fn way_out(path: &std::path::Path) -> &'static str {
+fn advice(path: &std::path::Path) -> &'static str {
     if path.parent().is_none() {
         "change to the directory of your project, or give it with --root"
     } else {

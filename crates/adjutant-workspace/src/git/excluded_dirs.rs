@@ -4,7 +4,7 @@
 //! own paths: its state and the user's configuration. They are not captured, and what an agent writes at their
 //! paths is neither kept nor merged.
 //!
-//! Start at [`ExcludedDirs::around`].
+//! Start at [`ExcludedDirs::owner_around`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -60,8 +60,9 @@ impl<'r> ExcludedDirs<'r> {
     ///
     /// Names are compared case-insensitively, as for `.git`: on case-insensitive file systems both spellings are
     /// the same directory. Another path to it, such as a bind mount, is found by its inode.
-    pub(super) fn around(&mut self, path: &Path) -> Option<DirOwner> {
-        let named = self.repository.own().iter().find(|(own, _)| starts_with(path, own)).cloned();
+    pub(super) fn owner_around(&mut self, path: &Path) -> Option<DirOwner> {
+        let named =
+            self.repository.excluded().iter().find(|(own, _)| starts_with(path, own)).cloned();
         let found = named.or_else(|| {
             let mut above: Vec<&Path> = path.ancestors().collect();
             // The last ancestor is the work tree itself, which is not excluded.
@@ -87,8 +88,8 @@ impl<'r> ExcludedDirs<'r> {
 
     /// Returns the owner of the directory that contains a path, if agents may not write there: one called `.git`,
     /// in any case, or an excluded one.
-    pub(crate) fn guards(&mut self, path: &Path) -> Option<DirOwner> {
-        if is_in_dot_git(path) { Some(DirOwner::Git) } else { self.around(path) }
+    pub(crate) fn guarding_owner(&mut self, path: &Path) -> Option<DirOwner> {
+        if is_in_dot_git(path) { Some(DirOwner::Git) } else { self.owner_around(path) }
     }
 
     /// Returns the excluded directories that were found, each once.
@@ -104,7 +105,7 @@ fn all_dirs(repository: &Repository) -> impl Iterator<Item = (&Path, DirOwner)> 
 }
 
 /// Returns the paths of excluded directories in the work tree, except those called `.git`.
-pub(super) fn own_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)> {
+pub(super) fn excluded_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)> {
     let top = repository.work_tree();
     let below =
         all_dirs(repository).filter_map(|(dir, of)| Some((dir.strip_prefix(top).ok()?, of)));
@@ -136,7 +137,7 @@ impl Repository {
     #[must_use]
     pub fn with_protected(mut self, paths: &[PathBuf]) -> Self {
         self.closed.extend(paths.iter().map(|path| resolved(path)));
-        self.own = own_paths(&self);
+        self.own = excluded_paths(&self);
         self
     }
 

@@ -3,7 +3,7 @@
 //! Git runs without the user's configuration, see `run`. So the configuration files that it would read are passed
 //! one by one and queried for this value alone: a file of ignore patterns cannot run anything, whoever names it.
 //!
-//! Start at [`Repository::with_persons_excludes`]. Invariant: only `core.excludesFile` is taken from the user's or
+//! Start at [`Repository::with_user_excludes`]. Invariant: only `core.excludesFile` is taken from the user's or
 //! the system's configuration.
 
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use super::GitError;
 use super::repository::{Repository, path_of};
 use super::run::GitCall;
 use super::scratch::ScratchGitDir;
-use super::trust::open_plain;
+use super::trust::open_regular_file;
 use crate::private;
 
 /// The largest file of patterns that git reads.
@@ -65,7 +65,7 @@ impl GitConfigPaths {
     }
 
     /// Chooses the file of patterns from the values in each configuration, the repository's own last.
-    fn chosen(
+    fn choose(
         &self,
         said: impl IntoIterator<Item = Option<PathBuf>>,
         top: &Path,
@@ -103,7 +103,7 @@ impl Repository {
     /// # Errors
     ///
     /// When git cannot read a configuration that may set the file: then it is unknown what must be left out.
-    pub fn with_persons_excludes(self) -> Result<Self, GitError> {
+    pub fn with_user_excludes(self) -> Result<Self, GitError> {
         let places =
             GitConfigPaths::of(|name| std::env::var_os(name), &system_config(self.git().program()));
         let file = self.find_excludes(&places)?;
@@ -126,12 +126,12 @@ impl Repository {
         if own.iter().any(|config| may_set_excludes(config)) {
             said.push(excludes_file(self.call("config"), places)?);
         }
-        Ok(places.chosen(said, self.work_tree()))
+        Ok(places.choose(said, self.work_tree()))
     }
 
     /// Adds the user's patterns to a call, as a copy: the file may have been replaced by a pipe, which would block
     /// git.
-    pub(super) fn excluding_own<'c>(
+    pub(super) fn with_user_patterns<'c>(
         &self,
         scratch: &ScratchGitDir<'_>,
         call: GitCall<'c>,
@@ -165,7 +165,7 @@ fn excludes_file(call: GitCall<'_>, places: &GitConfigPaths) -> Result<Option<Pa
 /// Says whether a configuration file may set a file of patterns; most do not, which saves a git call.
 fn may_set_excludes(config: &Path) -> bool {
     let mut text = Vec::new();
-    let Ok(file) = open_plain(config) else { return false };
+    let Ok(file) = open_regular_file(config) else { return false };
     if file.take(CONFIG_BYTES).read_to_end(&mut text).is_err() {
         return false;
     }
@@ -176,7 +176,7 @@ fn may_set_excludes(config: &Path) -> bool {
 
 /// Reads a file of patterns; like git, only up to its size at opening.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = open_plain(path)?;
+    let file = open_regular_file(path)?;
     let length = file.metadata()?.len();
     let mut text = Vec::new();
     if length <= PATTERN_BYTES {
@@ -257,7 +257,7 @@ mod tests {
         ];
         for (said, chosen) in rows {
             let found = places(&[("HOME", "/h")])
-                .chosen(said.iter().map(|it| it.map(PathBuf::from)), Path::new("/top"));
+                .choose(said.iter().map(|it| it.map(PathBuf::from)), Path::new("/top"));
             assert_eq!(found, chosen.map(PathBuf::from), "{said:?}");
         }
     }

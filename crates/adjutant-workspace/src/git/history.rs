@@ -19,12 +19,12 @@ impl Repository {
     /// # Errors
     ///
     /// When git fails.
-    pub fn present(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
-        self.named(commits.iter().map(ObjectId::as_str))
+    pub fn existing_commits(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
+        self.commits_by_prefix(commits.iter().map(ObjectId::as_str))
     }
 
     /// Returns the commits of this repository with these ids or prefixes of ids.
-    pub(crate) fn named<'n>(
+    pub(crate) fn commits_by_prefix<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
     ) -> Result<BTreeSet<ObjectId>, GitError> {
@@ -44,9 +44,9 @@ impl Repository {
     /// # Errors
     ///
     /// When git fails.
-    pub fn in_head(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
+    pub fn merged_in_head(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
         let Some(head) = self.head()? else { return Ok(BTreeSet::new()) };
-        let outside = self.outside(commits, &head)?;
+        let outside = self.not_ancestors_of(commits, &head)?;
         let mut found: BTreeSet<_> =
             commits.iter().filter(|it| !outside.contains(it)).cloned().collect();
         // A commit without a parent is not one of our results; whether it is merged is unknown.
@@ -80,17 +80,21 @@ impl Repository {
     /// # Errors
     ///
     /// When git fails.
-    pub fn kept(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
+    pub fn kept_commits(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, GitError> {
         let ours = format!("--glob={}", ResultRef::PREFIX.trim_end_matches('/'));
         // A broken reference keeps nothing and is not ours to repair.
         let all = ["--ignore-missing", "--branches", "--remotes", &ours];
-        let outside = self.not_in(commits, &all)?;
+        let outside = self.not_reachable_from(commits, &all)?;
         Ok(commits.iter().filter(|it| !outside.contains(it)).cloned().collect())
     }
 
     /// Returns those of the commits that are not ancestors of `of`, in their order.
-    fn outside(&self, commits: &[ObjectId], of: &ObjectId) -> Result<Vec<ObjectId>, GitError> {
-        let outside = self.not_in(commits, &[of.as_str()])?;
+    fn not_ancestors_of(
+        &self,
+        commits: &[ObjectId],
+        of: &ObjectId,
+    ) -> Result<Vec<ObjectId>, GitError> {
+        let outside = self.not_reachable_from(commits, &[of.as_str()])?;
         Ok(commits.iter().filter(|it| outside.contains(it)).cloned().collect())
     }
 
@@ -121,7 +125,8 @@ impl Repository {
         // Later merges must know which part of the work's history was merged, which the parents do not show. The
         // trailer is written only if the whole range was new: what `into` already contained is not part of this
         // merge and may be missing next time.
-        let is_whole = is_of_one_size(&self.diff(since, work)?, &self.diff(into, tree)?);
+        let is_whole =
+            has_same_files_and_line_counts(&self.diff(since, work)?, &self.diff(into, tree)?);
         let message =
             if is_whole { format!("{MERGE}\n\nSince: {since}") } else { MERGE.to_owned() };
         self.commit_tree(&[into, work], tree, &message, SystemTime::now())
@@ -172,7 +177,7 @@ impl Repository {
     }
 
     /// Returns the commits, and their ancestors, that none of the others contains.
-    fn not_in(
+    fn not_reachable_from(
         &self,
         commits: &[ObjectId],
         others: &[&str],
@@ -236,11 +241,11 @@ impl MissingWork {
         let spans = last().map(|it| (it, between.span(it)));
         let upon = spans.into_iter().find(|(_, span)| span.since.as_ref() == Some(state));
         let has = |it: &ObjectId| upon.as_ref().is_some_and(|(_, span)| span.works.contains(it));
-        let each = open.iter().filter(|it| !has(it)).filter_map(|it| between.work(it));
+        let each = open.iter().filter(|it| !has(it)).filter_map(|it| between.range_of(it));
         let each: Vec<CommitRange> = each.collect();
         let upon = upon.map(|(upon, _)| upon.clone());
         if let Some(upon) = &upon {
-            between.take(upon);
+            between.remove_with_ancestors(upon);
         }
         let latest = between.latest(last(), &each).unwrap_or_else(|| each.clone());
         Self { upon, latest, each }
@@ -263,7 +268,7 @@ impl MissingHistory {
     }
 
     /// Returns a missing commit with its parent.
-    fn work(&self, commit: &ObjectId) -> Option<CommitRange> {
+    fn range_of(&self, commit: &ObjectId) -> Option<CommitRange> {
         let since = self.lacking.get(commit)?.parents.first().cloned();
         Some(CommitRange { commit: commit.clone(), since })
     }
@@ -280,7 +285,7 @@ impl MissingHistory {
                 let span = self.span(commit);
                 works.extend(span.works);
                 latest.push(CommitRange { commit: commit.clone(), since: span.since });
-                self.take(commit);
+                self.remove_with_ancestors(commit);
             }
         }
         all.iter().all(|it| works.contains(&it.commit)).then_some(latest)
@@ -336,7 +341,7 @@ impl MissingHistory {
     }
 
     /// Removes a commit and its ancestors.
-    fn take(&mut self, commit: &ObjectId) {
+    fn remove_with_ancestors(&mut self, commit: &ObjectId) {
         let mut open = vec![commit.clone()];
         while let Some(id) = open.pop() {
             open.extend(self.lacking.remove(&id).into_iter().flat_map(|it| it.parents));
@@ -345,7 +350,7 @@ impl MissingHistory {
 }
 
 /// Says whether two diffs have the same files with the same modes and line counts.
-fn is_of_one_size(one: &Diff, other: &Diff) -> bool {
+fn has_same_files_and_line_counts(one: &Diff, other: &Diff) -> bool {
     let size = |it: &DiffEntry| (it.path.clone(), it.old_mode, it.new_mode, it.lines);
     let sizes = |diff: &Diff| diff.entries.iter().map(size).collect::<Vec<_>>();
     sizes(one) == sizes(other)

@@ -94,7 +94,7 @@ impl Repository {
         let call = scratch.call_in("check-ignore", &scratch.path("patterns"));
         let call = call.args(["-z", "--stdin", "--no-index"]).accept(&[0, 1]);
         let call = call.env("GIT_LITERAL_PATHSPECS", "0");
-        let output = self.excluding(scratch, call)?.feed(&list)?;
+        let output = self.with_ignore_patterns(scratch, call)?.feed(&list)?;
         Ok(paths(&output.bytes))
     }
 

@@ -156,7 +156,7 @@ impl Repository {
         if made.tree == base_tree {
             return Ok(None);
         }
-        self.point(&reference.to_string(), &made.commit, expected)?;
+        self.update_ref(&reference.to_string(), &made.commit, expected)?;
         Ok(Some(made))
     }
 }
@@ -246,13 +246,16 @@ impl ScratchGitDir<'_> {
         let unreadable = || GitError::Unreadable { command: "fast-import".to_owned() };
         let mut lines = output.bytes.split(|byte| *byte == b'\n');
         let base_tree = match commit.base {
-            Some(_) => lines.next().and_then(|line| self.tree_in(line)).ok_or_else(unreadable)?,
+            Some(_) => {
+                lines.next().and_then(|line| self.parse_tree_line(line)).ok_or_else(unreadable)?
+            }
             None => self.empty_tree().clone(),
         };
         let folders = if commit.base.is_some() { commit.folders() } else { BTreeSet::new() };
         let answers: Vec<_> = lines.by_ref().take(folders.len()).zip(folders).collect();
         let made = lines.next().and_then(ObjectId::from_bytes).ok_or_else(unreadable)?;
-        let tree = lines.next().and_then(|line| self.tree_in(line)).ok_or_else(unreadable)?;
+        let tree =
+            lines.next().and_then(|line| self.parse_tree_line(line)).ok_or_else(unreadable)?;
         let found = answers.into_iter().filter(|(line, _)| line.starts_with(b"160000 "));
         let submodules = found.map(|(_, folder)| folder.to_owned()).collect();
         let made = CreatedCommit { commit: made, tree, skipped: stream.skipped };
@@ -261,7 +264,7 @@ impl ScratchGitDir<'_> {
     }
 
     /// Parses the tree id from git's `ls` answer.
-    fn tree_in(&self, line: &[u8]) -> Option<ObjectId> {
+    fn parse_tree_line(&self, line: &[u8]) -> Option<ObjectId> {
         if line.starts_with(b"missing") {
             return Some(self.empty_tree().clone());
         }
@@ -343,18 +346,18 @@ impl<'a> ImportStream<'a> {
     /// Adds the next piece to the buffer. Returns false at the end.
     fn next(&mut self, buffer: &mut Vec<u8>) -> Result<bool, GitError> {
         if let Some((file, left, path)) = self.large.take() {
-            self.large = piece(file, left, path, buffer)?;
+            self.large = add_file_piece(file, left, path, buffer)?;
             return Ok(true);
         }
         match self.stage {
             ImportStage::Head => {
-                self.head(buffer);
+                self.add_header(buffer);
                 self.stage = ImportStage::Deleted(0);
             }
             ImportStage::Deleted(at) => {
                 self.stage = match self.commit.changes.get(at) {
                     Some(FileChange::Deleted(path)) => {
-                        self.deleted(path, buffer);
+                        self.add_deletion(path, buffer);
                         ImportStage::Deleted(at + 1)
                     }
                     Some(FileChange::Written(_)) => ImportStage::Deleted(at + 1),
@@ -364,7 +367,7 @@ impl<'a> ImportStream<'a> {
             ImportStage::Written(at) => {
                 self.stage = match self.commit.changes.get(at) {
                     Some(FileChange::Written(path)) => {
-                        self.written(path, buffer)?;
+                        self.add_written(path, buffer)?;
                         ImportStage::Written(at + 1)
                     }
                     Some(FileChange::Deleted(_)) => ImportStage::Written(at + 1),
@@ -380,7 +383,7 @@ impl<'a> ImportStream<'a> {
         Ok(true)
     }
 
-    fn head(&self, buffer: &mut Vec<u8>) {
+    fn add_header(&self, buffer: &mut Vec<u8>) {
         let seconds = seconds(self.commit.at);
         let message = self.commit.message;
         let lines = format!(
@@ -400,26 +403,28 @@ impl<'a> ImportStream<'a> {
         }
     }
 
-    fn deleted(&mut self, path: &RelPath, buffer: &mut Vec<u8>) {
-        if self.allowed(path.as_path()) {
+    fn add_deletion(&mut self, path: &RelPath, buffer: &mut Vec<u8>) {
+        if self.check_allowed(path.as_path()) {
             buffer.extend_from_slice(b"D ");
             quote(path.as_path(), buffer);
             buffer.push(b'\n');
         }
     }
 
-    fn written(&mut self, path: &RelPath, buffer: &mut Vec<u8>) -> Result<(), GitError> {
-        if !self.allowed(path.as_path()) {
+    fn add_written(&mut self, path: &RelPath, buffer: &mut Vec<u8>) -> Result<(), GitError> {
+        if !self.check_allowed(path.as_path()) {
             return Ok(());
         }
         match PathToCommit::open(self.commit.root, path, self.bytes)? {
-            PathToCommit::Gone => self.deleted(path, buffer),
+            PathToCommit::Gone => self.add_deletion(path, buffer),
             PathToCommit::Skipped(reason) => self.skip(path, reason),
-            PathToCommit::Link(target) => inline("120000", path.as_path(), &target, buffer),
+            PathToCommit::Link(target) => {
+                add_inline_file("120000", path.as_path(), &target, buffer)
+            }
             PathToCommit::File { file, len, mode } => {
                 self.bytes += len;
                 if len > BUFFERED_FILE_BYTES {
-                    entry(mode, path.as_path(), len, buffer);
+                    add_file_header(mode, path.as_path(), len, buffer);
                     self.large = Some((file, len, path.as_path().to_owned()));
                 } else {
                     let mut bytes = Vec::new();
@@ -427,7 +432,7 @@ impl<'a> ImportStream<'a> {
                     file.take(len)
                         .read_to_end(&mut bytes)
                         .map_err(GitError::io("reading a changed file"))?;
-                    inline(mode, path.as_path(), &bytes, buffer);
+                    add_inline_file(mode, path.as_path(), &bytes, buffer);
                 }
             }
         }
@@ -438,7 +443,7 @@ impl<'a> ImportStream<'a> {
         self.skipped.push(SkippedPath { path: path.as_path().to_owned(), reason });
     }
 
-    fn allowed(&mut self, path: &Path) -> bool {
+    fn check_allowed(&mut self, path: &Path) -> bool {
         let in_submodule = || path.ancestors().skip(1).any(|at| self.submodules.contains(at));
         let fine = is_allowed(path) && (self.submodules.is_empty() || !in_submodule());
         if !fine {
@@ -450,7 +455,7 @@ impl<'a> ImportStream<'a> {
 }
 
 /// Adds a piece of a large file; returns the rest, if any.
-fn piece(
+fn add_file_piece(
     mut file: File,
     left: u64,
     path: PathBuf,
@@ -473,14 +478,14 @@ fn piece(
     Ok(Some((file, left, path)))
 }
 
-fn entry(mode: &str, path: &Path, len: u64, buffer: &mut Vec<u8>) {
+fn add_file_header(mode: &str, path: &Path, len: u64, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(format!("M {mode} inline ").as_bytes());
     quote(path, buffer);
     buffer.extend_from_slice(format!("\ndata {len}\n").as_bytes());
 }
 
-fn inline(mode: &str, path: &Path, bytes: &[u8], buffer: &mut Vec<u8>) {
-    entry(mode, path, bytes.len() as u64, buffer);
+fn add_inline_file(mode: &str, path: &Path, bytes: &[u8], buffer: &mut Vec<u8>) {
+    add_file_header(mode, path, bytes.len() as u64, buffer);
     buffer.extend_from_slice(bytes);
     buffer.push(b'\n');
 }

@@ -70,7 +70,7 @@ pub enum ConflictKind {
 impl ConflictKind {
     /// Describes the conflict in a few words.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
             Self::BothModified => "both changed the same lines",
             Self::Binary => "both changed this binary file",

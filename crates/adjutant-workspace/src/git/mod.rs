@@ -51,4 +51,4 @@ pub(crate) use import::{FILE_BYTES, ImportedCommit, ObjectStorage};
 pub(crate) use repository::{bytes_of, path_of};
 pub(crate) use run::RunningGit;
 pub(crate) use scratch::ScratchGitDir;
-pub(crate) use trust::{open_plain, own_parts, read_pointer};
+pub(crate) use trust::{has_essential_parts, open_regular_file, read_pointer};

@@ -33,7 +33,7 @@ impl Repository {
     ///
     /// When git fails.
     pub fn results(&self) -> Result<Vec<KeptRef>, GitError> {
-        self.listed(ResultRef::PREFIX)
+        self.list_results(ResultRef::PREFIX)
     }
 
     /// Lists the kept results of one run, oldest first.
@@ -43,7 +43,7 @@ impl Repository {
     /// [`GitError::BadName`], or why git failed.
     pub fn results_of(&self, run: &str) -> Result<Vec<KeptRef>, GitError> {
         let any = ResultRef::new(run, "any")?;
-        self.listed(&format!("{}{}/", ResultRef::PREFIX, any.run()))
+        self.list_results(&format!("{}{}/", ResultRef::PREFIX, any.run()))
     }
 
     /// Lists the references of kept results, without checking which are merged.
@@ -58,7 +58,7 @@ impl Repository {
         Ok(text.lines().filter_map(ResultRef::parse).collect())
     }
 
-    fn listed(&self, below: &str) -> Result<Vec<KeptRef>, GitError> {
+    fn list_results(&self, below: &str) -> Result<Vec<KeptRef>, GitError> {
         let call = self.call("for-each-ref").arg("--sort=committerdate");
         let call = call
             .arg("--format=%(refname) %(objecttype) %(objectname) %(committerdate:unix) %(parent)");
@@ -100,7 +100,7 @@ impl Repository {
         commit: &ObjectId,
         expected: Option<&ObjectId>,
     ) -> Result<(), GitError> {
-        self.point(&reference.to_string(), commit, expected)
+        self.update_ref(&reference.to_string(), commit, expected)
     }
 
     /// Creates the branch `adjutant/<run>-<child>` at a result and returns its name.
@@ -121,7 +121,7 @@ impl Repository {
         let commit = self.result(reference)?;
         let commit = commit.ok_or_else(|| GitError::Missing(reference.to_string()))?;
         if self.branch_tip(&name)?.as_ref() != Some(&commit) {
-            self.point(&format!("refs/heads/{name}"), &commit, None)?;
+            self.update_ref(&format!("refs/heads/{name}"), &commit, None)?;
         }
         Ok(name)
     }
@@ -173,7 +173,7 @@ impl Repository {
     }
 
     /// Moves a reference from `expected` to `commit`.
-    pub(crate) fn point(
+    pub(crate) fn update_ref(
         &self,
         reference: &str,
         commit: &ObjectId,

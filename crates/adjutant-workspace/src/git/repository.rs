@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use super::GitError;
 use super::change::{FileChange, SkipReason, SkippedPath};
-use super::excluded_dirs::{DirOwner, ExcludedDirs, own_paths};
+use super::excluded_dirs::{DirOwner, ExcludedDirs, excluded_paths};
 use super::id::ObjectId;
 use super::run::{Git, GitCall};
-use super::trust::{common_dir_of, git_dir_of, open_plain, read_pointer};
+use super::trust::{common_dir_of, git_dir_of, open_regular_file, read_pointer};
 use crate::git_guard::GitGuard;
 use crate::private;
 
@@ -64,14 +64,14 @@ impl Repository {
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         for folder in start.ancestors() {
             if let Some(git_dir) = git_dir_of(git, folder)? {
-                return Self::at(git, folder, git_dir, &state);
+                return Self::open_at(git, folder, git_dir, &state);
             }
         }
         Err(GitError::NotARepository { path: start })
     }
 
     /// Opens a work tree whose git directory is known.
-    pub(crate) fn at(
+    pub(crate) fn open_at(
         git: &Git,
         work_tree: &Path,
         git_dir: PathBuf,
@@ -92,14 +92,14 @@ impl Repository {
             closed: Vec::new(),
             own: Vec::new(),
         };
-        repository.own = own_paths(&repository);
+        repository.own = excluded_paths(&repository);
         repository.copy_config()?;
-        repository.sweep();
+        repository.remove_abandoned_scratch();
         Ok(repository)
     }
 
     /// Returns the repository with another of its work trees.
-    pub(crate) fn beside(&self, work_tree: PathBuf, git_dir: PathBuf) -> Self {
+    pub(crate) fn with_work_tree(&self, work_tree: PathBuf, git_dir: PathBuf) -> Self {
         Self { work_tree, git_dir, ..self.clone() }
     }
 
@@ -123,7 +123,7 @@ impl Repository {
         mut changes: Vec<FileChange>,
         skipped: &mut Vec<SkippedPath>,
     ) -> Vec<FileChange> {
-        let mut own = self.own_dirs();
+        let mut own = self.excluded_dirs();
         changes.retain(|change| {
             let path = change.path().as_path();
             let is_reserved = self.reserved.iter().any(|reserved| reserved == path);
@@ -131,20 +131,20 @@ impl Repository {
                 let (path, reason) = (path.to_owned(), SkipReason::Reserved);
                 skipped.push(SkippedPath { path, reason });
             }
-            !is_reserved && own.around(path).is_none()
+            !is_reserved && own.owner_around(path).is_none()
         });
         skipped.extend(own.into_skipped());
         changes
     }
 
     /// Returns a lookup for paths in git directories and protected paths.
-    pub(crate) fn own_dirs(&self) -> ExcludedDirs<'_> {
+    pub(crate) fn excluded_dirs(&self) -> ExcludedDirs<'_> {
         ExcludedDirs::new(self)
     }
 
     /// Returns a guard that refuses writes to the git directories of this repository.
     pub(crate) fn git_guard(&self) -> GitGuard {
-        GitGuard::of([&self.git_dir, &self.common_dir])
+        GitGuard::for_dirs([&self.git_dir, &self.common_dir])
     }
 
     /// Returns Adjutant's own directories and files, which are never captured, kept or merged.
@@ -169,7 +169,7 @@ impl Repository {
         private::ensure_dir(state).map_err(GitError::io("creating the state directory"))?;
         let state = fs::canonicalize(state).map_err(GitError::io("opening the state directory"))?;
         self.state = state;
-        self.sweep();
+        self.remove_abandoned_scratch();
         Ok(self)
     }
 
@@ -197,14 +197,14 @@ impl Repository {
     ///
     /// When git fails.
     pub fn head(&self) -> Result<Option<ObjectId>, GitError> {
-        match self.plain_head() {
+        match self.read_head_without_git() {
             Some(head) => Ok(Some(head)),
             None => self.resolve("HEAD^{commit}"),
         }
     }
 
     /// Reads HEAD without git if it is a commit, or a branch in a file or among the packed references.
-    fn plain_head(&self) -> Option<ObjectId> {
+    fn read_head_without_git(&self) -> Option<ObjectId> {
         let head = read_pointer(&self.git_dir.join("HEAD"), "")?;
         let head = head.to_str()?;
         let Some(name) = head.strip_prefix("ref: ") else { return ObjectId::parse(head) };
@@ -214,14 +214,14 @@ impl Repository {
         }
         match path.symlink_metadata() {
             // Git packs a reference before it removes the file, never the other way round.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.packed(name),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.find_packed_ref(name),
             _ => ObjectId::parse(read_pointer(&path, "")?.to_str()?),
         }
     }
 
     /// Looks up a packed reference; a large file is left to git, which need not read all of it.
-    fn packed(&self, name: &str) -> Option<ObjectId> {
-        let file = open_plain(&self.common_dir.join("packed-refs")).ok()?;
+    fn find_packed_ref(&self, name: &str) -> Option<ObjectId> {
+        let file = open_regular_file(&self.common_dir.join("packed-refs")).ok()?;
         let mut text = String::new();
         file.take(PACKED_BYTES + 1).read_to_string(&mut text).ok()?;
         if text.len() as u64 > PACKED_BYTES {
@@ -271,7 +271,7 @@ impl Repository {
         &self.state
     }
 
-    pub(super) fn own(&self) -> &[(PathBuf, DirOwner)] {
+    pub(super) fn excluded(&self) -> &[(PathBuf, DirOwner)] {
         &self.own
     }
 

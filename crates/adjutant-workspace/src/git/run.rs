@@ -21,7 +21,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::GitError;
-use crate::sandbox::end_with_us;
+use crate::sandbox::terminate_with_parent;
 
 /// The oldest git that knows `--attr-source` and `merge-tree --merge-base`.
 const MINIMUM: (u32, u32) = (2, 41);
@@ -106,7 +106,8 @@ impl Git {
     pub fn find(search: &OsStr) -> Result<Self, GitError> {
         let folders: Vec<PathBuf> =
             std::env::split_paths(search).filter(|folder| folder.is_absolute()).collect();
-        let program = folders.iter().map(|folder| folder.join("git")).find(|path| runs(path));
+        let program =
+            folders.iter().map(|folder| folder.join("git")).find(|path| is_executable(path));
         let program = program.ok_or(GitError::NoGit)?;
         let search = std::env::join_paths(&folders).map_err(|_| GitError::NoGit)?;
         let git = Self { program, search, version: String::new(), timeout: TIMEOUT };
@@ -229,7 +230,7 @@ impl<'a> GitCall<'a> {
     }
 
     /// Cuts the output at this size instead of failing.
-    pub(crate) const fn cut_at(mut self, max_bytes: usize) -> Self {
+    pub(crate) const fn truncate_at(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self.cut = true;
         self
@@ -246,7 +247,7 @@ impl<'a> GitCall<'a> {
     /// A lock belongs to the open file description: if this process is killed, it is held until git and its
     /// children have ended, so no other process sees a tree that is still being written. Git then gets SIGTERM, so
     /// that others do not wait long.
-    pub(crate) fn holding(mut self, lock: OwnedFd) -> Self {
+    pub(crate) fn holding_lock(mut self, lock: OwnedFd) -> Self {
         self.held = Some(lock);
         self
     }
@@ -298,7 +299,7 @@ impl<'a> GitCall<'a> {
         }
         command.args(&self.options).arg(self.command).args(&self.arguments);
         if self.held.is_some() {
-            end_with_us(&mut command);
+            terminate_with_parent(&mut command);
         }
         let input = self.held.take().or_else(|| self.input.take().map(OwnedFd::from));
         command.stdin(match (input, is_fed) {
@@ -321,15 +322,15 @@ impl<'a> GitCall<'a> {
             })
             .collect();
         let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(|_| self.late())?;
+        let left = Timespec::try_from(left).map_err(|_| self.timed_out())?;
         match poll(&mut all, Some(&left)) {
-            Ok(0) => Err(self.late()),
+            Ok(0) => Err(self.timed_out()),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(GitError::io("communicating with git")(errno)),
         }
     }
 
-    fn late(&self) -> GitError {
+    fn timed_out(&self) -> GitError {
         GitError::TimedOut { command: self.command.to_owned(), limit: self.timeout }
     }
 
@@ -376,7 +377,7 @@ impl<'a> RunningGit<'a> {
     }
 
     /// Waits for git to end and returns its output.
-    pub(crate) fn answer(self) -> Result<GitOutput, GitError> {
+    pub(crate) fn wait_output(self) -> Result<GitOutput, GitError> {
         self.finish(None)
     }
 
@@ -384,9 +385,9 @@ impl<'a> RunningGit<'a> {
         let (mut waiting, mut given) = (Vec::new(), 0);
         // On an error, dropping `self` kills git.
         while self.stdout.is_some() || self.stderr.is_some() {
-            self.talk(&mut feed, &mut waiting, &mut given)?;
+            self.transfer(&mut feed, &mut waiting, &mut given)?;
         }
-        let Some(child) = &mut self.child else { return Err(self.call.late()) };
+        let Some(child) = &mut self.child else { return Err(self.call.timed_out()) };
         let status = child.wait().map_err(GitError::io("waiting for git"))?;
         self.child = None;
         let (bytes, truncated) = (std::mem::take(&mut self.said), self.truncated);
@@ -401,7 +402,7 @@ impl<'a> RunningGit<'a> {
     }
 
     /// Waits until a pipe is ready, and transfers bytes.
-    fn talk(
+    fn transfer(
         &mut self,
         feed: &mut Option<&mut InputFeed<'_>>,
         waiting: &mut Vec<u8>,
@@ -409,11 +410,11 @@ impl<'a> RunningGit<'a> {
     ) -> Result<(), GitError> {
         self.call.wait([&self.stdin, &self.stdout, &self.stderr], self.deadline)?;
         if self.stdin.is_some() {
-            give(&mut self.stdin, feed, waiting, given)?;
+            write_available(&mut self.stdin, feed, waiting, given)?;
         }
-        take(&mut self.stderr, &mut self.complaint, STDERR_BYTES)?;
+        read_available(&mut self.stderr, &mut self.complaint, STDERR_BYTES)?;
         let max_bytes = self.call.max_bytes;
-        if take(&mut self.stdout, &mut self.said, max_bytes)? {
+        if read_available(&mut self.stdout, &mut self.said, max_bytes)? {
             if !self.call.cut {
                 let command = self.call.command.to_owned();
                 return Err(GitError::TooMuch { command, max_bytes });
@@ -428,13 +429,17 @@ impl<'a> RunningGit<'a> {
 impl Drop for RunningGit<'_> {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            end(child);
+            kill_group(child);
         }
     }
 }
 
 /// Reads all available bytes; returns true if there were more than `max`.
-fn take(pipe: &mut Option<File>, into: &mut Vec<u8>, max: usize) -> Result<bool, GitError> {
+fn read_available(
+    pipe: &mut Option<File>,
+    into: &mut Vec<u8>,
+    max: usize,
+) -> Result<bool, GitError> {
     let Some(file) = pipe else { return Ok(false) };
     let mut buffer = [0; 64 * 1024];
     loop {
@@ -458,7 +463,7 @@ fn take(pipe: &mut Option<File>, into: &mut Vec<u8>, max: usize) -> Result<bool,
 }
 
 /// Writes as much as the pipe accepts now; closes it after the last byte.
-fn give(
+fn write_available(
     pipe: &mut Option<File>,
     feed: &mut Option<&mut InputFeed<'_>>,
     waiting: &mut Vec<u8>,
@@ -494,7 +499,7 @@ fn give(
 }
 
 /// Kills git and its children.
-fn end(child: &mut Child) {
+fn kill_group(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // Fails only if it has already ended.
         let _ = kill_process_group(group, Signal::KILL);
@@ -502,7 +507,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn runs(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
@@ -545,7 +550,7 @@ mod tests {
         let open = || File::options().create(true).append(true).open(path("lock")).unwrap();
         let lock = open();
         lock.lock().unwrap();
-        git.call("read-tree").holding(lock.into()).run().unwrap();
+        git.call("read-tree").holding_lock(lock.into()).run().unwrap();
         let other = open();
         assert!(other.try_lock().is_err(), "git is gone, its worker is not");
         fs::write(path("pipe"), "end\n").unwrap();

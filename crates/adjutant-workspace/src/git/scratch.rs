@@ -18,7 +18,7 @@ use super::GitError;
 use super::id::ObjectId;
 use super::repository::Repository;
 use super::run::GitCall;
-use super::trust::open_plain;
+use super::trust::open_regular_file;
 use crate::private;
 
 /// The age from which a directory is abandoned: every git call has a shorter timeout.
@@ -53,7 +53,7 @@ impl Repository {
     }
 
     /// Removes the directories of processes that are long gone.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn remove_abandoned_scratch(&self) {
         let Ok(all) = fs::read_dir(self.state().join("scratch")) else { return };
         for entry in all.flatten() {
             let age = entry.metadata().and_then(|found| found.modified()).ok();
@@ -114,7 +114,7 @@ impl ScratchGitDir<'_> {
     /// Git trusts the timestamps of files only if they are older than the index.
     pub(crate) fn copy_index(&self, git_dir: &Path) -> Result<(), GitError> {
         let copy = || -> io::Result<()> {
-            let mut from = match open_plain(&git_dir.join("index")) {
+            let mut from = match open_regular_file(&git_dir.join("index")) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
@@ -126,7 +126,7 @@ impl ScratchGitDir<'_> {
             for entry in fs::read_dir(git_dir)?.flatten() {
                 if entry.file_name().as_encoded_bytes().starts_with(b"sharedindex.") {
                     let mut to = private::create_file(&self.folder.join(entry.file_name()))?;
-                    io::copy(&mut open_plain(&entry.path())?, &mut to)?;
+                    io::copy(&mut open_regular_file(&entry.path())?, &mut to)?;
                 }
             }
             Ok(())
@@ -151,7 +151,7 @@ fn new_folder(all: &Path) -> io::Result<PathBuf> {
 
 impl Drop for ScratchGitDir<'_> {
     fn drop(&mut self) {
-        // Best effort: `sweep` removes leftovers.
+        // Best effort: `remove_abandoned_scratch` removes leftovers.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -45,10 +45,10 @@ pub(super) fn git_dir_of(git: &Git, folder: &Path) -> Result<Option<PathBuf>, Gi
         if !is_git_dir(&path) {
             return Ok(None);
         }
-        if is_there(&path.join("commondir")) {
+        if exists(&path.join("commondir")) {
             return untrusted("is a directory whose `commondir` refers to another git directory");
         }
-        return checked(path).map(Some);
+        return check_essential_parts(path).map(Some);
     }
     if !found.is_file() {
         return untrusted("is neither a directory nor a regular file");
@@ -62,16 +62,16 @@ pub(super) fn git_dir_of(git: &Git, folder: &Path) -> Result<Option<PathBuf>, Gi
     if !is_git_dir(&target) {
         return untrusted("names a directory that is not a git directory");
     }
-    if belongs(git, &target, folder, &path)? {
-        checked(target).map(Some)
+    if belongs_to(git, &target, folder, &path)? {
+        check_essential_parts(target).map(Some)
     } else {
         Err(GitError::Foreign { path, git_dir: target })
     }
 }
 
 /// Says whether a git directory elsewhere belongs to `folder`.
-fn belongs(git: &Git, git_dir: &Path, folder: &Path, pointer: &Path) -> Result<bool, GitError> {
-    if is_there(&git_dir.join("commondir")) {
+fn belongs_to(git: &Git, git_dir: &Path, folder: &Path, pointer: &Path) -> Result<bool, GitError> {
+    if exists(&git_dir.join("commondir")) {
         // A linked work tree: its git directory lies in the common directory and names the `.git` file. Only git
         // can have put it there.
         let all = common_dir_of(git_dir)?.join("worktrees");
@@ -98,10 +98,10 @@ fn work_tree_of(git: &Git, git_dir: &Path) -> Result<Option<PathBuf>, GitError> 
 }
 
 /// Refuses a git directory in which essential directories or files have the wrong type.
-fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
+fn check_essential_parts(git_dir: PathBuf) -> Result<PathBuf, GitError> {
     let untrusted = |path: PathBuf, reason| Err(GitError::Untrusted { path, reason });
     let common = common_dir_of(&git_dir)?;
-    if !own_parts(&common) {
+    if !has_essential_parts(&common) {
         let reason = "is a git directory whose HEAD, objects or refs is missing, a link or of the wrong type";
         return untrusted(common, reason);
     }
@@ -112,7 +112,7 @@ fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
         for name in PLAIN_FILES {
             // Reading a pipe would block. Links to files are allowed, because some people use them.
             let path = folder.join(name);
-            if is_there(&path) && !path.is_file() {
+            if exists(&path) && !path.is_file() {
                 return untrusted(path, "is not a regular file");
             }
         }
@@ -121,20 +121,20 @@ fn checked(git_dir: PathBuf) -> Result<PathBuf, GitError> {
 }
 
 /// Says whether a common directory has its essential parts, and none is a link.
-pub(crate) fn own_parts(common: &Path) -> bool {
+pub(crate) fn has_essential_parts(common: &Path) -> bool {
     let kind = |name: &str| fs::symlink_metadata(common.join(name)).map(|found| found.file_type());
     kind("HEAD").is_ok_and(|kind| kind.is_file())
         && kind("objects").is_ok_and(|kind| kind.is_dir())
         && kind("refs").is_ok_and(|kind| kind.is_dir())
 }
 
-fn is_there(path: &Path) -> bool {
+fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
 fn is_git_dir(path: &Path) -> bool {
     let shared = path.join("commondir").is_file();
-    is_there(&path.join("HEAD"))
+    exists(&path.join("HEAD"))
         && (shared || (path.join("objects").is_dir() && path.join("refs").is_dir()))
 }
 
@@ -157,7 +157,7 @@ pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
 pub(crate) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
     let mut bytes = Vec::new();
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    open_plain(path).ok()?.take(POINTER_BYTES).read_to_end(&mut bytes).ok()?;
+    open_regular_file(path).ok()?.take(POINTER_BYTES).read_to_end(&mut bytes).ok()?;
     let rest = bytes.strip_prefix(prefix.as_bytes())?;
     let end = rest.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
     let name = rest.get(..end).filter(|name| !name.is_empty())?;
@@ -165,7 +165,7 @@ pub(crate) fn read_pointer(path: &Path, prefix: &str) -> Option<PathBuf> {
 }
 
 /// Opens a regular file for reading without blocking; a pipe is refused.
-pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+pub(crate) fn open_regular_file(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() {

@@ -141,7 +141,7 @@ impl Overlay {
         let plan = HolderPlan { overlay: Some(overlay), network };
         let (holder, answer) =
             NamespaceHolder::start(helper, &plan).map_err(OverlayError::Holder)?;
-        let files = answer.map_err(|failure| explain(&failure, &layers))?;
+        let files = answer.map_err(|failure| overlay_error(&failure, &layers))?;
         let mut files = files.into_iter();
         let (Some(root), Some(lock)) = (files.next(), files.next()) else {
             return Err(OverlayError::Holder(io::ErrorKind::InvalidData.into()));
@@ -205,7 +205,7 @@ impl MountedOverlay {
     }
 }
 
-fn explain(failure: &SetupFailure, layers: &OverlayLayers) -> OverlayError {
+fn overlay_error(failure: &SetupFailure, layers: &OverlayLayers) -> OverlayError {
     let said = failure.to_string();
     match failure.step.as_str() {
         "lock upper" if failure.errno == Some(Errno::WOULDBLOCK.raw_os_error()) => {
@@ -214,11 +214,13 @@ fn explain(failure: &SetupFailure, layers: &OverlayLayers) -> OverlayError {
         "create user namespace" | "give up changing groups" | "map the user" | "map the group" => {
             OverlayError::NoUserNamespaces(said)
         }
-        _ if on_overlay(&layers.upper) => OverlayError::OnOverlay { path: layers.upper.clone() },
+        _ if is_on_overlayfs(&layers.upper) => {
+            OverlayError::OnOverlay { path: layers.upper.clone() }
+        }
         _ => OverlayError::Refused(said),
     }
 }
 
-fn on_overlay(path: &Path) -> bool {
+fn is_on_overlayfs(path: &Path) -> bool {
     statfs(path).is_ok_and(|stat| stat.f_type == OVERLAYFS_MAGIC)
 }

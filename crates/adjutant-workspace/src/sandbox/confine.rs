@@ -20,7 +20,7 @@ use rustix::thread::{
 use super::plan::{BoundsPlan, RunPlan, SandboxLayer, SetupFailure, StepContext as _};
 
 /// Sets the resource limits of each process.
-pub(crate) fn limit(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
+pub(crate) fn set_resource_limits(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
     let mut limits = vec![
         (Resource::Core, 0),
         (Resource::Nofile, bounds.open_files),
@@ -71,7 +71,7 @@ pub(crate) fn drop_privileges() -> Result<(), SetupFailure> {
 /// Restricts file access with Landlock, and TCP, abstract sockets and signals if the kernel supports it.
 ///
 /// Returns the layers that the kernel does not support.
-pub(crate) fn landlock(
+pub(crate) fn apply_landlock(
     plan: &RunPlan,
     upper: Option<&impl AsFd>,
 ) -> Result<Vec<SandboxLayer>, SetupFailure> {

@@ -85,7 +85,7 @@ fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), SetupFailure> {
         else {
             return Ok(());
         };
-        match start(files, own_pids) {
+        match start_first_process(files, own_pids) {
             Ok(handle) => wire::send(socket, &HolderReply::Done, &[handle.as_fd()]),
             Err(failure) => wire::send(socket, &HolderReply::Failed(failure), &[]),
         }
@@ -116,15 +116,17 @@ fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     if !plan.network {
         kinds |= UnshareFlags::NEWNET;
     }
-    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
+    raw::unshare(kinds)
+        .step("create namespaces")
+        .map_err(|it| it.in_layer(SandboxLayer::Namespaces))?;
     rustix::system::sethostname(b"sandbox").step("name the host")?;
-    let held = mount(plan)?;
+    let held = mount_and_lock(plan)?;
     // After the overlay is mounted: its layers may lie below the directory that the skeleton covers.
-    skeleton::build().map_err(|failure| failure.of(SandboxLayer::Root))?;
+    skeleton::build().map_err(|failure| failure.in_layer(SandboxLayer::Root))?;
     Ok(held)
 }
 
-fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
+fn mount_and_lock(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     let Some(overlay) = &plan.overlay else { return Ok(Vec::new()) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let upper = openat(CWD, overlay.upper.as_path(), flags, Mode::empty()).step("open upper")?;
@@ -136,9 +138,9 @@ fn mount(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
 }
 
 /// Starts the first process of a sandbox in a process namespace of its own.
-fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, SetupFailure> {
+fn start_first_process(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, SetupFailure> {
     let mut files = files.into_iter();
-    let mut take = || wire::next(&mut files).map(Stdio::from);
+    let mut take = || wire::next_file(&mut files).map(Stdio::from);
     let (control, out, err) = (take().step("files")?, take().step("files")?, take().step("files")?);
     let mut command = Command::new("/proc/self/exe");
     command.args([SUBCOMMAND, INIT]).arg0("adjutant-sandbox").env_clear();
@@ -149,10 +151,10 @@ fn start(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, SetupFailure> 
     // Returns to the own process namespace: the next one can only be created from here.
     let link = Some(LinkNameSpaceType::ProcessID);
     move_into_link_name_space(own_pids.as_fd(), link).step("leave the process namespace")?;
-    handle(&child?)
+    pidfd_of(&child?)
 }
 
-fn handle(child: &Child) -> Result<OwnedFd, SetupFailure> {
+fn pidfd_of(child: &Child) -> Result<OwnedFd, SetupFailure> {
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let number =
         number.ok_or(io::ErrorKind::InvalidData).step("read the pid of the first process")?;

@@ -69,7 +69,7 @@ impl NamespaceHolder {
         helper: &SandboxHelper,
         plan: &HolderPlan,
     ) -> io::Result<(Self, HolderResult)> {
-        let (ours, theirs) = wire::pair()?;
+        let (ours, theirs) = wire::socket_pair()?;
         let mut command = helper.command(HOLD);
         command.env_clear().current_dir("/").stdin(Stdio::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());

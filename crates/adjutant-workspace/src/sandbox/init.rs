@@ -68,20 +68,22 @@ fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     std::fs::write("/proc/self/oom_score_adj", "1000").step("set the out-of-memory score")?;
     // The network, host name and cgroup namespaces are already those of the holder.
     let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
-    raw::unshare(kinds).step("create namespaces").map_err(|it| it.of(SandboxLayer::Namespaces))?;
+    raw::unshare(kinds)
+        .step("create namespaces")
+        .map_err(|it| it.in_layer(SandboxLayer::Namespaces))?;
     let upper = open_upper(plan)?;
     let lowers = open_lowers(plan)?;
     let workspace = rootfs::enter(plan)
-        .map_err(|it| if it.layer.is_some() { it } else { it.of(SandboxLayer::Root) })?;
+        .map_err(|it| if it.layer.is_some() { it } else { it.in_layer(SandboxLayer::Root) })?;
     rootfs::enter_directory(&workspace, &plan.cwd.as_path())?;
-    confine::limit(&plan.bounds).map_err(|it| it.of(SandboxLayer::Limits))?;
-    confine::drop_privileges().map_err(|it| it.of(SandboxLayer::Privileges))?;
+    confine::set_resource_limits(&plan.bounds).map_err(|it| it.in_layer(SandboxLayer::Limits))?;
+    confine::drop_privileges().map_err(|it| it.in_layer(SandboxLayer::Privileges))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .step("make the first process undumpable")?;
     // A change of credentials may have cleared it.
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
     let door = open_probe_socket(plan)?;
-    let missing = confine::landlock(plan, upper.as_ref())?;
+    let missing = confine::apply_landlock(plan, upper.as_ref())?;
     seccomp::restrict(plan.network).map_err(|step| SetupFailure {
         step,
         errno: None,

@@ -110,7 +110,7 @@ fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavaila
         bounds: ResourceBounds::default(),
         may_miss: OPTIONAL.to_vec(),
     };
-    let sandbox = Sandbox::unproved(config, SandboxLevel::Full)?;
+    let sandbox = Sandbox::without_proof(config, SandboxLevel::Full)?;
     let mut program = ProgramSpec::new([]);
     program.timeout = Duration::from_secs(30);
     let cancel = CancelHandle::new().map_err(|error| fail(error.to_string()))?;

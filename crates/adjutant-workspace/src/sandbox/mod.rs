@@ -33,7 +33,7 @@ pub use output::{BoundedOutput, OutputSink, OutputStream};
 pub use plan::SandboxLayer;
 pub(crate) use plan::{HolderPlan, OverlayPlan, SetupFailure, StepContext};
 pub use raw::close_inherited_files;
-pub(crate) use raw::end_with_us;
+pub(crate) use raw::terminate_with_parent;
 pub(crate) use rootfs::{CREDENTIALS, is_credential_only_as_file};
 pub use run::{
     CancelHandle, NetworkAccess, ProgramEnd, ProgramSpec, ResourceBounds, RunError, Sandbox,

@@ -120,12 +120,12 @@ impl SetupFailure {
     /// That happens when it lies in another, read-only grant: creating the mount point fails with EROFS, and
     /// mounting a directory on a file or the other way round with EINVAL. In each case the sandbox shows less, not
     /// more.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn is_mount_point_gone(&self) -> bool {
         let errnos = [Errno::NOENT, Errno::NOTDIR, Errno::INVAL, Errno::ROFS];
         self.errno.is_some_and(|errno| errnos.iter().any(|it| it.raw_os_error() == errno))
     }
 
-    pub(crate) fn of(mut self, layer: SandboxLayer) -> Self {
+    pub(crate) fn in_layer(mut self, layer: SandboxLayer) -> Self {
         self.layer = Some(layer);
         self
     }

@@ -80,7 +80,7 @@ pub(crate) fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
 }
 
 /// Starts a command in its own session, without a terminal. The kernel kills it when the starting thread ends.
-pub(crate) fn own_session(command: &mut Command) -> &mut Command {
+pub(crate) fn start_in_own_session(command: &mut Command) -> &mut Command {
     let prepare = || {
         setsid()?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -94,7 +94,7 @@ pub(crate) fn own_session(command: &mut Command) -> &mut Command {
 ///
 /// Children of the command inherit a duplicate of its standard input: a lock that was passed there is held until
 /// all of them have ended.
-pub(crate) fn end_with_us(command: &mut Command) -> &mut Command {
+pub(crate) fn terminate_with_parent(command: &mut Command) -> &mut Command {
     let us = getpid();
     let prepare = move || {
         // Deliberately leaked, so that it stays open across exec.

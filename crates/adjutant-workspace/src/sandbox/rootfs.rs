@@ -95,7 +95,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     let at = below_root(&plan.at.as_path());
     let workspace = match plan.start {
         RunTarget::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
-        RunTarget::SelfTest => trial_workspace(),
+        RunTarget::SelfTest => self_test_workspace(),
     };
     let workspace = workspace.step("open the workspace")?;
     let mut pieces = Vec::new();
@@ -104,10 +104,10 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
         add_piece(Path::new("/etc/resolv.conf"), LOCKED, &mut pieces)?;
     }
     for grant in &plan.grants {
-        add_piece(&real(&grant.as_path()), LOCKED, &mut pieces)?;
+        add_piece(&resolve_links(&grant.as_path()), LOCKED, &mut pieces)?;
     }
     for data in &plan.data {
-        add_piece(&real(&data.as_path()), DATA, &mut pieces)?;
+        add_piece(&resolve_links(&data.as_path()), DATA, &mut pieces)?;
     }
     if matches!(plan.start, RunTarget::SelfTest) {
         let tree = helper_tree().step("show the helper")?;
@@ -116,7 +116,7 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     let new = NewRoot::of_namespace()?;
     // Before the grants, which may lie below `/tmp`.
     new.attach_tmpfs("tmp", plan.bounds.tmp_bytes)?;
-    let covers = new.show_and_hide(pieces, plan)?;
+    let covers = new.attach_and_cover(pieces, plan)?;
     new.attach_tmpfs("dev/shm", plan.bounds.tmp_bytes)?;
     if matches!(plan.start, RunTarget::SelfTest) {
         new.attach_tmpfs(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
@@ -143,14 +143,14 @@ pub(crate) fn enter_directory(workspace: &OwnedFd, cwd: &Path) -> Result<(), Set
 
 /// Creates a workspace for the self-test in memory: a crash leaves nothing behind, and no other process can have
 /// prepared it.
-fn trial_workspace() -> io::Result<OwnedFd> {
+fn self_test_workspace() -> io::Result<OwnedFd> {
     let memory = new_tmpfs(64 << 10, "755")?;
     mkdirat(&memory, ".git", Mode::from_raw_mode(0o755))?;
     Ok(memory)
 }
 
 /// Resolves the links of a path; returns it unchanged if it does not exist.
-fn real(path: &Path) -> PathBuf {
+fn resolve_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
@@ -193,22 +193,23 @@ impl NewRoot {
                 | MountAttrFlags::MOUNT_ATTR_NOEXEC;
             fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, quiet)
         });
-        let proc = made.step("mount proc").map_err(|failure| failure.of(SandboxLayer::Proc))?;
+        let proc =
+            made.step("mount proc").map_err(|failure| failure.in_layer(SandboxLayer::Proc))?;
         let bounded =
             write_proc_value(&proc, "sys/kernel/pid_max", &plan.bounds.processes.to_string());
         if let Err(error) = bounded
             && !plan.may_miss.contains(&SandboxLayer::PidMax)
         {
-            return Err(SetupFailure::new("set pid_max", error).of(SandboxLayer::PidMax));
+            return Err(SetupFailure::new("set pid_max", error).in_layer(SandboxLayer::PidMax));
         }
         restrict_mount(&proc, MountAttributes::READ_ONLY, false).step("make proc read-only")?;
-        attach(&proc, &self.directory(Path::new("proc"))?, Path::new("proc"))
+        attach(&proc, &self.ensure_directory(Path::new("proc"))?, Path::new("proc"))
     }
 
     /// Attaches the grants, and covers what must stay hidden in them: the paths of the plan, and credentials.
     ///
     /// Parents come first: a home directory can be hidden below one grant and contain another. Returns the covers.
-    fn show_and_hide(
+    fn attach_and_cover(
         &self,
         pieces: Vec<MountPiece>,
         plan: &RunPlan,
@@ -216,7 +217,7 @@ impl NewRoot {
         let shown: Vec<PathBuf> = pieces.iter().map(|piece| piece.at.clone()).collect();
         let mut steps: Vec<(PathBuf, Option<MountPiece>)> =
             pieces.into_iter().map(|piece| (piece.at.clone(), Some(piece))).collect();
-        let hidden = plan.hidden.iter().map(|hidden| below_root(&real(&hidden.as_path())));
+        let hidden = plan.hidden.iter().map(|hidden| below_root(&resolve_links(&hidden.as_path())));
         let secrets = shown
             .iter()
             .flat_map(|at| CREDENTIALS.iter().chain(&CREDENTIALS_AT_TOP).map(|name| at.join(name)));
@@ -227,7 +228,7 @@ impl NewRoot {
             match step {
                 Some(piece) => match self.attach_piece(&piece) {
                     // Its mount point lay in another grant and was removed meanwhile.
-                    Err(failure) if failure.is_gone() => {}
+                    Err(failure) if failure.is_mount_point_gone() => {}
                     placed => placed?,
                 },
                 None => covers.extend(self.cover(&at)?),
@@ -291,7 +292,7 @@ impl NewRoot {
 
     /// Makes `.git`, a directory or a file that names one, read-only.
     fn guard_git(&self, workspace: &Path) -> Result<(), SetupFailure> {
-        let workspace = self.directory(workspace)?;
+        let workspace = self.ensure_directory(workspace)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let git = match openat(&workspace, ".git", flags, Mode::empty()) {
             Ok(git) => git,

@@ -50,7 +50,7 @@ pub enum NetworkAccess {
 impl NetworkAccess {
     /// Lists what a granted network exposes, one sentence each.
     #[must_use]
-    pub fn left_open(self) -> &'static [&'static str] {
+    pub fn exposures(self) -> &'static [&'static str] {
         match self {
             Self::Off => &[],
             Self::Granted => &[
@@ -287,11 +287,11 @@ impl Sandbox {
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxUnavailable> {
         let level = level::prove_level(&config.helper)?;
         level.check_missing(&config.may_miss)?;
-        Self::unproved(config, level)
+        Self::without_proof(config, level)
     }
 
     /// Creates a sandbox without proving its layers; the self-test itself uses this.
-    pub(crate) fn unproved(
+    pub(crate) fn without_proof(
         config: SandboxConfig,
         level: SandboxLevel,
     ) -> Result<Self, SandboxUnavailable> {
@@ -347,7 +347,7 @@ impl Sandbox {
         let stopped = call.wait_for_end(deadline, cancel, sink)?;
         let tree_gone = call.kill_and_drain(sink)?;
         let end = match (stopped, call.report) {
-            (_, Some(InitReport::Refused(failure))) => return Err(refusal(&failure, program)),
+            (_, Some(InitReport::Refused(failure))) => return Err(run_error(&failure, program)),
             (_, Some(InitReport::NotStarted(failure))) => {
                 return Err(not_started(&failure, program));
             }
@@ -410,13 +410,13 @@ impl Sandbox {
     }
 
     fn start_call(&self, plan: &RunPlan) -> Result<RunningCall, RunError> {
-        let (control, theirs) = wire::pair()?;
+        let (control, theirs) = wire::socket_pair()?;
         let (out, out_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (err, err_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let holder = self.holder().ok_or(io::ErrorKind::NotConnected).map_err(io::Error::from)?;
         let answer = holder.run(&[theirs.as_fd(), out_end.as_fd(), err_end.as_fd()])?;
         let files = answer.map_err(|failure| SandboxUnavailable { why: failure.to_string() })?;
-        let process = wire::next(&mut files.into_iter())?;
+        let process = wire::next_file(&mut files.into_iter())?;
         drop((theirs, out_end, err_end));
         wire::send(&control, plan, &[])?;
         let streams = [Some(File::from(out)), Some(File::from(err))];
@@ -451,7 +451,7 @@ pub(super) fn check_program(program: &ProgramSpec) -> Result<(), RunError> {
     Ok(())
 }
 
-fn refusal(failure: &SetupFailure, program: &ProgramSpec) -> RunError {
+fn run_error(failure: &SetupFailure, program: &ProgramSpec) -> RunError {
     if failure.step == "cwd" {
         return RunError::Directory { directory: program.directory.clone() };
     }

@@ -145,14 +145,16 @@ const TERMINAL_REQUESTS: [u64; 2] = [0x5412, 0x541c];
 
 /// Installs the filter for this process and all its children.
 pub(crate) fn restrict(network: bool) -> Result<(), String> {
-    let refused = refusals(network).and_then(|rules| compile(rules, libc::EPERM));
+    let refused = refused_calls(network).and_then(|rules| compile(rules, libc::EPERM));
     let refused = refused.map_err(|error| error.to_string())?;
     // One combined program: the kernel simulates each filter for every system call number when it is installed.
-    let program = [absent(), refused].concat();
+    let program = [absent_calls_filter(), refused].concat();
     apply_filter(&program).map_err(|error| error.to_string())
 }
 
-fn refusals(network: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn refused_calls(
+    network: bool,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let always = REFUSED.iter().chain(REFUSED_HERE);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         always.map(|call| (*call, Vec::new())).collect();
@@ -219,7 +221,7 @@ fn compile(
 
 /// Returns ENOSYS for the absent system calls and for unknown numbers, which on x86-64 include all of x32. Other
 /// calls fall through to the next filter instructions.
-fn absent() -> BpfProgram {
+fn absent_calls_filter() -> BpfProgram {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
     let compare = |operator, number| step(libc::BPF_JMP | operator | libc::BPF_K, 0, 1, number);
     let refuse = u32::from(SeccompAction::Errno(libc::ENOSYS.unsigned_abs()));

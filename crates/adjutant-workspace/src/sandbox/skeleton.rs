@@ -107,15 +107,15 @@ pub(crate) fn build() -> Result<(), SetupFailure> {
     move_mount(&root, "", CWD, SKELETON_AT, flags).step("attach the root")?;
     let new = NewRoot { root };
     for name in ["tmp", "proc", "dev/shm"] {
-        new.directory(Path::new(name))?;
+        new.ensure_directory(Path::new(name))?;
     }
     for (link, target) in links {
-        new.link(&link, &target)?;
+        new.create_link(&link, &target)?;
     }
     for piece in pieces {
         new.attach_piece(&piece)?;
     }
-    new.devices(devices)
+    new.attach_devices(devices)
 }
 
 pub(crate) fn below_root(path: &Path) -> PathBuf {
@@ -205,12 +205,12 @@ impl NewRoot {
     }
 
     /// Opens the directory at `path`, creating it if it is missing.
-    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
+    pub(crate) fn ensure_directory(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
         let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
         match (self.open(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
             (Ok(there), ..) => Ok(there),
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
-                let parent = self.directory(parent)?;
+                let parent = self.ensure_directory(parent)?;
                 match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
                     // Another run of the same workspace created it first: they share these directories.
                     Ok(()) | Err(Errno::EXIST) => {}
@@ -223,12 +223,12 @@ impl NewRoot {
     }
 
     /// Opens the file at `path`, creating it empty if it is missing.
-    fn file(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
+    fn ensure_file(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
         let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
         match (self.open(path, OFlags::empty()), path.parent(), path.file_name()) {
             (Ok(there), ..) => Ok(there),
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
-                let parent = self.directory(parent)?;
+                let parent = self.ensure_directory(parent)?;
                 let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
                 openat(&parent, name, flags, Mode::from_raw_mode(0o444)).map_err(say)?;
                 self.open(path, OFlags::empty()).map_err(say)
@@ -237,25 +237,29 @@ impl NewRoot {
         }
     }
 
-    fn link(&self, path: &Path, target: &Path) -> Result<(), SetupFailure> {
-        let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
+    fn create_link(&self, path: &Path, target: &Path) -> Result<(), SetupFailure> {
+        let parent = self.ensure_directory(path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
         symlinkat(target, &parent, name).step("make a link")
     }
 
     pub(crate) fn attach_piece(&self, piece: &MountPiece) -> Result<(), SetupFailure> {
-        let at = if piece.directory { self.directory(&piece.at)? } else { self.file(&piece.at)? };
+        let at = if piece.directory {
+            self.ensure_directory(&piece.at)?
+        } else {
+            self.ensure_file(&piece.at)?
+        };
         attach(&piece.tree, &at, &piece.at)
     }
 
-    fn devices(&self, devices: Vec<(&str, OwnedFd)>) -> Result<(), SetupFailure> {
+    fn attach_devices(&self, devices: Vec<(&str, OwnedFd)>) -> Result<(), SetupFailure> {
         for (name, tree) in devices {
             let at = Path::new("dev").join(name);
-            attach(&tree, &self.file(&at)?, &at)?;
+            attach(&tree, &self.ensure_file(&at)?, &at)?;
         }
         let streams = [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
         for (name, of_self) in streams {
-            self.link(&Path::new("dev").join(name), &Path::new("/proc/self").join(of_self))?;
+            self.create_link(&Path::new("dev").join(name), &Path::new("/proc/self").join(of_self))?;
         }
         Ok(())
     }
@@ -263,7 +267,7 @@ impl NewRoot {
     /// Attaches an in-memory directory that every program inside may write.
     pub(crate) fn attach_tmpfs(&self, path: &str, bytes: u64) -> Result<(), SetupFailure> {
         let memory = new_tmpfs(bytes, "1777").step("create /tmp")?;
-        attach(&memory, &self.directory(Path::new(path))?, Path::new(path))
+        attach(&memory, &self.ensure_directory(Path::new(path))?, Path::new(path))
     }
 }
 

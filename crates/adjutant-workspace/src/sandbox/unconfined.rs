@@ -78,7 +78,7 @@ impl UnconfinedRunner {
         command.args(words).env_clear().envs(program.environment.iter().cloned());
         command.current_dir(self.directory(&program.directory)?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = raw::own_session(&mut command).spawn().map_err(|error| {
+        let child = raw::start_in_own_session(&mut command).spawn().map_err(|error| {
             let name = program.words.first().map(PathBuf::from).unwrap_or_default();
             RunError::NotStarted { program: name, why: error.to_string() }
         })?;

@@ -115,14 +115,14 @@ pub(crate) fn receive<T: DeserializeOwned>(
 }
 
 /// Creates a connected pair of sockets that child processes do not inherit.
-pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     let kind = rustix::net::SocketType::STREAM;
     Ok(rustix::net::socketpair(rustix::net::AddressFamily::UNIX, kind, flags, None)?)
 }
 
 /// Returns the next file descriptor of a message.
-pub(crate) fn next(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<File> {
+pub(crate) fn next_file(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<File> {
     let missing = || io::Error::new(io::ErrorKind::InvalidData, "an open file is missing");
     files.next().map(File::from).ok_or_else(missing)
 }

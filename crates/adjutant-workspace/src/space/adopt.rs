@@ -86,7 +86,7 @@ impl WorkspacesContext {
         let start = WorkspaceStart { lower, base, remarks };
         let folder = self.dir_path(reference);
         let mut space =
-            OverlayWorkspace::begin(Arc::clone(self), reference.clone(), dir, start, top)?;
+            OverlayWorkspace::mount(Arc::clone(self), reference.clone(), dir, start, top)?;
         recover_take_in_at(&folder, || space.root())?;
         Ok(space)
     }
@@ -106,7 +106,7 @@ impl WorkspacesContext {
         remarks.push("recreated from its kept result".to_owned());
         match self.kind() {
             WorkspaceBacking::Worktree => {
-                let space = WorktreeWorkspace::begin(self, reference, &base, remarks)?;
+                let space = WorktreeWorkspace::create_or_reopen(self, reference, &base, remarks)?;
                 space.write_changes(self, &work)?;
                 Ok(AnyWorkspace::Worktree(Box::new(space)))
             }

@@ -44,7 +44,7 @@ pub(super) struct CredentialScan(Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>);
 
 impl CredentialScan {
     /// Returns the paths to hide below these grants.
-    pub(super) fn below(&self, grants: &[PathBuf]) -> Vec<PathBuf> {
+    pub(super) fn credentials_below(&self, grants: &[PathBuf]) -> Vec<PathBuf> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
         for grant in grants {

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::WorkspaceError;
-use crate::git::{ScratchGitDir, bytes_of, open_plain};
+use crate::git::{ScratchGitDir, bytes_of, open_regular_file};
 use crate::private;
 use crate::{BaseLease, Diff, DiffEntry, ObjectId, Repository};
 
@@ -42,7 +42,10 @@ pub(super) fn write(
         for (from, to) in [("shallow", "shallow"), ("info/exclude", "info/exclude")] {
             let from = repository.common_dir().join(from);
             if from.symlink_metadata().is_ok_and(|found| found.is_file()) {
-                io::copy(&mut open_plain(&from)?, &mut private::create_file(&into.join(to))?)?;
+                io::copy(
+                    &mut open_regular_file(&from)?,
+                    &mut private::create_file(&into.join(to))?,
+                )?;
             }
         }
         Ok(())

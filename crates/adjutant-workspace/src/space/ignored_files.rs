@@ -51,10 +51,10 @@ impl IgnoredFiles {
         let left_out = left_out.filter_map(file_id).collect();
         let mut found = Self { root, left_out, entries: Vec::new(), key: String::new() };
         let mut hash = Fnv1aHash::default();
-        let mut own = repository.own_dirs();
+        let mut own = repository.excluded_dirs();
         for path in wanted {
             if !has_only_normal_components(path)
-                || own.guards(path).is_some()
+                || own.guarding_owner(path).is_some()
                 || path.as_os_str().is_empty()
             {
                 return Err(WorkspaceError::Include { path: path.clone() });

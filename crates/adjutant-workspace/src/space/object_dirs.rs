@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::WorkspaceError;
-use crate::git::{open_plain, own_parts};
+use crate::git::{has_essential_parts, open_regular_file};
 use crate::{Dir, FileKind, PathError, RelPath, Repository, Root};
 
 /// The longest chain of repositories that borrow each other's objects; git's own limit.
@@ -198,7 +198,7 @@ fn object_dirs_of(
                 continue;
             }
             let mut text = Vec::new();
-            let read = open_plain(&folder.join("info/alternates"));
+            let read = open_regular_file(&folder.join("info/alternates"));
             let read = read.and_then(|file| file.take(LIST_BYTES).read_to_end(&mut text));
             if read.is_err() {
                 continue;
@@ -215,7 +215,7 @@ fn object_dirs_of(
 /// Says whether a resolved path is the object directory of a git directory.
 fn is_objects(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "objects")
-        && folder.parent().is_some_and(own_parts)
+        && folder.parent().is_some_and(has_essential_parts)
 }
 
 /// Says whether git creates an entry of this name in an object directory.

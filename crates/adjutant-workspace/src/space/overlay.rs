@@ -48,7 +48,7 @@ pub(super) struct WorkspaceStart {
 
 impl OverlayWorkspace {
     /// Makes the workspace in an empty directory, or mounts the layers that are already in it.
-    pub(super) fn begin(
+    pub(super) fn mount(
         shared: Arc<WorkspacesContext>,
         reference: ResultRef,
         dir: WorkspaceDir,

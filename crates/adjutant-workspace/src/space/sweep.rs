@@ -46,7 +46,7 @@ impl Workspaces {
             let mut open = Vec::new();
             for child in names(&shared.folder.join(&run))? {
                 let Ok(reference) = ResultRef::new(&run, &child) else { continue };
-                match self.save(&reference, at) {
+                match self.keep_work(&reference, at) {
                     Ok(Some(saved)) => open.push((reference, saved)),
                     Ok(None) => {}
                     Err(error) => {
@@ -80,7 +80,7 @@ impl Workspaces {
     }
 
     /// Keeps the work of one workspace; `None` if it is locked or gone.
-    fn save(
+    fn keep_work(
         &self,
         reference: &ResultRef,
         at: SystemTime,
@@ -96,10 +96,10 @@ impl Workspaces {
             return Ok(Some(SavedWorkspace::Bare(dir)));
         }
         let space = shared.reopen(reference, dir, &record)?;
-        self.save_space(reference, AnyWorkspace::Overlay(space), at).map(Some)
+        self.keep_workspace(reference, AnyWorkspace::Overlay(space), at).map(Some)
     }
 
-    fn save_space(
+    fn keep_workspace(
         &self,
         reference: &ResultRef,
         mut space: AnyWorkspace,
@@ -145,7 +145,7 @@ impl Workspaces {
         match WorktreeWorkspace::reopen(&self.shared, reference, Vec::new())? {
             Some(space) => {
                 let saved =
-                    self.save_space(reference, AnyWorkspace::Worktree(Box::new(space)), at)?;
+                    self.keep_workspace(reference, AnyWorkspace::Worktree(Box::new(space)), at)?;
                 Ok(Some(saved.finish(reference.clone())))
             }
             None => Ok(removed(all.remove_unfinished(reference)?)),

@@ -68,7 +68,7 @@ impl Workspace {
         result: &ObjectId,
         at: SystemTime,
     ) -> Result<TakeInOutcome, WorkspaceError> {
-        self.with(|shared, space| {
+        self.with_open(|shared, space| {
             let folder = space.folder();
             space.recover_take_in()?;
             let repository = &shared.repository;
@@ -158,17 +158,18 @@ fn diff_of(
     taken: &TakenResult,
 ) -> Result<(Diff, Vec<SkippedPath>), GitError> {
     let mut diff = repository.diff(&taken.before, &taken.after)?;
-    let left_out = leave_out(repository, &mut diff);
+    let left_out = remove_excluded(repository, &mut diff);
     Ok((diff, left_out))
 }
 
 /// Removes the entries that workspaces never contain.
-fn leave_out(repository: &Repository, diff: &mut Diff) -> Vec<SkippedPath> {
-    let (mut left_out, mut own) = (Vec::new(), repository.own_dirs());
+fn remove_excluded(repository: &Repository, diff: &mut Diff) -> Vec<SkippedPath> {
+    let (mut left_out, mut own) = (Vec::new(), repository.excluded_dirs());
     diff.entries.retain(|entry: &DiffEntry| {
         let is_submodule = [entry.old_mode, entry.new_mode].contains(&SUBMODULE);
         let submodule = is_submodule.then_some(SkipReason::NestedRepository);
-        let reason = submodule.or_else(|| own.guards(&entry.path).map(DirOwner::skip_reason));
+        let reason =
+            submodule.or_else(|| own.guarding_owner(&entry.path).map(DirOwner::skip_reason));
         if let Some(reason) = reason {
             left_out.push(SkippedPath { path: entry.path.clone(), reason });
         }

@@ -89,7 +89,8 @@ impl WorkspacesContext {
         let mut space = match record.kind {
             WorkspaceBacking::Worktree => {
                 WorktreeWorkspace::discard_leftover(self, reference)?;
-                let space = WorktreeWorkspace::begin(self, reference, &base, Vec::new())?;
+                let space =
+                    WorktreeWorkspace::create_or_reopen(self, reference, &base, Vec::new())?;
                 space.write_changes(self, &diff)?;
                 AnyWorkspace::Worktree(Box::new(space))
             }
@@ -127,7 +128,7 @@ impl WorkspacesContext {
         // Before the record is written: if this is interrupted, it starts again from the beginning.
         dir.make_upper(0)?;
         self.write_files(diff, &dir.upper(0))?;
-        OverlayWorkspace::begin(Arc::clone(self), reference.clone(), dir, start, 0)
+        OverlayWorkspace::mount(Arc::clone(self), reference.clone(), dir, start, 0)
     }
 }
 

@@ -163,12 +163,12 @@ impl Workspace {
         let objects = self.shared.objects.objects(repository, &is_granted).map_err(why)?;
         let mut data = objects.folders;
         hidden.extend(objects.hidden);
-        hidden.extend(self.shared.secrets.below(&grants));
-        let place = self.with(|_, space| {
+        hidden.extend(self.shared.secrets.credentials_below(&grants));
+        let place = self.with_open(|_, space| {
             Ok(match space {
                 AnyWorkspace::Overlay(space) => SandboxWorkspace::Overlay(space.mounted()?),
                 AnyWorkspace::Worktree(space) => {
-                    data.push(space.private());
+                    data.push(space.private_git_dir());
                     bounds.base_entries = space.base_entries();
                     SandboxWorkspace::Directory(space.worktree.path().to_owned())
                 }
@@ -197,7 +197,7 @@ impl Workspace {
     ///
     /// When the work could not be examined.
     pub fn left_out(&self) -> Result<Vec<SkippedPath>, WorkspaceError> {
-        self.with(|_, space| {
+        self.with_open(|_, space| {
             Ok(space.import(STATE, SystemTime::UNIX_EPOCH, ObjectStorage::Nothing)?.1)
         })
     }
@@ -223,7 +223,11 @@ impl Workspace {
     ///
     /// Why the work could not be kept; nothing was changed. Files that could not be removed are not an error: the
     /// next sweep removes them.
-    pub fn conclude(&self, message: &str, at: SystemTime) -> Result<KeptCommit, WorkspaceError> {
+    pub fn keep_and_close(
+        &self,
+        message: &str,
+        at: SystemTime,
+    ) -> Result<KeptCommit, WorkspaceError> {
         // Saves the record for calls after closing.
         let _ = self.record();
         let mut lock = self.lock();
@@ -281,7 +285,7 @@ impl Workspace {
     }
 
     /// Runs `work` while the workspace is locked.
-    pub(super) fn with<T>(
+    pub(super) fn with_open<T>(
         &self,
         work: impl FnOnce(&WorkspacesContext, &mut AnyWorkspace) -> Result<T, WorkspaceError>,
     ) -> Result<T, WorkspaceError> {

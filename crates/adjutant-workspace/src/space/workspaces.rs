@@ -134,13 +134,13 @@ impl Workspaces {
             fs::canonicalize(state).map_err(WorkspaceError::io("opening the state directory"))?;
         let top = tree.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
         let top = top.ok_or_else(|| GitError::NotARepository { path: tree.clone() })?;
-        let folder = state.join("spaces").join(name_of(top));
+        let folder = state.join("spaces").join(directory_name(top));
         let private = folder.join(".private");
-        let repository = Repository::open(&git, &tree, &private)?.with_persons_excludes()?;
+        let repository = Repository::open(&git, &tree, &private)?.with_user_excludes()?;
         let mut closed = options.closed.clone();
         closed.push(state.clone());
         let repository = repository.with_reserved(options.reserved.clone()).with_protected(&closed);
-        let (kind, fallback) = choose(&options, &private)?;
+        let (kind, fallback) = choose_backing(&options, &private)?;
         let shared = WorkspacesContext {
             repository,
             options,
@@ -164,7 +164,7 @@ impl Workspaces {
 
     /// Returns why work trees are used instead of overlays, if they are.
     #[must_use]
-    pub fn fallback(&self) -> Option<&str> {
+    pub fn fallback_reason(&self) -> Option<&str> {
         self.shared.fallback.as_deref()
     }
 
@@ -214,10 +214,10 @@ impl Workspaces {
         // Usually one result builds on all the others and on the captured state.
         let MissingWork { upon, latest, each } = repository.missing_work(results, &start.commit)?;
         let upon = upon.unwrap_or_else(|| start.commit.clone());
-        let mut merged = shared.merged(&upon, &latest)?;
+        let mut merged = shared.merge_all(&upon, &latest)?;
         if merged.is_err() && each != latest {
             // Merging the results one by one avoids conflicts with intermediate states of the tree.
-            merged = shared.merged(&upon, &each)?;
+            merged = shared.merge_all(&upon, &each)?;
         }
         match merged {
             Ok(commit) => start.commit = commit,
@@ -267,10 +267,10 @@ impl Workspaces {
                 dir.remove_contents()?;
                 let start = match above {
                     Some(above) => above.snapshot(now)?,
-                    None => shared.captured(run, batch)?,
+                    None => shared.batch_start(run, batch)?,
                 };
                 let shared = Arc::clone(shared);
-                AnyWorkspace::Overlay(OverlayWorkspace::begin(
+                AnyWorkspace::Overlay(OverlayWorkspace::mount(
                     shared,
                     reference.clone(),
                     dir,
@@ -281,10 +281,14 @@ impl Workspaces {
             WorkspaceBacking::Worktree => {
                 let start = match above {
                     Some(above) => above.snapshot(now)?,
-                    None => shared.captured(run, batch)?,
+                    None => shared.batch_start(run, batch)?,
                 };
-                let space =
-                    WorktreeWorkspace::begin(shared, &reference, &start.base, start.remarks)?;
+                let space = WorktreeWorkspace::create_or_reopen(
+                    shared,
+                    &reference,
+                    &start.base,
+                    start.remarks,
+                )?;
                 AnyWorkspace::Worktree(Box::new(space))
             }
         };
@@ -306,7 +310,7 @@ impl WorkspacesContext {
     }
 
     /// Merges results into a commit one after the other. The inner error is the first result with conflicts.
-    fn merged(
+    fn merge_all(
         &self,
         into: &ObjectId,
         works: &[CommitRange],
@@ -325,7 +329,7 @@ impl WorkspacesContext {
     }
 
     /// Returns the state of the user's tree that this batch starts from, capturing it first if necessary.
-    fn captured(&self, run: &str, batch: &str) -> Result<WorkspaceStart, WorkspaceError> {
+    fn batch_start(&self, run: &str, batch: &str) -> Result<WorkspaceStart, WorkspaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match &mut *captured {
@@ -404,7 +408,7 @@ impl WorkspacesContext {
         if self.repository.common_dir().join(&name).is_file() {
             return Ok(());
         }
-        match self.repository.point(&name, commit, None) {
+        match self.repository.update_ref(&name, commit, None) {
             // The reference is named after its commit, so it already has the right value.
             Err(GitError::Moved { .. }) => Ok(()),
             done => Ok(done?),
@@ -455,7 +459,7 @@ pub(super) fn base_refs(run: &str) -> String {
     format!("{}{run}/{BASES_REF_DIR}", ResultRef::PREFIX)
 }
 
-fn choose(
+fn choose_backing(
     options: &WorkspaceOptions,
     private: &Path,
 ) -> Result<(WorkspaceBacking, Option<String>), WorkspaceError> {
@@ -470,7 +474,7 @@ fn choose(
 }
 
 /// Names the directory of a repository: its own name for people, and a hash of its path for uniqueness.
-fn name_of(tree: &Path) -> String {
+fn directory_name(tree: &Path) -> String {
     let mut hash = Fnv1aHash::default();
     hash.add(bytes_of(tree));
     let name = tree.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -484,10 +488,10 @@ fn remarks(snapshot: &WorkTreeSnapshot) -> Vec<String> {
     let mut all = Vec::new();
     if !snapshot.unmerged.is_empty() {
         let what = "files with merge conflicts are included with their conflict markers";
-        all.push(format!("{what}: {}", listed(&snapshot.unmerged)));
+        all.push(format!("{what}: {}", join_paths(&snapshot.unmerged)));
     }
     if !snapshot.submodules.is_empty() {
-        all.push(format!("submodules are empty: {}", listed(&snapshot.submodules)));
+        all.push(format!("submodules are empty: {}", join_paths(&snapshot.submodules)));
     }
     if snapshot.filtered {
         all.push("files with a content filter have the content that git stores".to_owned());
@@ -496,7 +500,7 @@ fn remarks(snapshot: &WorkTreeSnapshot) -> Vec<String> {
     let large: Vec<PathBuf> =
         snapshot.skipped.iter().filter(large).map(|skipped| skipped.path.clone()).collect();
     if !large.is_empty() {
-        all.push(format!("changed files that are too large are left out: {}", listed(&large)));
+        all.push(format!("changed files that are too large are left out: {}", join_paths(&large)));
     }
     for (reason, text) in [
         (SkipReason::NestedRepository, "repositories inside the repository are left out"),
@@ -507,13 +511,13 @@ fn remarks(snapshot: &WorkTreeSnapshot) -> Vec<String> {
         let skipped = snapshot.skipped.iter().filter(|skipped| skipped.reason == reason);
         let paths: Vec<PathBuf> = skipped.map(|skipped| skipped.path.clone()).collect();
         if !paths.is_empty() {
-            all.push(format!("{text}: {}", listed(&paths)));
+            all.push(format!("{text}: {}", join_paths(&paths)));
         }
     }
     all
 }
 
-fn listed(paths: &[PathBuf]) -> String {
+fn join_paths(paths: &[PathBuf]) -> String {
     let shown = paths.iter().take(MAX_NAMED_PATHS).map(|path| path.display().to_string());
     let mut text = shown.collect::<Vec<_>>().join(", ");
     if paths.len() > MAX_NAMED_PATHS {

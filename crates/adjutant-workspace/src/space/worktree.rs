@@ -29,7 +29,7 @@ pub(super) struct WorktreeWorkspace {
 
 impl WorktreeWorkspace {
     /// Makes a work tree of `base`, or reopens an existing one.
-    pub(super) fn begin(
+    pub(super) fn create_or_reopen(
         shared: &Arc<WorkspacesContext>,
         reference: &ResultRef,
         base: &ObjectId,
@@ -67,7 +67,7 @@ impl WorktreeWorkspace {
         {
             included.copy(space.worktree.path())?;
         }
-        space.note_entries();
+        space.record_entries();
         Ok(space)
     }
 
@@ -83,7 +83,7 @@ impl WorktreeWorkspace {
         if let Some(work) = shared.keep_interrupted(reference, folder_of(&worktree))? {
             let base = worktree.base().clone();
             worktree.discard()?;
-            let space = Self::begin(shared, reference, &base, remarks)?;
+            let space = Self::create_or_reopen(shared, reference, &base, remarks)?;
             space.write_changes(shared, &shared.repository.differences(&base, &work)?)?;
             return Ok(Some(space));
         }
@@ -102,7 +102,7 @@ impl WorktreeWorkspace {
     }
 
     fn make_private(&self, shared: &WorkspacesContext) -> Result<(), WorkspaceError> {
-        let private = self.private();
+        let private = self.private_git_dir();
         ensure_dir(&private).map_err(WorkspaceError::io("creating a private git directory"))?;
         gitdir::write(&shared.repository, &private, self.worktree.base())?;
         let put = || -> std::io::Result<()> {
@@ -117,7 +117,7 @@ impl WorktreeWorkspace {
     }
 
     /// Records the number of entries in the new work tree, which do not count as added.
-    fn note_entries(&self) -> u64 {
+    fn record_entries(&self) -> u64 {
         let count = count_entries(self.worktree.path()).unwrap_or(0);
         // Best effort: without the file, all current entries count as part of the base.
         let _ = private::write(&folder_of(&self.worktree).join(BASE_ENTRIES), count.to_string());
@@ -128,11 +128,11 @@ impl WorktreeWorkspace {
     pub(super) fn base_entries(&self) -> u64 {
         let noted = fs::read_to_string(folder_of(&self.worktree).join(BASE_ENTRIES)).ok();
         let noted = noted.and_then(|text| text.trim().parse().ok());
-        noted.unwrap_or_else(|| self.note_entries())
+        noted.unwrap_or_else(|| self.record_entries())
     }
 
     /// Returns the private git directory, which lies next to the files.
-    pub(super) fn private(&self) -> PathBuf {
+    pub(super) fn private_git_dir(&self) -> PathBuf {
         self.worktree.path().parent().unwrap_or(Path::new("/")).join("git")
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn check_out(
     into: &Path,
     lock: OwnedFd,
 ) -> Result<(), GitError> {
-    begin_check_out(scratch, tree, into, lock)?.answer().map(drop)
+    begin_check_out(scratch, tree, into, lock)?.wait_output().map(drop)
 }
 
 /// Starts git for [`check_out`] without waiting for it.
@@ -87,7 +87,7 @@ pub(crate) fn begin_check_out<'s>(
     let call = scratch.call_in("read-tree", into).config(format!("checkout.workers={workers}"));
     let call = call.config(format!("checkout.thresholdForParallelism={from}"));
     let call = call.args(["-u", "--reset", "--no-sparse-checkout"]).arg(tree.as_str());
-    call.holding(lock).begin()
+    call.holding_lock(lock).begin()
 }
 
 /// Writes these files of a tree over those in the directory.
@@ -110,7 +110,7 @@ pub(crate) fn write(
     scratch.call("update-index").args(["-z", "--index-info"]).feed(&list)?;
     let mut call = scratch.call_in("checkout-index", into);
     if let Some(lock) = lock {
-        call = call.holding(lock);
+        call = call.holding_lock(lock);
     }
     call.args(["--all", "--force", "--quiet"]).run().map(drop)
 }

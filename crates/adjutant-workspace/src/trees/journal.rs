@@ -200,7 +200,7 @@ impl ReplacePlan {
     }
 
     /// Removes the `done` mark, so that a recovery continues to undo the plan.
-    pub(super) fn reopen(&self) -> Result<(), StepError> {
+    pub(super) fn unmark_done(&self) -> Result<(), StepError> {
         match fs::remove_file(self.folder.join("done")) {
             Ok(()) => File::open(&self.folder).and_then(|folder| folder.sync_all()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -210,11 +210,7 @@ impl ReplacePlan {
     }
 
     /// Restores every path that still is as the plan left it; returns the paths that were changed since.
-    pub(super) fn put_back(
-        &self,
-        root: &Root,
-        sync: SyncFn<'_>,
-    ) -> Result<Vec<PathBuf>, StepError> {
+    pub(super) fn restore(&self, root: &Root, sync: SyncFn<'_>) -> Result<Vec<PathBuf>, StepError> {
         // An interrupted step may have left its temporary file.
         for (number, step) in self.steps.iter().enumerate() {
             export::remove_with_empty_parents(root, &step.path.with_file_name(self.temp(number)))
@@ -628,7 +624,7 @@ mod tests {
             if saved.is_ok() {
                 plan.carry_out(&root, &sync).unwrap_err();
                 assert_eq!(stage(&plan.folder).unwrap(), JournalStage::Unfinished);
-                assert_eq!(plan.put_back(&root, &sync).unwrap(), Vec::<PathBuf>::new());
+                assert_eq!(plan.restore(&root, &sync).unwrap(), Vec::<PathBuf>::new());
             }
             assert_eq!(files(&outer.path().join("tree/sub")), before);
         }

@@ -40,7 +40,7 @@ impl Repository {
         for result in results {
             let onto = MergeTarget { commit: &commit, tree: &tree, known: &known };
             let merged = self.merge_onto(result, &ours, onto).and_then(|merge| {
-                self.refuse_in_the_way(&merge.diff, &known)?;
+                self.refuse_unknown_files(&merge.diff, &known)?;
                 // The files of earlier results are not on disk yet.
                 let there =
                     |entry: &&DiffEntry| entry.old_mode != 0 && !known.contains(&entry.path);
@@ -57,14 +57,18 @@ impl Repository {
             };
             known.extend(diff.entries.into_iter().map(|entry| entry.path));
             all.push(Ok(ApplyRehearsal { diff: self.diff(&tree, &next)?, submodules }));
-            commit = self.stand_in(&next, &commit)?;
+            commit = self.temporary_commit(&next, &commit)?;
             tree = next;
         }
         Ok(all)
     }
 
     /// Refuses the result if it adds files where files unknown to git exist.
-    fn refuse_in_the_way(&self, diff: &Diff, known: &BTreeSet<PathBuf>) -> Result<(), ApplyError> {
+    fn refuse_unknown_files(
+        &self,
+        diff: &Diff,
+        known: &BTreeSet<PathBuf>,
+    ) -> Result<(), ApplyError> {
         let new = diff.entries.iter().filter(|entry| entry.old_mode == 0).map(|entry| &entry.path);
         let there = |path: &&PathBuf| {
             let found = self.work_tree().join(path).symlink_metadata();
@@ -75,7 +79,7 @@ impl Repository {
     }
 
     /// Creates a commit for a tree so that it can be merged with; no reference points to it.
-    fn stand_in(&self, tree: &ObjectId, parent: &ObjectId) -> Result<ObjectId, GitError> {
+    fn temporary_commit(&self, tree: &ObjectId, parent: &ObjectId) -> Result<ObjectId, GitError> {
         let scratch = self.scratch(None)?;
         let mut call = scratch.call("commit-tree").args(["-m", "rehearsal", "-p"]);
         for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {

@@ -58,7 +58,7 @@ impl Repository {
         // Without a saved plan nothing was replaced. A journal that could not be undone stays.
         let saved = !matches!(ReplacePlan::load(folder), Ok(None));
         if failed
-            && (!saved || matches!(plan.put_back(root, &sync_disk), Ok(left) if left.is_empty()))
+            && (!saved || matches!(plan.restore(root, &sync_disk), Ok(left) if left.is_empty()))
         {
             remove_journal(folder).map_err(GitError::io("removing a journal"))?;
         }
@@ -112,7 +112,7 @@ impl Repository {
             .filter(|(_, (step, entry))| step.before != FileState::Nothing && entry.old_mode != 0)
             .map(|(number, (_, entry))| (number, entry))
             .collect();
-        let changed: BTreeSet<PathBuf> = self.different(plan, &there)?.into_iter().collect();
+        let changed: BTreeSet<PathBuf> = self.differing_files(plan, &there)?.into_iter().collect();
         let mut changed_paths = Vec::new();
         for (number, (step, entry)) in steps() {
             let same = match (&step.before, entry.old_mode) {
@@ -156,7 +156,7 @@ pub(crate) fn recover_replacement(
                 root().map_err(|source| GitError::Path { path: folder.to_owned(), source })?;
             // Files that were changed meanwhile stay as they are: they are work like any other.
             if let Some(plan) = plan {
-                plan.put_back(&root, &sync_disk).map_err(step_error)?;
+                plan.restore(&root, &sync_disk).map_err(step_error)?;
             }
         }
         // It was interrupted before its first step.

@@ -78,20 +78,20 @@ impl Repository {
         results: &[ObjectId],
         applied: &[String],
     ) -> Result<BTreeSet<ObjectId>, GitError> {
-        let gone = self.gone_among(results, results)?;
+        let gone = self.undone_among(results, results)?;
         // Usually none is undone, and the other applications need not be examined.
         if gone.is_empty() {
             return Ok(gone);
         }
         let gone: Vec<ObjectId> = gone.into_iter().collect();
         let starts = applied.iter().filter_map(|name| name.split('-').next());
-        let mut all = self.named(starts)?;
+        let mut all = self.commits_by_prefix(starts)?;
         all.extend(results.iter().cloned());
-        self.gone_among(&gone, &all.into_iter().collect::<Vec<_>>())
+        self.undone_among(&gone, &all.into_iter().collect::<Vec<_>>())
     }
 
     /// Returns those of `results` of which the work tree contains nothing, considering the changes of `others`.
-    fn gone_among(
+    fn undone_among(
         &self,
         results: &[ObjectId],
         others: &[ObjectId],
@@ -103,8 +103,9 @@ impl Repository {
         let (mut gone, mut unsure) = (BTreeSet::new(), Vec::new());
         for (result, diff) in results.iter().filter_map(|it| Some((it, diffs.get(it)?))) {
             let own = diff.entries.iter().filter(|entry| !is_submodule(entry));
-            let says =
-                own.map(|it| Ok((it, look.at(it)?))).collect::<Result<Vec<_>, GitError>>()?;
+            let says = own
+                .map(|it| Ok((it, look.evidence_at(it)?)))
+                .collect::<Result<Vec<_>, GitError>>()?;
             let is_said = |what: PathEvidence| says.iter().any(|(_, it)| *it == what);
             if is_said(PathEvidence::There) {
                 continue;
@@ -168,7 +169,7 @@ impl<'d> DiskComparison<'d> {
     }
 
     /// Compares the file at a path with the change of a result.
-    fn at(&mut self, entry: &'d DiffEntry) -> Result<PathEvidence, GitError> {
+    fn evidence_at(&mut self, entry: &'d DiffEntry) -> Result<PathEvidence, GitError> {
         let path = entry.path.as_path();
         let found = match self.found.entry(path) {
             MapEntry::Occupied(known) => known.into_mut(),
@@ -191,8 +192,8 @@ impl<'d> DiskComparison<'d> {
 
 impl FileOnDisk {
     fn new(thing: PathContent, steps: &[(PathContent, PathContent)]) -> Self {
-        let later = reach(&thing, steps.iter().map(|(from, to)| (from, to)));
-        let earlier = reach(&thing, steps.iter().map(|(from, to)| (to, from)));
+        let later = reachable(&thing, steps.iter().map(|(from, to)| (from, to)));
+        let earlier = reachable(&thing, steps.iter().map(|(from, to)| (to, from)));
         Self { thing, later, earlier }
     }
 }
@@ -229,7 +230,7 @@ impl PathContent {
 }
 
 /// Returns everything that is reachable from `start` by these changes, itself included.
-fn reach<'t>(
+fn reachable<'t>(
     start: &'t PathContent,
     steps: impl Iterator<Item = (&'t PathContent, &'t PathContent)>,
 ) -> BTreeSet<PathContent> {

@@ -191,11 +191,11 @@ impl<'a> Worktrees<'a> {
                 .args(["add", "--quiet", "--no-checkout", "--detach"])
                 .arg(&path)
                 .arg(base.as_str())
-                .holding(alone.duplicate()?)
+                .holding_lock(alone.duplicate()?)
                 .run()?;
         }
         let name = entry_name(self.repository, &path)?;
-        checkout.answer()?;
+        checkout.wait_output()?;
         let entry = self.repository.common_dir().join("worktrees").join(&name);
         let put = || -> io::Result<()> {
             fs::rename(path.join(".git"), files.join(".git"))?;
@@ -224,7 +224,7 @@ impl<'a> Worktrees<'a> {
         let git_dir = self.repository.common_dir().join("worktrees").join(name);
         Worktree {
             repository: self.repository.clone(),
-            here: self.repository.beside(slot.join(reference.child()), git_dir),
+            here: self.repository.with_work_tree(slot.join(reference.child()), git_dir),
             reference: reference.clone(),
             base: base.clone(),
             slot,
@@ -435,7 +435,7 @@ fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
     let alone = lock_worktree_list(repository)?;
     // Git exits with 128 if it has no entry for the path.
     let call = repository.call("worktree").args(["remove", "--force", "--force"]).arg(path);
-    call.holding(alone.duplicate()?).accept(&[0, 128]).run()?;
+    call.holding_lock(alone.duplicate()?).accept(&[0, 128]).run()?;
     remove_leftover_git_entry(repository, path);
     Ok(())
 }

@@ -410,7 +410,7 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
     let (ended, said) = cell.inside(&["tcp", &address]);
     assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "connected\n"));
     // The open loopback is reported.
-    assert!(NetworkAccess::Granted.left_open().iter().any(|it| it.contains("loopback")));
+    assert!(NetworkAccess::Granted.exposures().iter().any(|it| it.contains("loopback")));
     let name = format!("adjutant-granted-{}", std::process::id());
     let listener = SocketAddr::from_abstract_name(&name).unwrap();
     let _abstract = UnixListener::bind_addr(&listener).unwrap();

@@ -551,7 +551,7 @@ fn the_target_of_a_protected_link_cannot_be_opened_and_a_read_only_directory_can
     fs::create_dir_all(user.path(".config/adjutant")).unwrap();
     symlink("../../dotfiles/config.toml", user.path(".config/adjutant/config.toml")).unwrap();
     let mut root = Root::open(&user.tree).unwrap();
-    with_link_targets(&user.path(".config/adjutant")).iter().for_each(|path| root.close(path));
+    with_link_targets(&user.path(".config/adjutant")).iter().for_each(|path| root.protect(path));
     for folder in [".claude/agents", ".claude/commands"] {
         root.make_read_only(&user.path(folder));
     }

@@ -45,7 +45,7 @@ impl Repository {
         if !preview.is_clean() {
             // Uncommitted changes have to be dealt with first, so they are reported instead of the conflict.
             let touched = preview.conflicts.iter().map(|it| it.path.as_path()).collect();
-            self.refuse_unseen(ours, result, &touched, onto.known)?;
+            self.refuse_uncommitted(ours, result, &touched, onto.known)?;
             return Err(ApplyError::Conflicts { preview });
         }
         let mut diff = self.differences(onto.tree, &preview.tree)?;
@@ -54,13 +54,14 @@ impl Repository {
             diff.entries.iter().filter(|entry| submodule(entry)).map(|e| e.path.clone()).collect();
         // Files below a submodule's directory are not applied either.
         diff.entries.retain(|entry| !submodules.iter().any(|it| entry.path.starts_with(it)));
-        let mut own = self.own_dirs();
-        let guarded = |entry: &DiffEntry| Some((entry.path.clone(), own.guards(&entry.path)?));
+        let mut own = self.excluded_dirs();
+        let guarded =
+            |entry: &DiffEntry| Some((entry.path.clone(), own.guarding_owner(&entry.path)?));
         if let Some((path, owner)) = diff.entries.iter().find_map(guarded) {
             return Err(ApplyError::Stuck { path, source: owner.refusal() });
         }
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
-        self.refuse_unseen(ours, result, &touched, onto.known)?;
+        self.refuse_uncommitted(ours, result, &touched, onto.known)?;
         self.refuse_sparse(&diff, onto.known)?;
         Ok(CleanMerge { tree: preview.tree, diff, submodules })
     }
@@ -85,7 +86,7 @@ impl Repository {
     /// Refuses files whose uncommitted content is not what the child started from.
     ///
     /// Content that another application left is accepted: its journal can restore it.
-    fn refuse_unseen(
+    fn refuse_uncommitted(
         &self,
         ours: &WorkTreeSnapshot,
         result: &ObjectId,
@@ -113,7 +114,7 @@ impl Repository {
     fn subtract_applied(&self, paths: &mut BTreeSet<PathBuf>) -> Result<(), ApplyError> {
         let root = self.root()?;
         let reading = || GitError::io("reading a journal");
-        for (_, folder) in journals(&self.applies())? {
+        for (_, folder) in journals(&self.journals_dir())? {
             if journal::stage(&folder).map_err(reading())? != JournalStage::Done {
                 continue;
             }

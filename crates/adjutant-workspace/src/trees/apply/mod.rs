@@ -81,7 +81,7 @@ impl Repository {
     /// tree is unchanged.
     pub fn apply(&self, result: &ObjectId, at: SystemTime) -> Result<AppliedResult, ApplyError> {
         let _alone = self.apply_lock()?;
-        if let Some(stuck) = self.put_back_unfinished()?.stuck {
+        if let Some(stuck) = self.undo_unfinished()?.stuck {
             return Err(stuck);
         }
         let ours = self.capture(at)?;
@@ -94,7 +94,7 @@ impl Repository {
         let root = self.root()?;
         let (name, plan) = self.plan(result, &root, &diff)?;
         if let Err(StepError { path, source }) = plan.carry_out(&root, &sync_disk) {
-            let left = self.put_back(&plan)?;
+            let left = self.restore(&plan)?;
             return Err(if left.is_empty() {
                 ApplyError::Stuck { path, source }
             } else {
@@ -112,7 +112,7 @@ impl Repository {
     pub fn applied(&self) -> Result<Vec<String>, ApplyError> {
         let _alone = self.apply_lock()?;
         let mut names = Vec::new();
-        for (name, folder) in journals(&self.applies())? {
+        for (name, folder) in journals(&self.journals_dir())? {
             if journal::stage(&folder).map_err(GitError::io("reading a journal"))?
                 == JournalStage::Done
             {
@@ -124,21 +124,21 @@ impl Repository {
     }
 
     pub(super) fn apply_lock(&self) -> Result<FileLock, GitError> {
-        let folder = self.applies();
+        let folder = self.journals_dir();
         private::ensure_dir(&folder).map_err(GitError::io("creating the directory of journals"))?;
         lock(&folder)
     }
 
-    fn applies(&self) -> PathBuf {
+    fn journals_dir(&self) -> PathBuf {
         self.state().join(APPLIES)
     }
 
     pub(super) fn root(&self) -> Result<Root, GitError> {
         let root = Root::open(self.work_tree())
             .map_err(|source| GitError::Path { path: self.work_tree().to_owned(), source })?;
-        let mut root = root.guarding(self.git_guard());
+        let mut root = root.with_git_guard(self.git_guard());
         for path in self.protected_paths() {
-            root.close(path);
+            root.protect(path);
         }
         Ok(root)
     }

@@ -26,7 +26,7 @@ impl Repository {
     ) -> Result<(String, ReplacePlan), ApplyError> {
         let (name, folder) = self.journal_folder(result)?;
         let mut plan = ReplacePlan { folder, steps: Vec::new() };
-        let prepared = self.fill(&mut plan, root, diff);
+        let prepared = self.fill_journal(&mut plan, root, diff);
         if prepared.is_err() {
             // Best effort: a journal without a plan is removed later.
             let _ = journal::discard(&plan.folder);
@@ -44,7 +44,7 @@ impl Repository {
         let (_, folder) = self.journal_folder(result)?;
         let mut plan = ReplacePlan { folder, steps: Vec::new() };
         let found = self.root().map_err(Into::into);
-        let found = found.and_then(|root| self.look(&mut plan, &root, diff));
+        let found = found.and_then(|root| self.store_current(&mut plan, &root, diff));
         // Best effort: a journal without a plan is removed later.
         let _ = journal::discard(&plan.folder);
         let paths = found?;
@@ -52,7 +52,7 @@ impl Repository {
     }
 
     /// Stores the current content of every path, and returns the paths where it differs from what git has.
-    fn look(
+    fn store_current(
         &self,
         plan: &mut ReplacePlan,
         root: &Root,
@@ -71,12 +71,17 @@ impl Repository {
             let after = state_after(&before, entry.new_mode);
             plan.steps.push(ReplaceStep { path: entry.path.clone(), before, after });
         }
-        dirty.extend(self.different(plan, &expected)?);
+        dirty.extend(self.differing_files(plan, &expected)?);
         Ok(dirty)
     }
 
-    fn fill(&self, plan: &mut ReplacePlan, root: &Root, diff: &Diff) -> Result<(), ApplyError> {
-        let dirty = self.look(plan, root, diff)?;
+    fn fill_journal(
+        &self,
+        plan: &mut ReplacePlan,
+        root: &Root,
+        diff: &Diff,
+    ) -> Result<(), ApplyError> {
+        let dirty = self.store_current(plan, root, diff)?;
         if !dirty.is_empty() {
             return Err(ApplyError::Dirty { paths: dirty });
         }
@@ -87,7 +92,7 @@ impl Repository {
     }
 
     /// Returns the files whose stored content differs from what git has.
-    pub(in crate::trees) fn different(
+    pub(in crate::trees) fn differing_files(
         &self,
         plan: &ReplacePlan,
         expected: &[(usize, &DiffEntry)],
@@ -113,7 +118,7 @@ impl Repository {
         let mut number = 1;
         loop {
             let name = format!("{short}-{number}");
-            let folder = self.applies().join(&name);
+            let folder = self.journals_dir().join(&name);
             match private::create_dir(&folder) {
                 Ok(()) => {
                     let made = private::create_dir(&folder.join("before"))

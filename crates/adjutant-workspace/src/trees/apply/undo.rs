@@ -22,7 +22,7 @@ impl Repository {
     pub fn undo(&self, name: &str) -> Result<(), ApplyError> {
         let _alone = self.apply_lock()?;
         let unknown = || ApplyError::Unknown(name.to_owned());
-        let folder = self.applies().join(name);
+        let folder = self.journals_dir().join(name);
         let reading = || GitError::io("reading a journal");
         if name.contains('/') || journal::stage(&folder).map_err(reading())? != JournalStage::Done {
             return Err(unknown());
@@ -33,8 +33,8 @@ impl Repository {
         if !paths.is_empty() {
             return Err(ApplyError::ChangedSince { paths });
         }
-        plan.reopen().map_err(step_error)?;
-        let left = self.put_back(&plan)?;
+        plan.unmark_done().map_err(step_error)?;
+        let left = self.restore(&plan)?;
         let Some(first) = left.first() else { return Ok(()) };
         Err(ApplyError::ChangedMeanwhile {
             path: first.path.clone(),
@@ -50,12 +50,12 @@ impl Repository {
     /// When the journals cannot be read. Why one of them could not be undone is part of the result.
     pub fn recover(&self) -> Result<ApplyRecovery, ApplyError> {
         let _alone = self.apply_lock()?;
-        self.put_back_unfinished()
+        self.undo_unfinished()
     }
 
-    pub(super) fn put_back_unfinished(&self) -> Result<ApplyRecovery, ApplyError> {
+    pub(super) fn undo_unfinished(&self) -> Result<ApplyRecovery, ApplyError> {
         let mut all = ApplyRecovery::default();
-        for (name, folder) in journals(&self.applies())? {
+        for (name, folder) in journals(&self.journals_dir())? {
             match self.finish(&folder) {
                 Ok(left) => {
                     all.put_back.extend(left.map(|left| RecoveredApply { name, left }));
@@ -80,7 +80,7 @@ impl Repository {
             }
             JournalStage::Unfinished => {
                 let plan = ReplacePlan::load(folder).map_err(unread)?;
-                plan.map(|plan| self.put_back(&plan)).transpose()
+                plan.map(|plan| self.restore(&plan)).transpose()
             }
         }
     }
@@ -89,14 +89,14 @@ impl Repository {
     ///
     /// The earlier content of changed files may exist nowhere else, so it is saved where the user finds it. The
     /// journal is removed nevertheless: a later recovery would restore files that the user has deleted by then.
-    pub(super) fn put_back(&self, plan: &ReplacePlan) -> Result<Vec<UnrestoredFile>, ApplyError> {
+    pub(super) fn restore(&self, plan: &ReplacePlan) -> Result<Vec<UnrestoredFile>, ApplyError> {
         let journal = plan.folder.as_path();
         let stopped = |StepError { path, source }| ApplyError::Unfinished {
             path,
             journal: journal.to_owned(),
             source,
         };
-        let paths = plan.put_back(&self.root()?, &sync_disk).map_err(stopped)?;
+        let paths = plan.restore(&self.root()?, &sync_disk).map_err(stopped)?;
         let left = plan
             .keep_before(&paths, &self.state().join("left"), &sync_disk)
             .map_err(|error| unfinished(journal, PathError::Io(error)))?;

@@ -24,7 +24,7 @@ impl Stories {
         let space = self.begin(name, upon);
         makes.iter().for_each(|path| write(&space, path, &text_of(path)));
         removes.iter().for_each(|path| remove(&space, path));
-        space.conclude(name, now()).unwrap().commit.unwrap()
+        space.keep_and_close(name, now()).unwrap().commit.unwrap()
     }
 
     fn begin(&self, name: &str, upon: &[&ObjectId]) -> Workspace {
@@ -202,7 +202,7 @@ fn a_story_always_starts_with_the_users_files_and_its_dependencies() {
             let mut expected: BTreeSet<String> = on_disk(&all.user.tree).into_keys().collect();
             // Work that the user's branch contains is not requested.
             let commits: Vec<ObjectId> = upon.iter().map(|it| done[*it].commit.clone()).collect();
-            let had = all.spaces.repository().in_head(&commits).unwrap();
+            let had = all.spaces.repository().merged_in_head(&commits).unwrap();
             let asked = || upon.iter().map(|it| &done[*it]).filter(|it| !had.contains(&it.commit));
             for it in asked() {
                 expected.insert(it.makes.clone());
@@ -222,7 +222,7 @@ fn a_story_always_starts_with_the_users_files_and_its_dependencies() {
                     removes.insert(path.clone());
                 }
             }
-            let commit = space.conclude(&name, now()).unwrap().commit.unwrap();
+            let commit = space.keep_and_close(&name, now()).unwrap().commit.unwrap();
             done.push(Done { commit, upon, makes, removes });
         }
     }

@@ -55,16 +55,16 @@ fn overlays_are_chosen_exactly_where_the_machine_supports_them() {
                     all.kind(),
                     WorkspaceBacking::Overlay,
                     "{place}: it fell back: {:?}",
-                    all.fallback()
+                    all.fallback_reason()
                 );
-                assert_eq!(all.fallback(), None, "{place}");
+                assert_eq!(all.fallback_reason(), None, "{place}");
                 let space = all.make("run", "child", "batch", None).unwrap();
                 assert_eq!(space.record().kind, WorkspaceBacking::Overlay, "{place}");
                 space.close().unwrap();
             }
             Err(why) => {
                 assert_eq!(all.kind(), WorkspaceBacking::Worktree, "{place}: {why}");
-                assert!(all.fallback().is_some(), "{place}: {why}");
+                assert!(all.fallback_reason().is_some(), "{place}: {why}");
             }
         }
         // The kernel leaves a directory there that its owner cannot list.
@@ -84,5 +84,5 @@ fn the_requested_kind_is_used_or_refused() {
     let opened =
         Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Worktree)).unwrap();
     assert_eq!(opened.kind(), WorkspaceBacking::Worktree);
-    assert_eq!(opened.fallback(), Some("work trees were requested"));
+    assert_eq!(opened.fallback_reason(), Some("work trees were requested"));
 }

@@ -14,7 +14,7 @@ fn work_of_tools_and_programs_is_committed_to_the_reference() {
         let before = user.untouched();
         let spaces = open(&user, wish);
         assert_eq!(spaces.kind(), kind);
-        assert_eq!(spaces.fallback().is_none(), kind == WorkspaceBacking::Overlay);
+        assert_eq!(spaces.fallback_reason().is_none(), kind == WorkspaceBacking::Overlay);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "README", "one\ntwo\n3\n");
         write(&space, "made/by/tool", "tool\n");
@@ -60,10 +60,13 @@ fn conclude_removes_kept_files_and_leaves_others() {
         let spaces = open(&user, wish);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "new", "1\n");
-        let kept = space.conclude("work\n", now()).unwrap();
+        let kept = space.keep_and_close("work\n", now()).unwrap();
         assert_eq!(contents(&user, &kept.commit.unwrap())["new"], "1\n", "{kind}");
         assert!(!space.path().exists(), "{kind}");
-        assert!(matches!(space.conclude("work\n", now()), Err(WorkspaceError::Closed { .. })));
+        assert!(matches!(
+            space.keep_and_close("work\n", now()),
+            Err(WorkspaceError::Closed { .. })
+        ));
         space.close().unwrap();
     }
 }
@@ -77,7 +80,7 @@ fn a_file_that_is_too_large_to_keep_stays_in_the_workspace() {
         write(&space, "small", "small\n");
         let (ended, said) = run(&space, "truncate -s 600M huge && echo work >> huge");
         assert_eq!(ended.end, ProgramEnd::Exited(0), "{said}");
-        let kept = space.conclude("work\n", now()).unwrap();
+        let kept = space.keep_and_close("work\n", now()).unwrap();
         let named: Vec<_> = kept.skipped.iter().filter(|it| it.is_work()).collect();
         assert_eq!(named.len(), 1, "{kind}: {named:?}");
         assert_eq!(contents(&user, &kept.commit.unwrap())["small"], "small\n");

@@ -98,7 +98,7 @@ fn a_verify_command_changes_neither_the_agents_workspace_nor_the_result() {
             assert_eq!(leftovers(&user), Vec::<String>::new(), "{kind}: {command}");
         }
         // The commit that was verified is the result.
-        assert_eq!(space.conclude("work\n", now()).unwrap().commit, Some(kept), "{kind}");
+        assert_eq!(space.keep_and_close("work\n", now()).unwrap().commit, Some(kept), "{kind}");
     }
 }
 
@@ -114,7 +114,7 @@ fn work_done_after_a_verification_is_part_of_the_next_one() {
         let second = space.make_verify_workspace("a", "work\n", now()).unwrap();
         act(&second, "test -e later && test ! -e made");
         drop(second);
-        let kept = space.conclude("work\n", now()).unwrap().commit.unwrap();
+        let kept = space.keep_and_close("work\n", now()).unwrap().commit.unwrap();
         let kept = contents(&user, &kept);
         assert!(kept.contains_key("later") && !kept.contains_key("made"), "{kind}: {kept:?}");
     }
@@ -130,7 +130,7 @@ fn work_that_is_undone_after_a_verification_leaves_no_result() {
         drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
         act(&space, "rm made");
         drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
-        assert_eq!(space.conclude("work\n", now()).unwrap().commit, None, "{kind}");
+        assert_eq!(space.keep_and_close("work\n", now()).unwrap().commit, None, "{kind}");
         assert_eq!(spaces.repository().results().unwrap(), [], "{kind}");
     }
 }
@@ -145,7 +145,7 @@ fn work_that_changes_nothing_is_verified_as_the_base() {
         let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
         assert_eq!(read(&fresh, "README").as_deref(), Some("dirty\n"), "{kind}");
         drop(fresh);
-        assert_eq!(space.conclude("work\n", now()).unwrap().commit, None, "{kind}");
+        assert_eq!(space.keep_and_close("work\n", now()).unwrap().commit, None, "{kind}");
     }
 }
 
@@ -163,7 +163,7 @@ fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
         );
         drop(fresh);
         // The parent merges the child's work and is verified with it.
-        let result = child.conclude("work\n", now()).unwrap().commit.unwrap();
+        let result = child.keep_and_close("work\n", now()).unwrap().commit.unwrap();
         assert_eq!(parent.take_in(&result, now()).unwrap().conflicts, [], "{kind}");
         let fresh = parent.make_verify_workspace("a", "work\n", now()).unwrap();
         act(&fresh, "test -e of-child && test -e made && test ! -e x.o");
@@ -296,7 +296,7 @@ fn a_workspace_that_the_last_version_left_during_a_verification_continues_from_i
                 let record = space.record();
                 drop(space);
                 let space = spaces.adopt("run", "a", &record).unwrap();
-                let kept = space.conclude("work\n", now()).unwrap().commit.unwrap();
+                let kept = space.keep_and_close("work\n", now()).unwrap().commit.unwrap();
                 let kept = contents(&user, &kept);
                 assert!(
                     kept.contains_key("later") && kept.contains_key("made"),
