@@ -112,26 +112,29 @@ fn unmerged_of(work: &Work, view: &RunView) -> Option<Suggestion> {
     let places = work.whereabouts(&commits).ok()?;
     let open = open.iter().zip(places).filter(|(_, place)| *place == Whereabouts::Kept);
     let labels: Vec<_> = open.map(|(it, _)| sanitize::label(&it.label)).collect();
-    let text = format!("{}: {}", counted(labels.len(), "result"), labels.join(", "));
+    let more = if labels.len() > LISTED { ", …" } else { "" };
+    let shown = labels[..labels.len().min(LISTED)].join(", ");
+    let text = format!("{}: {shown}{more}", counted(labels.len(), "result"));
     (!labels.is_empty()).then(|| (format!("{} merge {}", program(), chosen.run), text))
 }
 
 impl NextSteps {
     fn text(&self) -> String {
         let program = program();
-        let is_are = |count: usize| if count == 1 { "is" } else { "are" };
         let mut text = String::new();
         if self.calls_to_approve > 0 {
-            let wait = if self.calls_to_approve == 1 { "waits" } else { "wait" };
-            let count = counted(self.calls_to_approve, "call");
+            let heading = match self.calls_to_approve {
+                1 => "1 call waits for your approval".to_owned(),
+                count => format!("{count} calls wait for your approval"),
+            };
             let about = "show what is asked and how to answer".to_owned();
-            let command = [(format!("{program} approvals"), about)];
-            text += &section(&format!("{count} {wait} for your approval"), &command);
+            text += &section(&heading, &[(format!("{program} approvals"), about)]);
         }
         if !self.interrupted.is_empty() {
-            let count = self.interrupted.len();
-            let was = if count == 1 { "was" } else { "were" };
-            let heading = format!("{} {was} interrupted", counted(count, "run"));
+            let heading = match self.interrupted.len() {
+                1 => "1 run was interrupted".to_owned(),
+                count => format!("{count} runs were interrupted"),
+            };
             text += &section(&heading, &self.interrupted);
         }
         if !self.unmerged.is_empty() {
@@ -139,8 +142,10 @@ impl NextSteps {
             text += &section(&heading, &self.unmerged);
         }
         if !self.running.is_empty() {
-            let count = self.running.len();
-            let heading = format!("{} {} in progress", counted(count, "run"), is_are(count));
+            let heading = match self.running.len() {
+                1 => "1 run is in progress".to_owned(),
+                count => format!("{count} runs are in progress"),
+            };
             text += &section(&heading, &self.running);
         }
         if text.is_empty() {
