@@ -10,7 +10,7 @@ fn adjutant(arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn the_binary_is_its_own_sandbox_helper_before_it_is_anything_else() {
-    let said = "adjutant sandbox: no such role\n".to_owned();
+    let said = "adjutant sandbox: unknown role\n".to_owned();
     assert_eq!(adjutant(&["__sandbox", "no-such-role"]), (Some(125), said));
 }
 
