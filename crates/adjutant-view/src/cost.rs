@@ -1,7 +1,7 @@
-//! What a run cost: own and inclusive for each node, by agent, by model, and in all.
+//! The cost of a run: per node (own and inclusive), per agent, per model, and in total.
 //!
-//! Every number is of the one fold, so the root's inclusive cost is the total, and the total is the
-//! sum of all settlements.
+//! All numbers come from the same fold: the root's inclusive cost equals the total, which is the sum of all
+//! settlements.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::layout::{bracketed, columns, fit};
 use crate::run::{Delegation, RunView, Spend};
 use crate::wire::{SpendJson, UsageJson, VERSION};
 
-/// Draws the tables of a run, or of one delegation and what is below it.
+/// Draws the cost tables of a run, or of one delegation and everything below it.
 #[must_use]
 pub fn render(view: &RunView, of: Option<SessionId>) -> String {
     let (scope, all) = scope(view, of);
@@ -29,7 +29,7 @@ pub fn render(view: &RunView, of: Option<SessionId>) -> String {
     text
 }
 
-/// Returns the nodes that are asked about and what they came to.
+/// Returns the nodes to show and their total.
 fn scope(view: &RunView, of: Option<SessionId>) -> (Vec<&Delegation>, &Spend) {
     let one = of.and_then(|session| view.delegation(session));
     match one.filter(|one| one.parent.is_some()) {
@@ -104,7 +104,7 @@ fn by_model(scope: &[&Delegation]) -> Vec<(String, Spend)> {
     sums(scope.iter().flat_map(|node| node.by_model()))
 }
 
-/// Sums what was spent under each name, the dearest first.
+/// Sums the costs per name, the most expensive first.
 fn sums(spent: impl Iterator<Item = (String, Spend)>) -> Vec<(String, Spend)> {
     let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
     for (name, spend) in spent.filter(|(_, spend)| spend.calls > 0) {
@@ -118,74 +118,74 @@ fn sums(spent: impl Iterator<Item = (String, Spend)>) -> Vec<(String, Spend)> {
     sums
 }
 
-/// A run's cost for programs.
+/// A run's cost as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostJson {
     /// The version of the format.
     pub v: u32,
     /// The run.
     pub run: Option<RunId>,
-    /// Every node, parents before children.
+    /// All nodes, parents before children.
     pub nodes: Vec<NodeCostJson>,
-    /// What each agent spent itself, the dearest first.
+    /// The own cost of each agent, the most expensive first.
     pub by_agent: Vec<SumJson>,
-    /// What each model was paid, the dearest first.
+    /// The cost of each model, the most expensive first.
     pub by_model: Vec<SumJson>,
-    /// All of it.
+    /// The total.
     pub total: TotalJson,
 }
 
-/// What one node cost.
+/// The cost of one node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeCostJson {
-    /// Its id.
+    /// The session id.
     pub session_id: SessionId,
-    /// Who asked.
+    /// The session id of the parent.
     pub parent: Option<SessionId>,
-    /// What it is called.
+    /// The label.
     pub label: String,
-    /// Who works.
+    /// The name of the agent.
     pub agent: String,
     /// The model that runs it.
     pub model: Option<String>,
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
-    /// What its own calls came to.
+    /// Tokens and cost of its own model calls.
     pub own: SpendJson,
-    /// What it and all below it came to.
+    /// Tokens and cost of it and everything below it.
     pub inclusive: SpendJson,
 }
 
-/// What was spent under one name.
+/// The cost of one agent or model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SumJson {
     /// The agent or model.
     pub name: String,
-    /// How many calls were settled.
+    /// The number of settled model calls.
     pub calls: u64,
-    /// What they came to.
+    /// Their tokens and cost.
     #[serde(flatten)]
     pub spent: SpendJson,
 }
 
-/// What a whole run cost.
+/// The cost of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TotalJson {
-    /// How many calls were settled.
+    /// The number of settled model calls.
     pub calls: u64,
     /// The tokens.
     pub usage: UsageJson,
-    /// The money; absent when no model has a price.
+    /// The cost; absent if no model has a price.
     pub cost_usd: Option<Usd>,
-    /// Tokens that count at their reservation.
+    /// Tokens counted at their reservation, because no provider reported them.
     pub estimated_tokens: u64,
-    /// Money that counts at its reservation.
+    /// Cost counted at its reservation, because no provider reported the usage.
     pub estimated_usd: Usd,
     /// Tokens of models without a price.
     pub unpriced_tokens: u64,
 }
 
-/// Returns the cost of a run, or of one delegation and what is below it, for programs.
+/// Returns the cost of a run, or of one delegation and everything below it, as JSON.
 #[must_use]
 pub fn json(view: &RunView, of: Option<SessionId>) -> CostJson {
     let (scope, all) = scope(view, of);

@@ -1,6 +1,6 @@
-//! The hierarchy of delegations as a log: one object for each beginning and each end (req. 60).
+//! The log of delegations: one JSON object for each start and each end (req. 60).
 //!
-//! This is the `delegation.jsonl` that other tools write beside their runs, with its names. It is
+//! This is the `delegation.jsonl` that other tools write beside their runs, with the same field names. It is
 //! rendered from the journal and never read back. Start at [`line()`].
 
 use adjutant_core::{Code, Event, Outcome, SessionId, State, Usd};
@@ -18,58 +18,58 @@ pub struct DelegationLine {
     pub v: u32,
     /// When it was recorded.
     pub timestamp: String,
-    /// The story of the one who asked, else its label.
+    /// The parent's story, or its label.
     pub parent_story: String,
-    /// The story of the delegation, else its label.
+    /// The delegation's story, or its label.
     pub child_story: String,
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
-    /// Who asked.
+    /// The session id of the parent.
     pub parent_id: Option<SessionId>,
-    /// The delegation.
+    /// The delegation's session id.
     pub child_id: SessionId,
     /// `started`, `completed`, `failed`, `timeout` or `cancelled`.
     pub status: &'static str,
-    /// What belongs to a beginning.
+    /// Fields of a start.
     #[serde(flatten)]
     pub beginning: Option<DelegationStart>,
-    /// What belongs to an end.
+    /// Fields of an end.
     #[serde(flatten)]
     pub end: Option<DelegationEnd>,
 }
 
-/// What is known when a delegation begins.
+/// What is known when a delegation starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DelegationStart {
-    /// The start of what was asked.
+    /// The start of its task.
     pub description: String,
-    /// Its own copy of the tree; absent where it works in the caller's.
+    /// Its own copy of the tree; absent if it works in the caller's tree.
     pub worktree_path: Option<String>,
 }
 
 /// What is known when a delegation ends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DelegationEnd {
-    /// Milliseconds it worked, before and after it was taken up again; zero for one that never began.
+    /// How long it worked, including before a resume; zero if it never started.
     pub duration_ms: u64,
     /// Every input token of its own calls, cached ones included.
     pub tokens_in: u64,
     /// Every output token of its own calls.
     pub tokens_out: u64,
-    /// What its own calls cost; absent when its model has no price.
+    /// The cost of its own calls; absent if its model has no price.
     pub cost_usd: Option<Usd>,
     /// The files it changed.
     pub files_changed: Vec<String>,
-    /// Whether all of it was done.
+    /// Whether it completed.
     pub success: bool,
-    /// Why it ended as it did, unless all of it was done.
+    /// Why it ended this way, unless it completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<&'static str>,
 }
 
-/// Returns the line of an event, if it begins or ends a delegation.
+/// Returns the line of an event if it starts or ends a delegation.
 ///
-/// `view` has folded the event in already.
+/// `view` must already include the event.
 #[must_use]
 pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> Option<DelegationLine> {
     let node = entry.event.session().and_then(|session| view.delegation(session))?;
@@ -100,8 +100,8 @@ pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> Option<DelegationLine> {
     })
 }
 
-/// Says whether an event is the one that a beginning or an end is told by: one in a workspace of its
-/// own begins once that is there, and its end is told once it is known what it changed.
+/// Returns whether an event counts as start or end. A delegation with its own workspace starts once the
+/// workspace exists, and ends once its changes are known.
 const fn tells(node: &Delegation, event: &Event) -> bool {
     if matches!(event, Event::Started { .. }) {
         return !node.has_own_space || node.space.is_some();
@@ -128,7 +128,7 @@ fn status(outcome: Outcome, node: &Delegation) -> &'static str {
         {
             "timeout"
         }
-        // The log knows no half success; its code and the result say what there is.
+        // The log has no word for a partial success. The code and the result tell what there is.
         Outcome::Partial | Outcome::Failed | Outcome::Blocked | Outcome::Refused => "failed",
     }
 }

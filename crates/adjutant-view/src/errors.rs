@@ -1,7 +1,7 @@
-//! The errors of runs: for people, and as the `errors.json` that other tools keep by hand.
+//! The errors of runs, as text and as the `errors.json` that other tools maintain by hand.
 //!
-//! Nothing is stored: an error is a delegation that ended badly, was not admitted, or was left
-//! behind by a process that died, and its id follows from the records alone. Start at [`of_run`].
+//! Nothing is stored: an error is a delegation that failed, was refused, or was interrupted by the death of
+//! its process. Its id is derived from the records. Start at [`of_run`].
 
 use std::fmt::Write;
 
@@ -16,12 +16,12 @@ use crate::sanitize;
 use crate::time_text::rfc3339;
 use crate::wire::VERSION;
 
-/// Columns that one foreign text may take within a line.
+/// The maximum width of an untrusted text within a line, in columns.
 const TEXT_COLUMNS: usize = 160;
-/// Columns that a type or a code may take; a return may give any.
+/// The maximum width of a type or a code, in columns; a return may contain any word.
 const WORD_COLUMNS: usize = 40;
 
-/// The errors of one or more runs for programs; also the projection `errors.json`.
+/// The errors of one or more runs as JSON; also the projection `errors.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorsJson {
     /// The version of the format.
@@ -31,7 +31,7 @@ pub struct ErrorsJson {
 }
 
 impl ErrorsJson {
-    /// Wraps what was gathered.
+    /// Wraps the errors of all runs.
     #[must_use]
     pub const fn new(errors: Vec<ErrorJson>) -> Self {
         Self { v: VERSION, errors }
@@ -41,7 +41,7 @@ impl ErrorsJson {
 /// One error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorJson {
-    /// Its name: `err_`, the second it was recorded in, and six characters.
+    /// `err_`, the second of its record, and six characters.
     pub id: String,
     /// When it was recorded.
     pub timestamp: String,
@@ -52,11 +52,11 @@ pub struct ErrorJson {
     pub severity: &'static str,
     /// The stable code, or the code that a return gave.
     pub code: String,
-    /// What happened, with the numbers.
+    /// What happened, with the relevant numbers.
     pub message: String,
     /// Where it happened.
     pub context: ContextJson,
-    /// Who worked for whom.
+    /// The agents from the root to the one that failed.
     pub trajectory: TrajectoryJson,
     /// What to do about it.
     pub recovery: RecoveryJson,
@@ -71,18 +71,18 @@ pub struct ContextJson {
     pub session_id: SessionId,
     /// The run.
     pub run: RunId,
-    /// What the run was begun by.
+    /// The command that started the run.
     pub command: String,
-    /// The task: its story, or its number in the list of tasks, else its label.
+    /// The task's story, its number in the task list, or its label.
     pub task: String,
 }
 
-/// Who worked for whom when it happened.
+/// The path to the agent that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrajectoryJson {
-    /// The agents from the root to the delegate.
+    /// The agents from the root to the failed one.
     pub delegation_path: Vec<String>,
-    /// Edges from the root.
+    /// The depth at which it failed.
     pub failed_at_depth: u64,
 }
 
@@ -91,12 +91,12 @@ pub struct TrajectoryJson {
 pub struct RecoveryJson {
     /// What to do next.
     pub suggested_action: String,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub auto_recoverable: bool,
 }
 
 impl ErrorJson {
-    /// Says whether somebody still has to look at it.
+    /// Returns whether a person still has to deal with it.
     #[must_use]
     pub fn is_unfixed(&self) -> bool {
         self.fix_status == UNFIXED
@@ -104,10 +104,11 @@ impl ErrorJson {
 }
 
 const UNFIXED: &str = "unfixed";
-/// What is said of an error that was dealt with.
+/// The status of an error that was dealt with.
 pub const FIXED: &str = "fixed";
 
-/// Returns the errors of one run, in the order they happened; what a dead run left behind is last.
+/// Returns the errors of a run in the order they happened. Delegations that a dead run left unfinished come
+/// last.
 #[must_use]
 pub fn of_run(view: &RunView, liveness: Liveness) -> Vec<ErrorJson> {
     let Some(run) = view.run() else { return Vec::new() };
@@ -168,8 +169,8 @@ fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
     })
 }
 
-/// Names the task: under the preset `command` by its number, and what somebody below is asked belongs to
-/// the same task. Where several were typed and no brief names one, all of them are meant.
+/// Returns the task's name. Under the preset `command` this is the task number, and delegations belong to the
+/// task of their parent. If several numbers were typed and no brief names one, all of them are returned.
 fn task_of(view: &RunView, node: &Delegation) -> String {
     let label = || node.story.clone().unwrap_or_else(|| node.label.to_string());
     if node.story.is_some() || view.policy().is_none_or(|it| it.preset != Preset::Command) {
@@ -183,7 +184,7 @@ fn task_of(view: &RunView, node: &Delegation) -> String {
     path.find_map(|node| numbers_in(&node.task)).map_or_else(label, str::to_owned)
 }
 
-/// Reads the numbers behind `Task:` or the name of a command; a list or range is one word.
+/// Returns the number after `Task:` or a command's name. A list or range counts as one word.
 fn numbers_in(text: &str) -> Option<&str> {
     let mut words = text.lines().next()?.split_whitespace();
     let first = words.next().filter(|word| *word == "Task:" || word.starts_with('/'))?;
@@ -194,7 +195,7 @@ fn numbers_in(text: &str) -> Option<&str> {
     words.next().filter(|word| first.len() > 1 && is_number(word))
 }
 
-/// Draws errors, a few lines each.
+/// Renders errors, a few lines each.
 #[must_use]
 pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
     let mut text = String::new();
@@ -219,16 +220,16 @@ pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
     text
 }
 
-/// How bad an error is.
+/// How severe an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
-    /// Something is wrong with Adjutant or the machine.
+    /// Adjutant or the machine is broken.
     Critical,
-    /// Work was lost or not usable.
+    /// Work was lost or is unusable.
     High,
-    /// Work was cut short, and what was found came back.
+    /// Work was cut short, but its findings were returned.
     Medium,
-    /// A limit did what it is there for; nothing was begun.
+    /// A limit did its job; nothing was started.
     Low,
 }
 
@@ -314,7 +315,7 @@ mod tests {
     use super::numbers_in;
 
     #[test]
-    fn a_task_is_named_behind_task_or_a_command_and_nowhere_else() {
+    fn a_task_number_is_only_read_after_task_or_a_command() {
         for (text, expected) in [
             ("Task: 12", Some("12")),
             ("Task: 12\n\nTask: 13", Some("12")),

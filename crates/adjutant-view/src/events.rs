@@ -1,8 +1,8 @@
-//! Progress for programs: one JSON object for each thing that happens.
+//! Progress events as JSON, one JSON object per event.
 //!
-//! The five events of the original format keep their names and fields; the others are additions.
-//! Each delegation has exactly one `completed`, a refused one too, so that a reader can count.
-//! Start at [`EventStream::translate`].
+//! The five events of the original format keep their names and fields; the others are additions. Each
+//! delegation has exactly one `completed` event, even if it was refused, so that readers can count. Start at
+//! [`EventStream::translate`].
 
 use adjutant_core::space::{ChangedFile, Clash};
 use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
@@ -15,27 +15,28 @@ use crate::state_words::code_key;
 use crate::timed_event::TimedEvent;
 use crate::wire::{SpendJson, VERSION};
 
-/// One event on the wire.
+/// An event in the progress stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WireEvent {
     /// The version of the format.
     pub v: u32,
-    /// Milliseconds since the run began.
+    /// Milliseconds since the run started.
     pub at_ms: u64,
-    /// The delegation it is about: the one that asked for an approval, the root for the run's own.
+    /// The delegation that the event is about: the one that asked for an approval, or the root for events of
+    /// the run itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// What happened.
+    /// The event's name and fields.
     #[serde(flatten)]
     pub what: WireEventKind,
 }
 
-/// What happened, by name.
+/// The kinds of progress events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "fields are named for what they hold; the schema describes them")]
 pub enum WireEventKind {
-    /// A run began.
+    /// A run started.
     RunStarted {
         run: RunId,
         agent: String,
@@ -43,18 +44,18 @@ pub enum WireEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<&'static str>,
     },
-    /// A person let the run go on.
+    /// A person resumed the run.
     RunResumed {
         run: RunId,
         version: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<&'static str>,
     },
-    /// A task was admitted, or taken up again, and waits.
+    /// A task was admitted or resumed, and waits.
     Queued { label: String, index: u32, agent: String },
     /// A task was not admitted, or not approved.
     Refused { label: String, index: u32, reason: String, message: String, recommendation: String },
-    /// A person is asked about a call, or has answered.
+    /// A person was asked about a call, or has answered.
     Approval {
         state: ApprovalState,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,21 +66,21 @@ pub enum WireEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         automatic: Option<AutomaticApproval>,
     },
-    /// A delegation began; `total` tasks came with its call.
+    /// A delegation started; its call had `total` tasks.
     Started { label: String, index: u32, total: usize },
     /// A tool is about to run.
     ToolCall { label: String, tool: String, args: String },
-    /// A tool call was answered without running it.
+    /// A tool call was refused.
     ToolRefused { label: String, tool: String, args: String, message: String },
     /// A line was written to the scratchpad.
     Note { label: String, content: String },
-    /// What the delegation's own model calls have come to so far.
+    /// The tokens and cost of the delegation's own model calls so far.
     Tokens { label: String, input: u64, output: u64, cost_usd: Option<Usd>, estimated: bool },
-    /// A model call failed and is tried again in so many milliseconds.
+    /// A model call failed and will be retried in `in_ms` milliseconds.
     Retry { label: String, attempt: u32, error: String, in_ms: u64 },
-    /// A model call is held back for so many milliseconds, because its provider asked for a pause.
+    /// A model call is delayed by `in_ms` milliseconds, because its provider asked for a pause.
     Wait { label: String, provider: String, in_ms: u64 },
-    /// A person is asked about a host, or has answered.
+    /// A person was asked about a host, or has answered.
     Domain {
         state: DomainState,
         host: String,
@@ -88,15 +89,15 @@ pub enum WireEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A delegation under the standard contract came to the end of one of its five stages.
+    /// A delegation under the standard contract has finished one of its five stages.
     Stage {
         label: String,
         #[serde(flatten)]
         over: CompletedStage,
     },
-    /// A command that runs for a delegation printed something.
+    /// A command of a delegation printed something.
     Output { label: String, content: String },
-    /// The work in a delegation's own workspace was kept, unless there was a problem.
+    /// The work in a delegation's own workspace was committed, or `problem` says why not.
     Kept {
         label: String,
         commit: Option<String>,
@@ -105,8 +106,7 @@ pub enum WireEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
-    /// The work of a delegation was merged into the workspace above it, unless there was a conflict
-    /// or a problem.
+    /// A delegation's work was merged into its parent's workspace, or `conflicts` and `problem` say why not.
     Merged {
         label: String,
         files: Vec<String>,
@@ -114,9 +114,9 @@ pub enum WireEventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
-    /// The command that decides whether the work of a delegation is done has ended.
+    /// A delegation's verify command has ended.
     Checked { label: String, passed: bool, content: String },
-    /// So much of the run's budget of money is spent, in percent; said once for 50, 80 and 100.
+    /// The run has spent this percentage of its budget; sent once for 50, 80 and 100.
     Budget { percent: u64, spent_usd: Usd, limit_usd: Usd },
     /// A delegation ended.
     Completed {
@@ -138,32 +138,32 @@ pub enum WireEventKind {
     },
 }
 
-/// What a call that starts without asking counts against the amount a person set.
+/// How a call that starts without asking counts against the amount set for that.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AutomaticApproval {
     /// The worst case of the call.
     pub amount_usd: Usd,
-    /// The worst cases of all such calls of the run so far.
+    /// The worst cases of all such calls in the run so far, summed.
     pub total_usd: Usd,
-    /// What they may come to.
+    /// The maximum of that sum.
     pub limit_usd: Usd,
 }
 
-/// How far a question to a person has come.
+/// The state of a question about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
     /// It is open.
     Asked,
-    /// Nobody was asked: the call fits the amount a person set beforehand.
+    /// No one was asked, because the call fits the amount set for that.
     Automatic,
     /// The answer was yes.
     Approved,
-    /// The answer was no, or none came in time.
+    /// The answer was no, or the question expired.
     Denied,
 }
 
-/// How far a question about a host has come.
+/// The state of a question about a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DomainState {
@@ -171,11 +171,11 @@ pub enum DomainState {
     Asked,
     /// The answer was yes.
     Allowed,
-    /// The answer was no, or none came in time.
+    /// The answer was no, or the question expired.
     Denied,
 }
 
-/// Translates a run's events into wire events, counting as it goes.
+/// Translates a run's events into progress events.
 #[derive(Clone, Debug, Default)]
 pub struct EventStream {
     view: RunView,
@@ -188,20 +188,20 @@ impl EventStream {
         Self::default()
     }
 
-    /// Folds in a record and returns what it means on the wire; often nothing.
+    /// Applies an event and returns the progress events it causes; often none.
     pub fn translate(&mut self, entry: TimedEvent<'_>) -> Vec<WireEvent> {
         self.view.apply(entry);
         translate(&self.view, &entry)
     }
 
-    /// Returns the fold behind the numbers.
+    /// Returns the underlying view.
     #[must_use]
     pub const fn view(&self) -> &RunView {
         &self.view
     }
 }
 
-/// Returns what a record means on the wire, given the view that has folded it in.
+/// Returns the progress events that an event causes. `view` must already include the event.
 #[must_use]
 pub fn translate(view: &RunView, entry: &TimedEvent<'_>) -> Vec<WireEvent> {
     let session = entry.event.session();
@@ -212,7 +212,7 @@ pub fn translate(view: &RunView, entry: &TimedEvent<'_>) -> Vec<WireEvent> {
             let label = || delegation.label.to_string();
             let over: Vec<WireEventKind> =
                 over.map(|over| WireEventKind::Stage { label: label(), over }).collect();
-            // An end is the last that is said of anyone.
+            // `completed` must be the last event of a delegation.
             let (mut whats, said) = (over, of_delegation(view, delegation, entry));
             whats.extend(newly_reached(view, entry.event).map(|it| WireEventKind::Budget {
                 percent: it.percent,
@@ -232,7 +232,7 @@ pub fn translate(view: &RunView, entry: &TimedEvent<'_>) -> Vec<WireEvent> {
         .collect()
 }
 
-/// Returns who asked for what a person answers; a denial names only the question.
+/// Returns the parent of the call that a person was asked about. A denial names only the question.
 fn parent_asked(view: &RunView, event: &Event) -> Option<SessionId> {
     if let Event::ApprovalAsked { parent, .. }
     | Event::AutoApproved { parent, .. }
@@ -446,7 +446,7 @@ fn of_delegation(
     }
 }
 
-/// The root's end is said by `run_ended`.
+/// The root's end is reported by `run_ended`.
 fn end(delegation: &Delegation, outcome: Outcome, reason: Option<&Reason>) -> Vec<WireEventKind> {
     if delegation.parent.is_none() {
         return Vec::new();

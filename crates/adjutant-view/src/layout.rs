@@ -1,10 +1,10 @@
-//! Columns by what a terminal shows, not by bytes or characters.
+//! Text layout by terminal columns instead of bytes or characters.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::sanitize;
 
-/// Returns the columns `text` takes.
+/// Returns the width of `text` in columns.
 #[must_use]
 pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
@@ -20,7 +20,7 @@ pub fn cut(text: &str, max: usize) -> String {
     let mut taken = 0;
     for c in text.chars() {
         taken += c.width().unwrap_or(0);
-        // Marks without a width could pile up without end; a text of them alone is cut as well.
+        // Zero-width characters could pile up without end, so their number is limited too.
         if taken > max || kept.len() > max.saturating_mul(8) {
             return ellipsis(kept, max);
         }
@@ -40,10 +40,10 @@ fn ellipsis(mut kept: String, max: usize) -> String {
     kept
 }
 
-/// Returns foreign text on one safe line of at most `max` columns.
+/// Returns untrusted text on one safe line of at most `max` columns.
 #[must_use]
 pub fn fit(text: &str, max: usize) -> String {
-    // Only what can be seen is cleaned: a label may be 10 KB of nothing.
+    // Sanitize only what can be visible: a label may be 10 KB of invisible characters.
     let end = text.char_indices().nth(max.saturating_mul(2) + 2).map_or(text.len(), |(end, _)| end);
     let mut safe = sanitize::line(&text[..end]).into_owned();
     if end < text.len() {
@@ -52,8 +52,8 @@ pub fn fit(text: &str, max: usize) -> String {
     cut(&safe, max)
 }
 
-/// Returns foreign text on one safe line of at most `max` columns, cut in the middle: what went wrong begins with
-/// what was tried and ends with the cause.
+/// Returns untrusted text on one safe line of at most `max` columns, cut in the middle: an error message
+/// starts with what was tried and ends with the cause.
 #[must_use]
 pub fn fit_ends(text: &str, max: usize) -> String {
     let count = text.chars().count();
@@ -70,14 +70,14 @@ pub fn fit_ends(text: &str, max: usize) -> String {
     cut(&format!("{head}{}", &last[start.unwrap_or(last.len())..]), max)
 }
 
-/// Returns a label in brackets, of at most `max` columns with them.
+/// Returns a label in brackets, of at most `max` columns including the brackets.
 #[must_use]
 pub fn bracketed(label: &str, max: usize) -> String {
     let room = max.saturating_sub(2).max(1);
     format!("[{}]", fit(label, room).replace('[', "(").replace(']', ")"))
 }
 
-/// LineBreaks safe `text` into lines of at most `max` columns; there is always one.
+/// Wraps safe `text` into lines of at most `max` columns. Returns at least one line.
 #[must_use]
 pub fn wrapped(text: &str, max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -89,7 +89,7 @@ pub fn wrapped(text: &str, max: usize) -> Vec<String> {
             taken = 0;
         }
         for c in word.chars() {
-            // A word longer than a line is broken where the line ends.
+            // A word longer than a line is split at the end of the line.
             let columns = c.width().unwrap_or(0);
             if wide > max && taken + columns > max {
                 lines.push(String::new());
@@ -104,21 +104,21 @@ pub fn wrapped(text: &str, max: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Returns `text` filled with spaces up to `to` columns.
+/// Returns `text` padded with spaces on the right to `to` columns.
 #[must_use]
 pub fn padded(text: &str, to: usize) -> String {
     let missing = to.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// Returns `text` after as many spaces as bring it to `to` columns.
+/// Returns `text` padded with spaces on the left to `to` columns.
 #[must_use]
 pub fn right(text: &str, to: usize) -> String {
     let missing = to.saturating_sub(width(text));
     format!("{}{text}", " ".repeat(missing))
 }
 
-/// Returns the first `max` characters of safe text, the last of them `…` when something was cut.
+/// Returns the first `max` characters of safe text, ending in `…` if something was cut.
 #[must_use]
 pub fn excerpt(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
@@ -127,9 +127,9 @@ pub fn excerpt(text: &str, max: usize) -> String {
     }
 }
 
-/// Lays rows out in columns two spaces apart; the columns named in `numbers` are set to the right.
+/// Formats rows as columns two spaces apart; the columns in `numbers` are right-aligned.
 ///
-/// The last column is not filled, so no line ends in spaces.
+/// The last column is not padded, so no line ends in spaces.
 #[must_use]
 pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -155,7 +155,7 @@ pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
     table
 }
 
-/// Names the first few of several things, and counts the others.
+/// Lists the first few items and the number of the others.
 #[must_use]
 pub fn some_of(all: &[String]) -> String {
     let named: Vec<String> = all.iter().take(NAMED).map(|it| fit(it, NAMED_COLUMNS)).collect();
@@ -166,7 +166,7 @@ pub fn some_of(all: &[String]) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-/// Things that are named one by one where there may be many.
+/// The number of items listed.
 const NAMED: usize = 5;
-/// Columns that each of them may take.
+/// The maximum width of each, in columns.
 const NAMED_COLUMNS: usize = 80;

@@ -1,11 +1,11 @@
 //! Pure folds of the event stream into what people and programs read.
 //!
-//! [`RunView`] is the one fold that counts; everything else renders from it, so that a number shown
-//! in two places is the same number. Nothing here prints, reads a clock or asks for a terminal's
-//! width: the caller says `now` and `width`, and gets text or a type that serialises.
+//! [`RunView`] is the only fold; everything else renders from it, so that a number shown in two places is the
+//! same number. Nothing here prints, reads a clock or queries the terminal's width: the caller passes `now`
+//! and `width`, and gets text or a serializable type.
 //!
-//! Text of models and people passes through [`sanitize`] wherever a terminal may show it. JSON keeps
-//! it as it was said.
+//! Text from models and people passes through [`sanitize`] wherever a terminal may show it. JSON keeps it
+//! unchanged.
 
 pub mod approval;
 pub mod cost;

@@ -1,4 +1,4 @@
-//! The journal for people: one line for each event, nothing left out.
+//! The journal as text: one line per event, without exception.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::state_words::{code_words, complaints, counted};
 use crate::time_text::{elapsed, rfc3339_ms};
 use crate::timed_event::TimedEvent;
 
-/// Columns that one foreign text may take within a line.
+/// The maximum width of an untrusted text within a line, in columns.
 const TEXT_COLUMNS: usize = 120;
 
-/// Says one event: time, who, what. A backtrace follows indented.
+/// Renders one event: time, delegation, what happened. A backtrace follows, indented.
 ///
-/// `view` has folded the event in already. There is no line break at the end.
+/// `view` must already include the event. The result has no line break at the end.
 #[must_use]
 pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> String {
     let time = rfc3339_ms(entry.wall_ms);
@@ -33,7 +33,7 @@ pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> String {
     format!("{time}  {who}{}", what(view, entry))
 }
 
-/// Says a whole history.
+/// Renders a complete history.
 #[must_use]
 pub fn render<'a>(entries: impl IntoIterator<Item = TimedEvent<'a>>) -> String {
     let mut view = RunView::default();
@@ -180,7 +180,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
     }
 }
 
-/// Says what a file was and becomes, by the beginnings of the hashes.
+/// Returns the start of the file's hash before and after a change.
 fn hashes(change: &Change) -> String {
     let short = |hash: &Option<String>| hash.as_deref().map_or("none".into(), |hash| fit(hash, 12));
     format!(" ({} → {})", short(&change.before), short(&change.after))
@@ -277,7 +277,7 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
     }
 }
 
-/// Returns the limits that a person changed, for the end of a line.
+/// Returns the limits that a person changed on resume.
 fn set_limits(limits: &BTreeMap<String, Value>) -> String {
     let set: Vec<String> = limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if set.is_empty() { String::new() } else { format!(", with {}", safe(&set.join(", "))) }

@@ -1,29 +1,29 @@
-//! Colour, which never carries meaning alone: every mark has a word beside it.
+//! Colours. They never carry meaning alone: every mark has a word beside it.
 
 use adjutant_core::{Outcome, State};
 
-/// Whether text may be coloured; the caller knows the terminal and `NO_COLOR`.
+/// Whether text may be coloured. The caller knows the terminal and `NO_COLOR`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Palette {
-    /// Text alone.
+    /// No colours.
     #[default]
     Plain,
-    /// With the terminal's own palette.
+    /// The terminal's ANSI palette.
     Ansi,
 }
 
-/// What a piece of text is, for choosing its colour.
+/// The role of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextStyle {
-    /// Done well.
+    /// A success.
     Good,
-    /// Done in part, or to be looked at.
+    /// A partial success, or something to look at.
     Warning,
-    /// Gone wrong.
+    /// A failure.
     Bad,
-    /// Under way.
+    /// Work in progress.
     Active,
-    /// Of less interest.
+    /// Less important text.
     Quiet,
     /// A heading.
     Strong,

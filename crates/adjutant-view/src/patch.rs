@@ -1,7 +1,7 @@
-//! A patch as a person reads it: in colour, and with nothing in it that steers the terminal.
+//! A patch for a terminal: coloured, and without characters that control the terminal.
 //!
-//! What a line is follows from where it stands, never from how it begins alone: a removed line `-- x` looks
-//! like the head of a file.
+//! The position of a line decides what it is, never its first characters alone: the removed line `-- x` looks
+//! like a file header.
 
 use crate::palette::{Palette, TextStyle};
 use crate::sanitize;
@@ -14,7 +14,7 @@ pub fn render(patch: &[u8], palette: Palette) -> String {
     let mut left = HunkLinesLeft::default();
     for line in text.split_inclusive('\n') {
         let line = line.strip_suffix('\n').unwrap_or(line);
-        // A line break of Windows is no part of what changed.
+        // The carriage return of a Windows line break is not part of the change.
         let safe = sanitize::block(line.strip_suffix('\r').unwrap_or(line));
         match left.style(line) {
             Some(style) => shown.push_str(&palette.paint(style, &safe)),
@@ -25,7 +25,7 @@ pub fn render(patch: &[u8], palette: Palette) -> String {
     shown
 }
 
-/// Lines of the hunk under way that are still to come.
+/// How many lines of the current hunk are still to come.
 #[derive(Default)]
 struct HunkLinesLeft {
     old: u64,
@@ -36,7 +36,7 @@ impl HunkLinesLeft {
     fn style(&mut self, line: &str) -> Option<TextStyle> {
         if self.old == 0 && self.new == 0 {
             let Some(hunk) = counts(line) else {
-                // A remark on the line before, such as a missing line break.
+                // A remark about the previous line, for example that it has no line break.
                 let quiet = line.starts_with('\\');
                 return Some(if quiet { TextStyle::Quiet } else { TextStyle::Strong });
             };
@@ -62,7 +62,7 @@ impl HunkLinesLeft {
     }
 }
 
-/// Reads `@@ -1,2 +3,4 @@`.
+/// Parses a hunk header such as `@@ -1,2 +3,4 @@`.
 fn counts(line: &str) -> Option<HunkLinesLeft> {
     let (ranges, _) = line.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
@@ -81,7 +81,7 @@ mod tests {
                          \\ No newline at end of file\ndiff --git a/y b/y\n";
 
     #[test]
-    fn a_removed_line_that_looks_like_a_head_is_a_removed_line() {
+    fn a_removed_line_that_looks_like_a_file_header_is_shown_as_removed() {
         let shown = render(PATCH.as_bytes(), Palette::Ansi).replace('\u{1b}', "^");
         assert_eq!(
             shown,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_patch_steers_the_terminal() {
+    fn no_character_of_a_patch_controls_the_terminal() {
         let patch = b"@@ -0,0 +1 @@\n+\x1b[2J\x07\xff\xe2\x80\xae\r\n";
         assert_eq!(
             render(patch, Palette::Plain),

@@ -1,9 +1,8 @@
-//! Makes foreign text safe to show: no character in it may move the cursor, turn the line around
-//! or hide.
+//! Makes untrusted text safe to show: no character may move the cursor, reverse the line or be invisible.
 //!
-//! There is one rule and no parser to fool: such a character is replaced by its number in visible
-//! brackets, `⟨U+202E⟩`. Nothing is dropped, so a reader sees that something was there. An escape
-//! sequence loses its escape character and with it all power. Start at [`line()`] or [`block`].
+//! There is one rule and no parser to fool: such a character is replaced by its number in visible brackets,
+//! `⟨U+202E⟩`. Nothing is dropped, so a reader sees that something was there. An escape sequence loses its
+//! escape character and thereby its effect. Start at [`line()`] or [`block`].
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -20,29 +19,28 @@ pub fn block(text: &str) -> Cow<'_, str> {
     clean(text, LineBreaks::Kept)
 }
 
-/// Returns `text` safe for one line, with every run of white space as one space.
+/// Returns `text` safe for one line, with each sequence of white space replaced by one space.
 #[must_use]
 pub fn collapsed(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     line(&words.join(" ")).into_owned()
 }
 
-/// Returns a label as it may stand between our square brackets.
+/// Returns a label that can be put in square brackets.
 ///
-/// A label that could close the bracket could write its own state behind it: `[x] ✓ complete]`.
+/// A label that closes the bracket could imitate a state after it: `[x] ✓ complete]`.
 #[must_use]
 pub fn label(text: &str) -> String {
     line(text).replace('[', "(").replace(']', ")")
 }
 
-/// Says whether a character acts on a terminal, turns text around or hides; line breaks do not
-/// count.
+/// Returns whether a character controls a terminal, reverses text or is invisible. Line breaks do not count.
 #[must_use]
 pub fn steers(character: char) -> bool {
     character != '\n' && is_unsafe(character)
 }
 
-/// What becomes of line breaks and tabs.
+/// How line breaks and tabs are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineBreaks {
     Kept,
@@ -62,7 +60,7 @@ fn clean(text: &str, breaks: LineBreaks) -> Cow<'_, str> {
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
-            // Half of a Windows line break; alone it would overwrite the line.
+            // Half of a Windows line break. Alone it would move the cursor to the start of the line.
             '\r' if rest.peek() == Some(&'\n') => continue,
             '\n' | '\t' if breaks == LineBreaks::Kept => shown.push(c),
             '\n' => shown.push('⏎'),
@@ -84,22 +82,22 @@ fn escape(c: char, shown: &mut String) {
     let _ = write!(shown, "⟨U+{:04X}⟩", u32::from(c));
 }
 
-/// Says whether the character joins its neighbours: Persian, Indic scripts and emoji need these.
+/// Returns whether the character joins its neighbours; Persian, Indic scripts and emoji need this.
 const fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// Says whether the character chooses between text and picture for the one before it.
+/// Returns whether the character selects the text or emoji form of the previous one.
 const fn styles(c: char) -> bool {
     matches!(c, '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// Says whether a neighbour can have need of a joiner: ASCII never has.
+/// Returns whether a neighbour may need a joiner; ASCII never does.
 fn is_foreign(c: Option<char>) -> bool {
     c.is_some_and(|c| !c.is_ascii() && !c.is_whitespace() && (styles(c) || !is_unsafe(c)))
 }
 
-/// Says whether a character acts on a terminal, turns text around or cannot be seen.
+/// Returns whether a character controls a terminal, reverses text or is invisible.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -118,7 +116,7 @@ fn is_unsafe(c: char) -> bool {
             | '\u{f0000}'..='\u{10ffff}')
 }
 
-/// Quotes a word for a shell where it needs that.
+/// Quotes a word for a shell if necessary.
 #[must_use]
 pub fn shell_word(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "/._-+,:@%=".contains(letter);

@@ -1,8 +1,8 @@
-//! The five stages of a delegation under the standard contract: prepare, invoke, receive, validate,
-//! process. Each is said once it is over, with what went in and what came out.
+//! The five stages of a delegation under the standard contract: prepare, invoke, receive, validate, process.
+//! Each is reported when it ends, with its input and output.
 //!
-//! A stage is no event of its own: it is what the recorded events mean in the words of the
-//! delegation guide. Start at [`stages`].
+//! Stages are not recorded; they are derived from the recorded events, in the words of the delegation guide.
+//! Start at [`stages`].
 
 use adjutant_core::assignment::Work;
 use adjutant_core::policy::ContractKind;
@@ -15,30 +15,30 @@ use crate::run::{Delegation, RunView};
 use crate::state_words::code_key;
 use crate::timed_event::TimedEvent;
 
-/// A stage by its name.
+/// A stage of a delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DelegationStage {
-    /// It was admitted or refused.
+    /// The delegation was admitted or refused.
     Prepare,
     /// It was started, and its model answers.
     Invoke,
-    /// Something came back.
+    /// A return arrived.
     Receive,
-    /// What came back was judged.
+    /// The return was judged.
     Validate,
-    /// What follows from it was done.
+    /// The task list was updated from it.
     Process,
 }
 
-/// A stage that is over.
+/// A stage that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompletedStage {
-    /// Which one.
+    /// The stage.
     pub stage: DelegationStage,
-    /// Whether it went well.
+    /// Whether it succeeded.
     pub ok: bool,
-    /// What went in, and what came out.
+    /// Its input and output.
     pub detail: Value,
 }
 
@@ -92,8 +92,8 @@ pub fn stages(
     ended(view, delegation, entry.event)
 }
 
-/// What ends without a return says which stage it did not come through; what ends with one and has
-/// no task to mark is processed by that.
+/// An end without a return fails the stage it was in. An end with a return and without a task to update
+/// completes the last stage.
 fn ended(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<CompletedStage> {
     let Event::Ended { outcome, reason, .. } = event else { return Vec::new() };
     if delegation.returned.is_some() && delegation.state == State::Ended(*outcome) {

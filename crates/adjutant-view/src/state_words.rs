@@ -1,11 +1,11 @@
-//! The words and marks of states and codes, said once for every surface.
+//! The words and marks for states and codes, shared by all output.
 
 use adjutant_core::{Code, Outcome, State};
 use adjutant_formats::contract::Complaint;
 
 use crate::run::Liveness;
 
-/// Returns the mark of a state: one column wide, and always beside a word.
+/// Returns the mark of a state: one column wide, always shown beside a word.
 pub(crate) const fn mark(state: &State) -> &'static str {
     match state {
         State::AwaitingApproval => "◌",
@@ -20,17 +20,17 @@ pub(crate) const fn mark(state: &State) -> &'static str {
     }
 }
 
-/// Returns the mark of a state, given whether anyone still works on it.
+/// Returns the mark of a state, given whether the run is alive.
 pub(crate) const fn mark_now(state: &State, liveness: Liveness) -> &'static str {
     if is_interrupted(state, liveness) { "!" } else { mark(state) }
 }
 
-/// Returns the state in a word, given whether anyone still works on it.
+/// Returns the word for a state, given whether the run is alive.
 pub(crate) const fn state_word(state: &State, liveness: Liveness) -> &'static str {
     if is_interrupted(state, liveness) { "interrupted" } else { state.word() }
 }
 
-/// Returns the state as programs read it: lower case, joined by underscores.
+/// Returns the state as in JSON: lower case, with underscores.
 pub(crate) const fn state_key(state: &State, liveness: Liveness) -> &'static str {
     match state {
         State::AwaitingApproval if matches!(liveness, Liveness::Alive) => "awaiting_approval",
@@ -40,12 +40,12 @@ pub(crate) const fn state_key(state: &State, liveness: Liveness) -> &'static str
     }
 }
 
-/// Says whether a state can no longer change because nobody is left to change it.
+/// Returns whether a live state can no longer change because the run's process is gone.
 pub(crate) const fn is_interrupted(state: &State, liveness: Liveness) -> bool {
     state.is_live() && matches!(liveness, Liveness::Dead)
 }
 
-/// Returns an outcome as a progress line says it.
+/// Returns the word for an outcome in a progress line.
 pub(crate) const fn ended_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "complete",
@@ -57,17 +57,17 @@ pub(crate) const fn ended_word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Returns a code as people read it: `context exhausted`.
+/// Returns a code as text: `context exhausted`.
 pub(crate) fn code_words(code: Code) -> String {
     code_key(code).replace('_', " ")
 }
 
-/// Returns a code that was written out, as people read it.
+/// Returns a code given as a string as text.
 pub(crate) fn code_words_of(code: &str) -> String {
     code.to_ascii_lowercase().replace('_', " ")
 }
 
-/// Returns a code as events carry it: `context_exhausted`.
+/// Returns a code as in events: `context_exhausted`.
 pub(crate) fn code_key(code: Code) -> String {
     code.as_str().to_ascii_lowercase()
 }
@@ -77,7 +77,7 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Says what is wrong with a return, field by field.
+/// Lists what is wrong with a return, field by field.
 pub(crate) fn complaints(errors: &[Complaint]) -> String {
     let said = errors.iter().map(|it| format!("{}: {}", it.field, it.message));
     said.collect::<Vec<_>>().join("; ")

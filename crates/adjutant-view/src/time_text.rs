@@ -1,4 +1,4 @@
-//! Instants and durations as people and programs write them.
+//! Instants and durations as text.
 
 use std::time::Duration;
 

@@ -1,20 +1,20 @@
-//! A fact and when it was recorded: what every fold takes.
+//! An event with the time of its record, the input of every fold.
 
 use adjutant_core::{Event, Timestamp};
 
-/// One record of a run, as a fold reads it.
+/// An event and when it was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedEvent<'a> {
-    /// The instant in the run's own time.
+    /// The time on the run's own clock.
     pub at: Timestamp,
-    /// The wall clock at that instant, in milliseconds since 1970; only for people.
+    /// The wall-clock time in milliseconds since 1970; only for display.
     pub wall_ms: u64,
-    /// What happened.
+    /// The event.
     pub event: &'a Event,
 }
 
 impl<'a> TimedEvent<'a> {
-    /// Joins a fact and its time.
+    /// Combines an event and its time.
     #[must_use]
     pub const fn new(at: Timestamp, wall_ms: u64, event: &'a Event) -> Self {
         Self { at, wall_ms, event }
@@ -27,11 +27,11 @@ impl<'a> TimedEvent<'a> {
     }
 }
 
-/// An instant on both clocks.
+/// A time on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventTime {
-    /// In the run's own time, which durations come from.
+    /// The time on the run's own clock, which durations are computed from.
     pub at: Timestamp,
-    /// On the wall, which people read.
+    /// The wall-clock time, for display.
     pub wall_ms: u64,
 }

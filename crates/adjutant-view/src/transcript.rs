@@ -1,4 +1,4 @@
-//! The whole conversation of one delegation, whatever became of it.
+//! The complete conversation of one delegation, however it ended.
 
 use std::fmt::Write;
 
@@ -18,17 +18,17 @@ use crate::wire::{ReasonJson, SpendJson, VERSION};
 pub enum TranscriptOutcome {
     /// With a final answer.
     Success,
-    /// Its window was full.
+    /// Its context window was full.
     ContextExhausted,
-    /// Its time was over.
+    /// It ran out of time.
     Timeout,
-    /// A person or its parent stopped it.
+    /// A person or its parent cancelled it.
     Cancelled,
-    /// Something else ended it, and something was found before.
+    /// It ended for another reason, with some findings.
     Partial,
     /// It needs an answer from outside.
     Blocked,
-    /// It was never admitted, or not approved.
+    /// It was refused, or not approved.
     Refused,
     /// It failed.
     Error,
@@ -80,45 +80,46 @@ impl TranscriptOutcome {
     }
 }
 
-/// Everything that was said in one delegation.
+/// The conversation of one delegation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Transcript {
     /// The version of the format.
     pub v: u32,
-    /// What it is called.
+    /// The label.
     pub label: String,
-    /// Its id.
+    /// The session id.
     pub session_id: SessionId,
     /// The run it belongs to.
     pub run: Option<RunId>,
-    /// Who worked.
+    /// The name of the agent.
     pub agent: String,
     /// The model that ran it.
     pub model: Option<String>,
-    /// When it began, RFC 3339 in UTC.
+    /// When it started, RFC 3339 in UTC.
     pub started_at: Option<String>,
     /// When it ended.
     pub ended_at: Option<String>,
     /// How it ended.
     pub outcome: TranscriptOutcome,
-    /// Why it ended as it did.
+    /// Why it ended this way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
-    /// What was said, in order, the final answer included.
+    /// The messages in order, including the final answer.
     pub messages: Vec<Message>,
-    /// What its model calls came to.
+    /// Tokens and cost of its model calls.
     #[serde(flatten)]
     pub spent: SpendJson,
-    /// Its scratchpad.
+    /// Its notes.
     pub notes: Vec<String>,
     /// The files its tools touched.
     pub files: Vec<String>,
-    /// What it went on in spite of.
+    /// Problems that it continued despite.
     pub warnings: Vec<String>,
 }
 
 impl Transcript {
-    /// Folds the history of a run into the transcript of one session, if the run has it.
+    /// Folds the history of a run into the transcript of one session. Returns `None` if the run does not have
+    /// it.
     pub fn of<'a>(
         entries: impl IntoIterator<Item = TimedEvent<'a>>,
         session: SessionId,
@@ -135,7 +136,7 @@ impl Transcript {
         Self::of_parts(&view, session, &conversation, liveness)
     }
 
-    /// Joins what two folds know of a session, for callers that have them already.
+    /// Builds the transcript from two folds, for callers that already have them.
     #[must_use]
     pub fn of_parts(
         view: &RunView,
@@ -163,8 +164,8 @@ impl Transcript {
         })
     }
 
-    /// Returns the conversation for people. What was said is indented, so that nobody in it can
-    /// pretend to be the next speaker.
+    /// Renders the conversation as text. Messages are indented, so that their content cannot imitate the next
+    /// speaker.
     #[must_use]
     pub fn render(&self) -> String {
         let label = sanitize::label(&self.label);
@@ -223,7 +224,7 @@ fn indent(text: &mut String, content: &str) {
     }
 }
 
-/// Returns the scratchpad of one session, one line for each note.
+/// Returns the notes of one session, one per line.
 pub fn scratchpad<'a>(
     entries: impl IntoIterator<Item = TimedEvent<'a>>,
     session: SessionId,

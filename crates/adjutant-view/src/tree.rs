@@ -1,4 +1,4 @@
-//! Who works for whom: a tree for people, nested objects for programs.
+//! The tree of delegations, as text and as nested JSON.
 
 use adjutant_core::{RunId, SessionId, Timestamp};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub fn render(view: &RunView, now: Timestamp, liveness: Liveness, palette: Palet
         let held = if view.sandbox() == Some("off") { " · sandbox off" } else { "" };
         text.push_str(&format!("{run}{held}\n"));
     }
-    // Each entry carries the lines that run past it on the left.
+    // Each item carries the branch lines to its left.
     let mut next = vec![(root, String::new(), String::new())];
     while let Some((node, before, below)) = next.pop() {
         let words = node_words(view, node, now, liveness, palette);
@@ -76,10 +76,10 @@ fn state_of(node: &Delegation, liveness: Liveness) -> String {
     state_word(&node.state, liveness).into()
 }
 
-/// Says the inclusive cost, and the own one where it differs.
+/// Returns the inclusive cost, and the own cost if it differs.
 fn money(node: &Delegation) -> String {
     let all = node.inclusive.money();
-    // One that made no call has no cost of its own to tell apart.
+    // A node without calls has no cost of its own.
     let own = node.own.money();
     if node.own.calls == 0 || own == all {
         return all;
@@ -87,56 +87,56 @@ fn money(node: &Delegation) -> String {
     format!("{all} ({own} own)")
 }
 
-/// A run's tree for programs.
+/// A run's tree as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TreeJson {
     /// The version of the format.
     pub v: u32,
     /// The run.
     pub run: Option<RunId>,
-    /// Whether commands run in a sandbox, `on` or `off`; only where agents write in workspaces.
+    /// Whether commands run in a sandbox, `on` or `off`; only set if agents write in workspaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<&'static str>,
-    /// The root; absent before the run began.
+    /// The root; absent before the run started.
     pub root: Option<NodeJson>,
 }
 
 /// A node of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeJson {
-    /// Its id.
+    /// The session id.
     pub session_id: SessionId,
-    /// What it is called.
+    /// The label.
     pub label: String,
-    /// Who works.
+    /// The name of the agent.
     pub agent: String,
     /// The model that runs it.
     pub model: Option<String>,
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: &'static str,
-    /// Seconds it has worked; absent when it never began.
+    /// Seconds it has worked; absent if it never started.
     pub elapsed_s: Option<f64>,
-    /// What its own calls came to.
+    /// Tokens and cost of its own model calls.
     pub own: SpendJson,
-    /// What it and all below it came to.
+    /// Tokens and cost of it and everything below it.
     pub inclusive: SpendJson,
-    /// Its part in a story; only where the run works on one.
+    /// Its work in a story; only set if the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<StoryNode>,
-    /// Why it ended as it did.
+    /// Why it ended this way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
-    /// What it handed down, in input order.
+    /// Its children, in input order.
     pub children: Vec<Self>,
 }
 
-/// Returns the tree for programs.
+/// Returns the tree as JSON.
 #[must_use]
 pub fn json(view: &RunView, now: Timestamp, liveness: Liveness) -> TreeJson {
-    // Built from the last to the first, so that every node finds its children ready: the depth of
-    // a recorded tree is no reason to recurse.
+    // Built from the last node to the first, so that the children of each node exist already. Recursion could
+    // overflow on a deep tree.
     let mut ready: std::collections::BTreeMap<SessionId, NodeJson> =
         std::collections::BTreeMap::new();
     for node in view.preorder().into_iter().rev() {

@@ -1,16 +1,16 @@
-//! The parts that several JSON shapes share.
+//! Parts that several JSON formats share.
 //!
-//! The shapes are described in `docs/schemas`. Fields are only ever added within one version.
+//! The formats are described in `docs/schemas`. Within one version, fields are only ever added.
 
 use adjutant_core::{Reason, Usage, Usd};
 use serde::Serialize;
 
 use crate::run::Spend;
 
-/// The version that every JSON document and event of this crate carries as `v`.
+/// The version that every JSON document and event of this crate contains as `v`.
 pub const VERSION: u32 = 1;
 
-/// Tokens, as every JSON shape writes them.
+/// Tokens, as in all JSON formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageJson {
     /// Every input token, cached ones included.
@@ -34,14 +34,14 @@ impl From<Usage> for UsageJson {
     }
 }
 
-/// Tokens and money, as every JSON shape writes them.
+/// Tokens and cost, as in all JSON formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SpendJson {
     /// The tokens.
     pub usage: UsageJson,
-    /// The money; absent when no model in it has a price.
+    /// The cost; absent if no model in it has a price.
     pub cost_usd: Option<Usd>,
-    /// Whether part of it counts at its reservation because a provider never said.
+    /// Whether part of it is counted at its reservation, because the provider did not report the usage.
     pub estimated: bool,
 }
 
@@ -55,16 +55,16 @@ impl From<&Spend> for SpendJson {
     }
 }
 
-/// Why something ended as it did.
+/// Why something ended the way it did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReasonJson {
     /// The stable code.
     pub code: &'static str,
-    /// What happened, with the numbers.
+    /// What happened, with the relevant numbers.
     pub message: String,
     /// What to do next.
     pub recommendation: String,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub recoverable: bool,
 }
 
@@ -85,9 +85,9 @@ pub fn seconds(duration: std::time::Duration) -> f64 {
     duration.as_millis() as f64 / 1_000.0
 }
 
-/// Returns any of the JSON shapes as indented text ending in a line break.
+/// Returns any of the JSON formats as indented text that ends in a line break.
 #[must_use]
 pub fn pretty(shape: &impl Serialize) -> String {
-    // Our shapes have string keys and no IO behind them, so serialising cannot fail.
+    // The formats have string keys and do no IO, so serializing cannot fail.
     serde_json::to_string_pretty(shape).unwrap_or_default() + "\n"
 }

@@ -1,18 +1,18 @@
-//! Why a call is asked about although a person set an amount within which calls start unasked.
+//! Why a person is asked about a call although an amount for automatic approval is set.
 
 use adjutant_core::Usd;
 
 use super::{ApprovalQuestion, is_priced};
 use crate::sanitize;
 
-/// What is in the way of starting unasked.
+/// Why the amount for automatic approval does not cover a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AutoApprovalGap {
-    /// Nobody knows what these models cost, so no amount bounds them.
+    /// These models have no known price, so their cost cannot be bounded.
     Unpriced(Vec<String>),
     /// Nothing is left of the amount.
     UsedUp,
-    /// It may cost more than is left.
+    /// The worst case exceeds what is left.
     TooHigh { worst: Usd, left: Usd },
 }
 
@@ -31,7 +31,7 @@ impl ApprovalQuestion {
         }
     }
 
-    /// Says in a few words why the amount that was set beforehand does not cover the call.
+    /// Explains briefly why the amount does not cover the call.
     pub(super) fn why_asked(&self) -> Option<String> {
         Some(match self.unmet()? {
             AutoApprovalGap::Unpriced(models) => {
@@ -46,8 +46,8 @@ impl ApprovalQuestion {
         })
     }
 
-    /// Says why a call of an MCP client is asked about although `auto-below` is set, and what a person does
-    /// so that such calls start unasked.
+    /// Explains why an MCP client's call is not covered by `auto-below`, and what a person can change so that
+    /// it is.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         let what = match self.unmet()? {

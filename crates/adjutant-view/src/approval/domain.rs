@@ -1,16 +1,16 @@
-//! What a person is asked before a tool reaches a host for the first time.
+//! The question that a person is asked before a tool contacts a host for the first time.
 
 use super::LABEL_COLUMNS;
 use super::text::{LEAST_COLUMNS, head_and_tail};
 use crate::layout::{bracketed, fit, wrapped};
 
-/// Columns a host may take: a name has 253 bytes at most.
+/// The maximum width of a host, in columns. A host name has at most 253 bytes.
 const HOST_COLUMNS: usize = 253;
 
-/// Returns the question for a terminal of `columns_wide` columns, and the words before the answer.
+/// Returns the question for a terminal of `columns_wide` columns, and the prompt for the answer.
 ///
-/// The URL was written by an agent, so it is shown escaped, set in, and with its tail: what it would
-/// give away may stand at the end.
+/// An agent wrote the URL, so it is shown escaped, indented, and with its end: data that it would leak may be
+/// there.
 #[must_use]
 pub fn domain_question(
     label: &str,

@@ -1,4 +1,4 @@
-//! The question for programs.
+//! The approval question as JSON.
 
 use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::run::{DelegationWarning, warnings};
 use crate::wire::{ReasonJson, VERSION};
 
 impl ApprovalQuestion {
-    /// Returns the question for programs; `--dry-run` prints it.
+    /// Returns the question as JSON; `--dry-run` prints it.
     #[must_use]
     pub fn json(&self) -> QuestionJson {
         let (amount, seconds) = self.worst();
@@ -30,7 +30,7 @@ impl ApprovalQuestion {
     }
 }
 
-/// A question as programs read it.
+/// An approval question as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QuestionJson {
     v: u32,
@@ -43,7 +43,7 @@ pub struct QuestionJson {
     /// Whether the call starts without asking.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     automatic: bool,
-    /// What the whole run is that is asked about; absent for tasks that are handed down.
+    /// The kind of run, if the question is about a whole run rather than about delegated tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_run: Option<&'static str>,
 }

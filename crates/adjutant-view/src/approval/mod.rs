@@ -1,8 +1,8 @@
-//! What a person is asked before subagents start.
+//! The question that a person is asked before subagents start.
 //!
-//! Two forms of one [`ApprovalQuestion`]: a line for a narrow place ([`ApprovalQuestion::distillate`]) and the whole
-//! of what is at stake ([`ApprovalQuestion::text`]). Goals are foreign text, so both show them escaped and
-//! cut; the whole form keeps head and tail, because the harm may stand at the end.
+//! An [`ApprovalQuestion`] has two forms: one line ([`ApprovalQuestion::distillate`]) and the full text
+//! ([`ApprovalQuestion::text`]). Goals are untrusted text, so both forms escape and cut them; the full form
+//! keeps the start and the end, because harmful words may be at the end.
 
 mod auto_approval;
 mod domain;
@@ -23,18 +23,18 @@ use self::whole_run::{RootOpening, WholeRunKind};
 pub use domain::domain_question;
 pub use json::QuestionJson;
 
-/// Characters of a goal in the one-line form, the `…` of a cut included.
+/// The maximum length of a goal in the one-line form, including the `…`.
 const GOAL_CHARS: usize = 18;
-/// Columns a label may take.
+/// The maximum width of a label, in columns.
 const LABEL_COLUMNS: usize = 34;
-/// Tools that change something outside the conversation.
+/// Tools that have effects outside the conversation.
 const CHANGING: [&str; 3] = ["Edit", "Write", "Run"];
 
-/// How much a call can do.
+/// How much harm a call can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// It reads and spends money: what every delegation does.
+    /// It reads and spends money, like every delegation.
     Medium,
     /// It may write, run commands or reach the network.
     High,
@@ -49,16 +49,16 @@ impl Risk {
     }
 }
 
-/// A task of the call that policy refused before anybody was asked.
+/// A task of the call that the policy refused before the person was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedTask {
-    /// What it is called.
+    /// The label.
     pub label: Label,
-    /// Why.
+    /// Why it was refused.
     pub reason: Reason,
 }
 
-/// A call as a person is asked about it.
+/// A call that needs a person's approval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalQuestion {
     grants: Vec<Grant>,
@@ -68,14 +68,14 @@ pub struct ApprovalQuestion {
     expires: Option<Timestamp>,
     left: Option<Amount>,
     automatic: Option<Usd>,
-    /// What the run is about, where that is what is asked; the only grant is its root then.
+    /// What the run is about, if the question is about the whole run. The only grant is then the root's.
     whole: Option<WholeRunKind>,
-    /// What the PRD of a story asks for that no person has agreed to.
+    /// What the story's PRD requests that no person has agreed to.
     unallowed: Vec<String>,
 }
 
 impl ApprovalQuestion {
-    /// Gathers what one call's events say; other events are passed over.
+    /// Builds the question from the events of one call. Other events are ignored.
     pub fn of<'a>(policy: &Policy, events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut question = Self {
             grants: Vec::new(),
@@ -110,7 +110,7 @@ impl ApprovalQuestion {
         question
     }
 
-    /// Gathers the call `call` of `parent` from a whole history.
+    /// Builds the question for call `call` of `parent` from a complete history.
     pub fn of_call<'a>(
         policy: &Policy,
         events: impl IntoIterator<Item = &'a Event>,
@@ -120,27 +120,27 @@ impl ApprovalQuestion {
         Self::of(policy, events.into_iter().filter(|event| belongs(event, parent, call)))
     }
 
-    /// Says how much of the budget was left when the call was made; else all of it counts.
+    /// Sets the budget that was left when the call was made. By default the whole budget counts.
     #[must_use]
     pub const fn with_left(mut self, left: Amount) -> Self {
         self.left = Some(left);
         self
     }
 
-    /// Says what the PRD of a story asks for that no person has agreed to; the answer does not change that.
+    /// Sets what the story's PRD requests that no person has agreed to. Approving the call does not grant it.
     #[must_use]
     pub fn with_unallowed(mut self, wishes: Vec<String>) -> Self {
         self.unallowed = wishes;
         self
     }
 
-    /// Says whether the call needs nobody's yes: its worst case fits the amount set beforehand.
+    /// Returns whether the call starts without asking, because its worst case fits the amount set for that.
     #[must_use]
     pub const fn is_automatic(&self) -> bool {
         self.automatic.is_some()
     }
 
-    /// Says whether a person has to answer before anything of it starts.
+    /// Returns whether a person has to answer before anything starts.
     #[must_use]
     pub const fn is_asked(&self) -> bool {
         self.expires.is_some()
@@ -158,19 +158,19 @@ impl ApprovalQuestion {
         &self.refused
     }
 
-    /// Returns what the answer is bound to, once the question was asked.
+    /// Returns the hash that the answer is bound to, once the question was asked.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
         self.hash.as_deref()
     }
 
-    /// Returns when the question goes stale.
+    /// Returns when the question expires.
     #[must_use]
     pub const fn expires(&self) -> Option<Timestamp> {
         self.expires
     }
 
-    /// Returns how much the call can do.
+    /// Returns how much harm the call can do.
     #[must_use]
     pub fn risk(&self) -> Risk {
         let reaches_out = |grant: &Grant| {
@@ -179,7 +179,7 @@ impl ApprovalQuestion {
         if self.grants.iter().any(reaches_out) { Risk::High } else { Risk::Medium }
     }
 
-    /// Returns the most the call can consume, and its seconds where it is bounded in time.
+    /// Returns the most that the call can consume, and its time limit in seconds if there is one.
     #[must_use]
     pub fn worst(&self) -> (Amount, Option<u64>) {
         if let (Some(_), [root]) = (&self.whole, self.grants.as_slice()) {
@@ -191,7 +191,7 @@ impl ApprovalQuestion {
         }
     }
 
-    /// Returns the most the call can cost, where every model of it has a price.
+    /// Returns the most that the call can cost. Returns `None` if one of its models has no price.
     #[must_use]
     pub fn worst_usd(&self) -> Option<Usd> {
         self.grants.iter().all(is_priced).then(|| self.worst().0.usd)
@@ -224,7 +224,7 @@ impl ApprovalQuestion {
     }
 }
 
-/// Says whether a question may be about it: what a call handed down, or what a run began with.
+/// Returns whether a question may need this event: it belongs to a call, or to the start of the run.
 #[must_use]
 pub fn is_asked_about(event: &Event) -> bool {
     let is_of_call =

@@ -1,4 +1,4 @@
-//! The whole question for people.
+//! The full text of an approval question.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::run::{DelegationWarning, warnings};
 use crate::sanitize;
 use crate::time_text::elapsed;
 
-/// Characters of a goal's head and tail.
+/// The number of characters shown from the start and the end of a goal.
 const HEAD_CHARS: usize = 240;
 const TAIL_CHARS: usize = 120;
-/// The fewest columns a goal is given, however narrow the terminal.
+/// The minimum width of a goal, in columns, even on a narrow terminal.
 pub(super) const LEAST_COLUMNS: usize = 20;
 
 impl ApprovalQuestion {
-    /// Returns everything that is at stake, for a terminal of `columns_wide` columns.
+    /// Returns the full question for a terminal of `columns_wide` columns.
     #[must_use]
     pub fn text(&self, columns_wide: usize) -> String {
         let mut text = format!("{}\n\n", self.heading());
@@ -46,8 +46,8 @@ impl ApprovalQuestion {
         text
     }
 
-    /// Goals are broken here and set in: left to the terminal, a goal padded with spaces could put
-    /// words of its own at the start of a line.
+    /// Goals are wrapped and indented here. If the terminal wrapped them, a goal padded with spaces could
+    /// place its own words at the start of a line.
     fn goals(&self, columns_wide: usize) -> String {
         let label = |grant: &Grant| bracketed(grant.brief.label.as_str(), LABEL_COLUMNS);
         let to = self.grants.iter().map(|grant| width(&label(grant))).max().unwrap_or(0);
@@ -63,7 +63,7 @@ impl ApprovalQuestion {
         text
     }
 
-    /// Says rights, models, the worst case and the caps, each in a row.
+    /// Returns one row each for tools, models, the worst case and the budget.
     fn stakes(&self) -> Vec<Vec<String>> {
         let mut rows = grouped_rows("Tools", &self.grants, |grant| {
             let network = if grant.rights.network { "network" } else { "no network" };
@@ -158,7 +158,7 @@ fn limit(number: Option<u64>, unit: &str) -> String {
     )
 }
 
-/// Says a property once when all tasks share it, else once for each task.
+/// Returns one row if all tasks have the same value, otherwise one row per task.
 fn grouped_rows(title: &str, grants: &[Grant], say: impl Fn(&Grant) -> String) -> Vec<Vec<String>> {
     let said: Vec<String> = grants.iter().map(say).collect();
     if said.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -173,7 +173,8 @@ fn grouped_rows(title: &str, grants: &[Grant], say: impl Fn(&Grant) -> String) -
     .collect()
 }
 
-/// Returns a goal in one piece; of a long one its head and its tail, and how much lies between.
+/// Returns a goal on one line. If it is long, returns its start and end and the number of characters between
+/// them.
 pub(super) fn head_and_tail(goal: &str) -> String {
     let lines: Vec<String> =
         goal.lines().map(sanitize::collapsed).filter(|line| !line.is_empty()).collect();

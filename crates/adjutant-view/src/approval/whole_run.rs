@@ -1,4 +1,4 @@
-//! The agent at the root, where a person is asked about the whole run before it begins.
+//! The question about a whole run, asked before its root agent starts.
 
 use adjutant_core::budget::Amount;
 use adjutant_core::story::StoryWork;
@@ -9,13 +9,13 @@ use adjutant_core::{
 
 use crate::layout::fit;
 
-/// Columns that a command or the title of a story may take.
+/// The maximum width of a command or a story's title, in columns.
 const TITLE_COLUMNS: usize = 120;
 
-/// Columns of a command that decides, or of where a PRD is.
+/// The maximum width of a verify command or a PRD's path, in columns.
 const LINE_COLUMNS: usize = 200;
 
-/// What is known of how a run begins.
+/// The opening events of a run, collected for the question.
 #[derive(Default)]
 pub(super) struct RootOpening<'a> {
     begun: Option<(RunId, &'a AgentName, &'a str, Option<&'a ModelSpec>)>,
@@ -27,19 +27,19 @@ pub(super) struct RootOpening<'a> {
     base_depth: u64,
 }
 
-/// What a whole run is about.
+/// What a run is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum WholeRunKind {
-    /// A slash command, as a client sent it.
+    /// A slash command, as the client sent it.
     Command(String),
     /// A story.
     Story(Box<StoryWork>),
-    /// Some other goal.
+    /// Any other goal.
     Goal,
 }
 
 impl<'a> RootOpening<'a> {
-    /// Takes in what an event says of it.
+    /// Collects an event.
     pub(super) fn take(&mut self, event: &'a Event) {
         if let Event::RunStarted { run, agent, goal, model, base_depth, .. } = event {
             self.begun = Some((*run, agent, goal, model.as_ref()));
@@ -56,7 +56,7 @@ impl<'a> RootOpening<'a> {
         }
     }
 
-    /// Returns the root as if it were handed down, and what it is about, where that is asked.
+    /// Returns the root as a grant, and what the run is about, if the question is about the whole run.
     pub(super) fn asked(&self, policy: &Policy) -> Option<(Grant, WholeRunKind)> {
         let (run, agent, goal, model) = self.begun.filter(|_| self.is_asked)?;
         let whole = match (self.assignment, self.story) {
@@ -100,7 +100,7 @@ impl<'a> RootOpening<'a> {
     }
 }
 
-/// Returns a command as it was sent; of an old journal, what is known of it.
+/// Returns the command as it was sent. Old journals do not have it; then it is reconstructed.
 fn sent(assignment: &Assignment) -> String {
     assignment.sent.clone().unwrap_or_else(|| {
         let tasks: Vec<String> = assignment.tasks.iter().map(|task| format!(" {task}")).collect();
@@ -109,7 +109,7 @@ fn sent(assignment: &Assignment) -> String {
 }
 
 impl WholeRunKind {
-    /// Returns what would be done, for a heading.
+    /// Returns the heading of the question.
     pub(super) fn title(&self) -> String {
         match self {
             Self::Command(sent) => format!("Run {}", fit(sent, TITLE_COLUMNS)),
@@ -123,7 +123,7 @@ impl WholeRunKind {
         }
     }
 
-    /// Names the kind of it for programs.
+    /// Returns the kind as used in JSON.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Command(_) => "command",
@@ -132,7 +132,7 @@ impl WholeRunKind {
         }
     }
 
-    /// Returns what its agent is to do.
+    /// Returns what the root agent is asked to do.
     fn text(&self, goal: &str) -> String {
         match self {
             Self::Command(sent) => sent.clone(),
@@ -144,7 +144,7 @@ impl WholeRunKind {
         }
     }
 
-    /// Returns the rows that only such a question has.
+    /// Returns the rows that only a question about a whole run has.
     pub(super) fn rows(&self, policy: &Policy, base_depth: u64) -> Vec<Vec<String>> {
         let row = |title: &str, words: String| vec![title.to_owned(), words];
         let mut rows = Vec::new();
@@ -172,7 +172,7 @@ impl WholeRunKind {
     }
 }
 
-/// Returns the most a whole run can consume, and its seconds where it is bounded in time.
+/// Returns the most that a whole run can consume, and its time limit in seconds if there is one.
 pub(super) fn worst(policy: &Policy, root: &Grant) -> (Amount, Option<u64>) {
     let worst = root.brief.model.as_ref().map(|model| worst_case_of_run(policy, model));
     let (tokens, usd) = worst.unwrap_or((u64::MAX, None));

@@ -1,22 +1,22 @@
-//! How much of the money of a run is spent: said once for each threshold that is passed.
+//! How much of a run's budget is spent, reported once per threshold.
 
 use adjutant_core::budget::Settlement;
 use adjutant_core::{Event, Usd};
 
 use crate::run::RunView;
 
-/// The parts of the budget that are worth a word, in percent, the lowest first.
+/// The reported thresholds in percent, lowest first.
 const THRESHOLDS: [u64; 3] = [50, 80, 100];
 
-/// A part of the budget that was reached.
+/// A threshold that the spending has reached.
 pub(crate) struct BudgetThreshold {
-    /// How much of it, in percent.
+    /// The threshold in percent.
     pub(crate) percent: u64,
     pub(crate) spent: Usd,
     pub(crate) limit: Usd,
 }
 
-/// Says which threshold the money of a run has passed with this event, if it has passed one.
+/// Returns a warning if this event made the spending reach a threshold.
 pub(crate) fn passed(view: &RunView, event: &Event) -> Option<String> {
     let BudgetThreshold { percent, spent, limit } = newly_reached(view, event)?;
     Some(format!("⚠ {percent} % of the budget of {limit} is spent: {spent}"))
@@ -24,7 +24,7 @@ pub(crate) fn passed(view: &RunView, event: &Event) -> Option<String> {
 
 /// Returns the highest threshold that was reached with this event.
 ///
-/// `view` has folded the event in already.
+/// `view` must already include the event.
 pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThreshold> {
     let (Event::Replied { settlement, .. }
     | Event::AttemptFailed { settlement, .. }
@@ -39,7 +39,7 @@ pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThres
     Some(BudgetThreshold { percent, spent: now, limit })
 }
 
-/// Returns the part of the budget that is spent, in percent, once it is worth a word.
+/// Returns the spent percentage of the budget, once it has reached the lowest threshold.
 pub(crate) fn spent(view: &RunView) -> Option<String> {
     let (now, limit) = (view.total().usd, limit(view)?);
     let is_told = reached(now, limit, THRESHOLDS[0]);

@@ -1,4 +1,4 @@
-//! The whole picture for a live terminal.
+//! The progress display of a live terminal.
 
 use adjutant_core::{Outcome, SessionId, State, Timestamp};
 
@@ -10,20 +10,20 @@ use crate::run::{Delegation, Liveness, OutcomeCounts, RunView};
 use crate::state_words::{counted, mark};
 use crate::time_text::elapsed;
 
-/// How a frame is drawn; the caller knows the terminal.
+/// How the display is drawn. The caller knows the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgressFrame {
-    /// The columns there are. No line is wider.
+    /// The terminal's width in columns. No line is wider.
     pub width: usize,
-    /// The lines there are; `None` for as many as it takes.
+    /// The terminal's height in lines; `None` for no limit.
     pub height: Option<usize>,
-    /// The instant it shows.
+    /// The time that is shown.
     pub now: Timestamp,
-    /// Whether it may be coloured.
+    /// Whether the display is coloured.
     pub palette: Palette,
 }
 
-/// The pieces of one row before they are laid out.
+/// The parts of a row before layout.
 struct FrameRow<'a> {
     delegation: &'a Delegation,
     indent: usize,
@@ -31,13 +31,13 @@ struct FrameRow<'a> {
 }
 
 impl ProgressFrame {
-    /// Draws the run: a heading, a line for each subagent, a total.
+    /// Draws the run: a heading, a line per subagent, and a total.
     #[must_use]
     pub fn render(&self, view: &RunView) -> String {
         self.render_part(view, None)
     }
 
-    /// Draws the run, or of it only one delegation and what is below.
+    /// Draws the run, or only one delegation and everything below it.
     #[must_use]
     pub fn render_part(&self, view: &RunView, of: Option<SessionId>) -> String {
         let rows = self.rows(view, of);
@@ -66,7 +66,7 @@ impl ProgressFrame {
         let top = top.filter(|top| top.parent.is_some());
         let above =
             top.map_or_else(|| view.root().map_or(0, |root| root.depth) + 1, |top| top.depth);
-        // A label may take a third of the line; a wider one says less than what is being done.
+        // A label may take a third of the line; what the subagent is doing matters more.
         let label_columns = (self.width / 3).clamp(5, 34);
         top.map_or_else(|| view.preorder(), |top| view.subtree(top))
             .into_iter()
@@ -80,9 +80,9 @@ impl ProgressFrame {
             .collect()
     }
 
-    /// Picks the rows there is room for: those at work first, then those that went wrong.
+    /// Chooses the rows that fit: running ones first, then failed ones.
     fn choose<'a>(&self, rows: Vec<FrameRow<'a>>) -> (Vec<FrameRow<'a>>, Vec<FrameRow<'a>>) {
-        // Heading, total, and the line that counts the rest.
+        // Three lines are taken: heading, total, and the count of hidden rows.
         let Some(room) = self.height.map(|height| height.saturating_sub(3).max(1)) else {
             return (rows, Vec::new());
         };
@@ -108,7 +108,7 @@ impl ProgressFrame {
         let state = mark(&delegation.state);
         let mut tail = self.tail(delegation);
         let taken = |tail: &str| width(&start) + 2 + width(state) + 1 + width(tail);
-        // What is being done needs some room; money, time and tokens give way in this order.
+        // What the subagent is doing needs some space; cost, time and tokens are dropped in this order.
         while !tail.is_empty() && taken(&tail.join(" ")) + 1 + LEAST_DOING > self.width {
             tail.pop();
         }
@@ -127,7 +127,7 @@ impl ProgressFrame {
         format!("{start}  {painted}{space}{tail}").trim_end().to_owned()
     }
 
-    /// Returns tokens, time and money, the most wanted first.
+    /// Returns tokens, time and cost, the most important first.
     fn tail(&self, delegation: &Delegation) -> Vec<String> {
         let mut parts = Vec::new();
         if delegation.own.calls > 0 {
@@ -143,10 +143,10 @@ impl ProgressFrame {
     }
 }
 
-/// Columns that what is being done gets before anything else is said.
+/// The minimum width of what the subagent is doing, in columns.
 const LEAST_DOING: usize = 12;
 
-/// Ranks states by how much a person wants to see them; lower is more.
+/// Ranks states by how interesting they are; lower is more interesting.
 const fn interest(state: &State) -> u8 {
     match state {
         State::Running | State::AwaitingApproval => 0,

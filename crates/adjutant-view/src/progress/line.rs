@@ -1,4 +1,4 @@
-//! One plain line for each event worth one, for pipes and logs.
+//! One plain line per event worth reporting, for pipes and logs.
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::ContractKind;
@@ -18,15 +18,15 @@ use crate::state_words::{code_words, complaints, counted, mark};
 use crate::time_text::elapsed;
 use crate::timed_event::TimedEvent;
 
-/// Columns a label may take in a line.
+/// The maximum width of a label, in columns.
 const LABEL_COLUMNS: usize = 34;
 
-/// The number of the first call of a turn that is one too many.
+/// The number of the first call in a turn that exceeds the limit.
 const SURPLUS: u32 = CALLS_PER_TURN as u32;
 
-/// Says what an event means to a person, or nothing when it means little.
+/// Returns what an event means to a person, or `None` if it is not worth reporting.
 ///
-/// `view` has folded the event in already.
+/// `view` must already include the event.
 #[must_use]
 pub fn line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<String> {
     let warning = passed(view, entry.event).map(|text| palette.paint(TextStyle::Warning, &text));
@@ -67,7 +67,7 @@ fn said(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<Stri
             let what = format!("⊘ refused: {}. {next}", code_words(reason.code));
             Some(labelled(delegation, &palette.paint(TextStyle::Bad, &what)))
         }
-        // Whether it was a success shows itself when the work is kept.
+        // Reported once the work is committed, because only then it is known to be a success.
         Event::Ended { session, .. } if is_to_be_kept(view, *session) => None,
         Event::Ended { session, .. } => end(view, *session, palette),
         Event::SpaceMade { session, space } => {
@@ -131,7 +131,7 @@ fn said(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<Stri
 fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Option<String> {
     let called = |number: u32| delegation.asked(number);
     match entry.event {
-        // That the run started is said already.
+        // The start of the run was already reported.
         Event::Started { .. } if delegation.parent.is_none() => None,
         Event::Started { .. } => {
             Some(format!("started ({}/{})", delegation.index + 1, view.call_size(delegation)))
@@ -153,7 +153,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
             Some(format!("told to report now: {}", code_words(*code)))
         }
         Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
-        // Why a return was not taken is said when it is judged, once for each.
+        // The reason was already reported when the return was judged.
         Event::Told { nudge: Nudge::Repair, .. } if is_judged(view, delegation) => None,
         Event::Told { nudge: Nudge::Repair, .. } => Some("told to answer again".into()),
         Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
@@ -171,14 +171,14 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         Event::Messaged { text, .. } => {
             Some(format!("you say, before its next turn: {}", safe(text)))
         }
-        // What was noted is said when it is.
+        // A note is reported when it is written.
         Event::ToolCalled { call, .. } => called(*call)
             .filter(|call| call.tool != "Note")
             .map(|call| tool(&call.tool, &call.arguments)),
         Event::ToolRefused { call, text, .. } => {
             let name = match called(*call) {
                 Some(call) if !call.tool.is_empty() => fit(&call.tool, 32),
-                // A thousand calls too many are one line.
+                // A thousand surplus calls are reported once.
                 None if *call > SURPLUS => return None,
                 None if *call == SURPLUS => "further calls".into(),
                 Some(_) | None => "tool".into(),
@@ -191,14 +191,14 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         Event::Judged { returned: None, errors, .. } => {
             Some(format!("return not taken: {}", safe(&complaints(errors))))
         }
-        // A task that is on no list was spoken of before the run began.
+        // A task that is not in the list was reported before the run started.
         Event::Marked { mark, problem: None, .. }
             if mark.status.is_none() && mark.links.is_empty() =>
         {
             None
         }
         Event::Marked { mark, problem, .. } => Some(marked(mark, problem.as_deref())),
-        // That something was to be changed is said already; that it was not must be as well.
+        // The attempt was already reported, so its failure must be too.
         Event::ToolReturned { call, output, .. } if output.is_error => called(*call)
             .filter(|call| [WRITE, EDIT].contains(&call.tool.as_str()))
             .map(|call| format!("{} failed: {}", call.tool, safe(&output.content))),
@@ -240,14 +240,14 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
     }
 }
 
-/// Returns what is said of a workspace and was not said of another one before.
+/// Returns the remarks about a workspace that were not made about an earlier one.
 fn new_remarks(view: &RunView, session: SessionId, space: &Space) -> Vec<String> {
     let is_new = |remark: &&String| view.is_first_to_say(session, remark);
     space.remarks.iter().filter(is_new).cloned().collect()
 }
 
-/// Says whether what it hands back is judged: all do under the standard contract, but for a root that
-/// only hands down.
+/// Returns whether the return of a delegation is judged: under the standard contract always, except for a
+/// root that only delegates.
 fn is_judged(view: &RunView, delegation: &Delegation) -> bool {
     let is_standard = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
     is_standard && (delegation.parent.is_some() || view.story().is_some())
@@ -267,7 +267,7 @@ fn is_to_be_kept(view: &RunView, session: SessionId) -> bool {
     view.delegation(session).is_some_and(Delegation::is_keeping)
 }
 
-/// The root's own end is said by the run's.
+/// The root's end is reported as the end of the run.
 fn end(view: &RunView, session: SessionId, palette: Palette) -> Option<String> {
     let delegation = view.delegation(session).filter(|delegation| delegation.parent.is_some())?;
     let State::Ended(outcome) = delegation.state else { return None };

@@ -1,6 +1,6 @@
-//! What each subagent is doing, for people: a frame for a live terminal, lines for a pipe.
+//! What each subagent is doing, as text: a display for a live terminal, lines for a pipe.
 //!
-//! Both read the same [`RunView`](crate::RunView) and say the same words; only their shape differs.
+//! Both read the same [`RunView`](crate::RunView) and use the same words; only the layout differs.
 
 mod budget;
 mod frame;

@@ -1,4 +1,4 @@
-//! The words of progress, shared by frames and lines.
+//! The words of progress messages, shared by the display and the lines.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::run::{Activity, Delegation, ESTIMATE_NOTE, Liveness, RunView, Spend};
 use crate::state_words::{code_words, counted, ended_word};
 use crate::time_text::elapsed;
 
-/// Columns that one foreign text may take within a line.
+/// The maximum width of an untrusted text within a line, in columns.
 pub(super) const TEXT_COLUMNS: usize = 120;
 
 /// Returns what a delegation is doing: `Read src/lib.rs`, `partial: context exhausted`.
@@ -22,7 +22,7 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
             if let Some(silent) = delegation.silence(now) {
                 return format!("stalled? nothing heard for {}", elapsed(silent));
             }
-            // Before its first answer the time beside the line says the same.
+            // Before the first answer, the elapsed time beside it says the same.
             let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
             thinking(thought, bytes)
         }
@@ -48,10 +48,10 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
     }
 }
 
-/// How long the work of one that ended may take to be kept before that is shown.
+/// How long committing an ended delegation's work may take before it is shown.
 const KEEPS_LONG: Duration = Duration::from_secs(1);
 
-/// Says that the work of one that ended is being kept, once that takes long enough to wonder.
+/// Returns a message while an ended delegation's work is being committed, if that takes long.
 #[must_use]
 pub fn keeping(delegation: &Delegation, now: Timestamp) -> Option<String> {
     let ended = delegation.ended.filter(|_| delegation.is_keeping())?;
@@ -59,19 +59,19 @@ pub fn keeping(delegation: &Delegation, now: Timestamp) -> Option<String> {
     (since >= KEEPS_LONG).then(|| format!("keeping its work for {}", elapsed(since)))
 }
 
-/// Says what was kept of the work in a workspace: `kept 2 files, +10 -3`.
+/// Describes the committed work of a workspace: `kept 2 files, +10 -3`.
 pub(crate) fn kept_words(kept: &KeptWork, problem: Option<&str>) -> String {
     kept_and(kept, problem, |skipped| format!(": {}", some_of(skipped)))
 }
 
-/// Says the same where what was left out is named elsewhere.
+/// Like [`kept_words`], without the files that were left out.
 pub(crate) fn kept_counts(kept: &KeptWork, problem: Option<&str>) -> String {
     kept_and(kept, problem, |_| String::new())
 }
 
 fn kept_and(kept: &KeptWork, problem: Option<&str>, named: fn(&[String]) -> String) -> String {
     if let Some(problem) = problem {
-        // The workspace stays as it is; a sweep tries again.
+        // The workspace stays as it is; a later sweep retries.
         let problem = fit_ends(problem, TEXT_COLUMNS);
         return format!(
             "its work could not be kept: {problem}; once that is solved, `adjutant prune` keeps it"
@@ -96,7 +96,7 @@ fn kept_and(kept: &KeptWork, problem: Option<&str>, named: fn(&[String]) -> Stri
     format!("kept {}, +{added} -{removed}{skipped}{left}", counted(kept.files.len(), "file"))
 }
 
-/// Says what came of merging into the workspace above: `merged, 2 files`.
+/// Describes a merge into the parent's workspace: `merged, 2 files`.
 pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
         return format!("could not be merged: {}", fit_ends(problem, TEXT_COLUMNS));
@@ -109,7 +109,7 @@ pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String
     format!("not merged, in conflict: {}", fit(&said.join(", "), TEXT_COLUMNS))
 }
 
-/// Says how the project's list was marked: `task 12 is [RESEARCHED], report.md linked`.
+/// Describes how the task list was updated: `task 12 is [RESEARCHED], report.md linked`.
 pub(crate) fn marked(mark: &Mark, problem: Option<&str>) -> String {
     let task = mark.task;
     if let Some(problem) = problem {
@@ -126,20 +126,20 @@ pub(crate) fn marked(mark: &Mark, problem: Option<&str>) -> String {
     format!("task {task} {}", said.join(", "))
 }
 
-/// Says why a model call is held back: `waiting 12s: anthropic asked for a pause`.
+/// Explains why a model call is delayed: `waiting 12s: anthropic asked for a pause`.
 pub(super) fn paused(wait: Duration, provider: &str) -> String {
     format!("waiting {}: {} asked for a pause", elapsed(wait), fit(provider, 32))
 }
 
 fn thinking(thought: Duration, bytes: u64) -> String {
-    // Only a wait worth noticing is shown: most turns are shorter.
+    // Most turns are shorter; only a noticeable wait is shown.
     if thought.as_secs() >= 10 {
         return format!("thinking for {}", elapsed(thought));
     }
     if bytes > 0 { "writing".into() } else { "thinking".into() }
 }
 
-/// Returns a tool call in a few safe words.
+/// Returns a tool call in a few sanitized words.
 pub(super) fn tool(name: &str, arguments: &str) -> String {
     let name = fit(name, 32);
     let arguments = fit(arguments, TEXT_COLUMNS);
@@ -150,7 +150,7 @@ pub(super) fn tool(name: &str, arguments: &str) -> String {
 pub(crate) fn ended(outcome: Outcome, delegation: &Delegation) -> String {
     let word = ended_word(outcome);
     match &delegation.reason {
-        // A code that says nothing is not said.
+        // A code without information is omitted.
         Some(reason)
             if outcome != Outcome::Completed
                 && ![Code::Cancelled, Code::UnknownError].contains(&reason.code) =>
@@ -161,17 +161,17 @@ pub(crate) fn ended(outcome: Outcome, delegation: &Delegation) -> String {
     }
 }
 
-/// Returns the tokens in brackets, or nothing before the first call.
+/// Returns the tokens in brackets, or an empty string before the first call.
 pub(super) fn usage_of(spend: &Spend) -> String {
     if spend.calls == 0 { String::new() } else { format!("({})", spend.tokens_short()) }
 }
 
-/// Returns the sum of a run in one line: states, tokens, cost, time.
+/// Returns the summary of a run in one line: states, tokens, cost, time.
 #[must_use]
 pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
     let all = view.outcomes();
     let mut parts = Vec::new();
-    // First, so that it is seen in the narrowest window.
+    // First, so that it is visible even in a narrow window.
     if view.sandbox() == Some("off") {
         parts.push("sandbox off".to_owned());
     }
@@ -189,10 +189,10 @@ pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
     parts.join(" · ")
 }
 
-/// Waits for a person that are shorter than this are not told apart.
+/// Shorter waits for a person are not shown separately.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// Returns how long a run took, the time it waited for a person apart.
+/// Returns how long a run took, with the time it waited for a person shown separately.
 pub(crate) fn time(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
     let (all, waited) = (view.elapsed(now, liveness), view.waited(now, liveness));
     if waited < SHORT_WAIT {

@@ -1,11 +1,11 @@
-//! A text that never grows beyond its bytes, however its pieces are shown.
+//! A text with a maximum size.
 
 use crate::sanitize;
 
-/// Bytes counted as one token.
+/// The number of bytes that count as one token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Returns the bytes that so many tokens have; `None` for no limit.
+/// Returns the number of bytes for a number of tokens; `None` means no limit.
 pub(super) fn bytes(tokens: Option<u64>) -> usize {
     let bytes = tokens.map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN));
     bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
@@ -23,17 +23,17 @@ impl BoundedText {
         Self { text: String::new(), max }
     }
 
-    /// Returns the place where the text stands after `parts` of `of` parts of its room.
+    /// Returns the position at `parts`/`of` of the maximum size.
     pub(super) const fn share(&self, parts: usize, of: usize) -> usize {
         (self.max / of).saturating_mul(parts)
     }
 
-    /// Returns the place that leaves so many bytes at the end; the end where there are too few.
+    /// Returns the position that leaves `bytes` at the end, or the end if that is more than half of the size.
     pub(super) const fn without(&self, bytes: usize) -> usize {
         if bytes > self.max / 2 { self.max } else { self.max - bytes }
     }
 
-    /// Appends a piece if all of it fits before `end`.
+    /// Appends a piece if it fits completely before `end`.
     pub(super) fn push(&mut self, piece: &str, end: usize) -> bool {
         let fits = piece.len() <= self.room(end);
         if fits {
@@ -42,14 +42,14 @@ impl BoundedText {
         fits
     }
 
-    /// Appends a piece, or as much of it as fits.
+    /// Appends as much of a piece as fits.
     pub(super) fn push_cut(&mut self, piece: &str) {
         let cut = floor(piece, self.room(self.max));
         self.text.push_str(&piece[..cut]);
     }
 
-    /// Appends foreign text as a block quote, every line behind its own mark, as much of it as fits
-    /// before `end`; returns how many bytes of it are shown.
+    /// Appends as much untrusted text as fits before `end` as a block quote, each line with its own mark.
+    /// Returns how many bytes of it are shown.
     pub(super) fn quote(&mut self, foreign: &str, end: usize) -> usize {
         let mut shown = 0;
         if foreign.is_empty() || !self.push("\n", end) {
@@ -83,8 +83,8 @@ impl BoundedText {
     }
 }
 
-/// Returns how many bytes of `text` are shown in at most `room` bytes: what steers is written out,
-/// and that is longer.
+/// Returns how many bytes of `text` can be shown in `room` bytes. Escaped characters take more room than the
+/// original.
 fn shown_within(text: &str, room: usize) -> usize {
     let mut cut = floor(text, room);
     loop {
@@ -92,13 +92,13 @@ fn shown_within(text: &str, room: usize) -> usize {
         if shown <= room {
             return cut;
         }
-        // In proportion, and at least one less: two or three rounds are enough.
+        // Shrink proportionally, but at least by one byte; two or three iterations suffice.
         let next = (cut as u128 * room as u128 / shown as u128) as usize;
         cut = floor(text, next.min(cut - 1));
     }
 }
 
-/// Returns the last place at or before `at` that lies between characters.
+/// Returns the last character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -13,7 +13,7 @@ use crate::state_words::state_key;
 use crate::story::StoryNode;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
-/// Returns why a parent agent ended short of its goal, for programs.
+/// Returns why the root agent did not complete its goal, as JSON.
 #[must_use]
 pub fn root_reason(view: &RunView) -> Option<ReasonJson> {
     view.root().and_then(fell_short).map(Into::into)
@@ -34,43 +34,43 @@ pub struct ResultsJson {
     pub pending: usize,
     /// Tasks of the call.
     pub total: usize,
-    /// Worst cases of the calls that started without asking, added up; only where there were any.
+    /// The summed worst cases of calls that started without asking; only set if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_approved_usd: Option<Usd>,
-    /// Why the parent agent ended short of its goal; only where there is one and it did.
+    /// Why the root agent did not complete its goal; only set if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
     /// One entry for each task, in input order.
     pub results: Vec<ResultJson>,
-    /// Files that the work of several touches; only where there are any.
+    /// Files that several delegations changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedJson>,
-    /// What is different in their workspaces from the tree they were made from; only where there is anything.
+    /// How the workspaces differ from the tree they were made from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// A file that the work of several touches.
+/// A file that several delegations changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SharedJson {
     /// Its path.
     pub path: String,
-    /// Those who touch it.
+    /// The delegations that changed it.
     pub by: Vec<SessionId>,
 }
 
 /// The result of one task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResultJson {
-    /// What it is called.
+    /// The label.
     pub label: String,
     /// `ok`, `partial`, `error`, or a live state.
     pub status: &'static str,
     /// The state in full: `completed`, `cancelled`, `refused`…
     pub outcome: &'static str,
-    /// Its id.
+    /// The session id.
     pub session_id: SessionId,
-    /// Who worked.
+    /// The name of the agent.
     pub agent: String,
     /// The model that ran it.
     pub model: Option<String>,
@@ -79,74 +79,74 @@ pub struct ResultJson {
     pub spent: SpendJson,
     /// Seconds from start to end.
     pub duration_s: Option<f64>,
-    /// The final answer; only when the status is `ok`.
+    /// The final answer; only if the status is `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
-    /// The notes, one line each; always there when the status is `partial`, never when it is `ok`.
+    /// The notes, one line each; always set if the status is `partial`, never if it is `ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratchpad: Option<String>,
-    /// The latest text, when there is one that is no report.
+    /// The latest text, if it is not a report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_text: Option<String>,
     /// The files its tools touched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// What went wrong, in one text; only when the status is `error`.
+    /// The error message; only if the status is `error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why it ended as it did, and how to go on.
+    /// Why it ended this way, and how to continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
-    /// What held its latest command, or would: `full`, `off`, `on`, or what is missing.
+    /// How its latest command was sandboxed: `full`, `off`, `on`, or which layer is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// What was kept of the work in its own workspace; only where it had one.
+    /// The committed work of its own workspace, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptJson>,
-    /// Its part in a story; only where the run works on one.
+    /// Its work in a story; only set if the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<StoryNode>,
-    /// What came of merging it into the workspace of the one who asked; only where that was tried.
+    /// The merge into the parent's workspace, if it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeJson>,
-    /// The standard return; only where the run asks for one, and once it has ended.
+    /// The standard return; only if the run requires one, and after the end.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub returned: Option<Return>,
-    /// What it went on in spite of.
+    /// Problems that it continued despite.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What arrived after its end.
+    /// What arrived after it had ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<String>,
-    /// How much of its text is shown, when that is not all.
+    /// How much of its text is shown, if not all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutJson>,
-    /// Where the whole conversation is.
+    /// Where the complete transcript is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transcript: Option<String>,
 }
 
-/// Work that was kept.
+/// Committed work of a workspace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KeptJson {
-    /// How its workspace was made.
+    /// The kind of workspace.
     pub workspace: &'static str,
-    /// What was kept.
+    /// The commit and its files.
     #[serde(flatten)]
     pub work: KeptWork,
-    /// Why it could not be kept.
+    /// Why the work could not be committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// A merge into the workspace of the one who asked.
+/// A merge into the parent's workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MergeJson {
-    /// The files that changed by it.
+    /// The files that it changed.
     pub files: Vec<String>,
-    /// Why nothing was merged, by file: to be settled in the workspace of the one who asked.
+    /// Why nothing was merged, per file. The conflicts are to be resolved in the parent's workspace.
     pub conflicts: Vec<Clash>,
-    /// Why it could not be tried.
+    /// Why the merge could not be tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -161,7 +161,7 @@ pub struct CutJson {
 }
 
 impl CallResults<'_> {
-    /// Returns the results for programs.
+    /// Returns the results as JSON.
     #[must_use]
     pub fn json(&self, options: &ResultOptions<'_>) -> ResultsJson {
         let counts = self.counts();
@@ -236,7 +236,7 @@ fn merge(item: &Delegation) -> Option<MergeJson> {
     Some(MergeJson { files: merged.files, conflicts: merged.conflicts, problem })
 }
 
-/// The texts of a result, cut to their room.
+/// The texts of a result, cut to their allowance.
 #[derive(Default)]
 struct ResultTexts {
     report: Option<String>,

@@ -1,12 +1,12 @@
-//! A JSON result within a story, cut to the tokens of one result: what was said gives way first, then
-//! patches, then lists of files. What is sure stays.
+//! Cuts a JSON result within a story to the tokens of one result: texts first, then patches, then file lists.
+//! The facts stay.
 
 use super::json::{CutJson, ResultJson};
 
-/// Spaces before every line of a result where the results are printed.
+/// The indentation of each line where results are printed.
 const INDENT: usize = 4;
 
-/// Cuts an entry until it is printed in at most `max` bytes, as far as that can be.
+/// Cuts a result until it takes at most `max` bytes when printed, as far as possible.
 pub(super) fn cut(entry: &mut ResultJson, max: usize) {
     if size(entry) <= max {
         return;
@@ -14,7 +14,7 @@ pub(super) fn cut(entry: &mut ResultJson, max: usize) {
     let total = texts(entry).iter().map(|text| text.len()).sum();
     let before = entry.cut.map_or(total, |cut| cut.total_bytes);
     entry.cut = Some(CutJson { shown_bytes: total, total_bytes: before });
-    // Its words are those of the report.
+    // The report has the same text.
     entry.returned = None;
     for place in (0..3).rev() {
         let over = size(entry).saturating_sub(max);
@@ -40,12 +40,12 @@ pub(super) fn cut(entry: &mut ResultJson, max: usize) {
     entry.cut = Some(CutJson { shown_bytes, total_bytes: before });
 }
 
-/// Returns what was said, the most wanted first.
+/// Returns the texts, the most important first.
 fn texts(entry: &mut ResultJson) -> Vec<&mut String> {
     [&mut entry.report, &mut entry.scratchpad, &mut entry.last_text].into_iter().flatten().collect()
 }
 
-/// Drops the patches, and the files beyond so many.
+/// Drops the patches, and all but the first `most` list items.
 fn lists(entry: &mut ResultJson, most: usize) {
     entry.files.truncate(most);
     entry.warnings.truncate(most);
@@ -67,7 +67,7 @@ fn lists(entry: &mut ResultJson, most: usize) {
     }
 }
 
-/// Takes at least so many bytes off the end of a text; written as JSON it never shrinks by less.
+/// Removes at least `over` bytes from the end of a text. The JSON form shrinks by at least as much.
 fn shorten(text: &mut String, over: usize) {
     let mut end = text.len().saturating_sub(over);
     while !text.is_char_boundary(end) {

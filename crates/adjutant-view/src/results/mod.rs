@@ -1,8 +1,8 @@
-//! What came back, for the one who delegated: markdown or JSON, always in input order.
+//! The results of delegations for their parent, as Markdown or JSON, always in input order.
 //!
-//! Markdown is read by people and by models. What a child said stands in a block quote, every line
-//! behind its own `>`, so a report can imitate none of our headings, and a cut cannot leave a quote
-//! open as it could a fence. JSON keeps texts as they were said. Start at [`CallResults::of_run`].
+//! Markdown is read by people and models. A child's text is a block quote with `>` on each line, so that it
+//! cannot imitate our headings, and cutting it cannot leave a quote open as it could a fence. JSON keeps
+//! texts unchanged. Start at [`CallResults::of_run`].
 
 mod bounded_text;
 mod json;
@@ -26,14 +26,14 @@ pub use markdown::root_end;
 pub use standard::{command_end, command_head, in_words, standard, synthesis};
 pub use text_allowance::ends;
 
-/// How results are handed over.
+/// How results are presented.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResultOptions<'a> {
-    /// Tokens of one result, counted as four bytes each; `None` for all of it.
+    /// The maximum tokens of one result, counted as four bytes each; `None` for no limit.
     pub result_tokens: Option<u64>,
-    /// The folder transcripts lie in, where there is one to name.
+    /// The directory of the transcripts, if it may be named.
     pub transcripts: Option<&'a str>,
-    /// Whether a text that is cut keeps its end beside its beginning.
+    /// Whether a text that is cut keeps its end as well as its start.
     pub ends: bool,
 }
 
@@ -49,12 +49,12 @@ impl ResultOptions<'_> {
 pub struct CallResults<'a> {
     view: &'a RunView,
     items: Vec<Cow<'a, Delegation>>,
-    /// Why the parent agent of a whole run ended short of its goal.
+    /// Why the root agent did not complete its goal; only for the results of a run.
     reason: Option<&'a Reason>,
 }
 
 impl<'a> CallResults<'a> {
-    /// Gathers what the root handed down.
+    /// Collects what the root delegated.
     #[must_use]
     pub fn of_run(view: &'a RunView) -> Self {
         let reason = view.root().and_then(fell_short);
@@ -62,7 +62,7 @@ impl<'a> CallResults<'a> {
         Self { view, items: all.map_or_else(Vec::new, |all| all.items), reason }
     }
 
-    /// Gathers what `parent` handed down, in one call or in all.
+    /// Collects what `parent` delegated, in one call or in all.
     #[must_use]
     pub fn of(view: &'a RunView, parent: SessionId, call: Option<u32>) -> Self {
         view.delegation(parent).map_or(Self { view, items: Vec::new(), reason: None }, |parent| {
@@ -70,14 +70,14 @@ impl<'a> CallResults<'a> {
         })
     }
 
-    /// Takes one delegation alone.
+    /// Takes a single delegation.
     #[must_use]
     pub fn of_one(view: &'a RunView, delegation: &'a Delegation) -> Self {
         Self { view, items: vec![Cow::Borrowed(delegation)], reason: None }
     }
 
-    /// Takes into account that nobody works on these any more, if that is so: what has not ended
-    /// is partial, with what was found until then. Recommended commands begin with `program`.
+    /// Marks unfinished delegations of a dead run as partial, with what they found so far. Recommended
+    /// commands start with `program`.
     #[must_use]
     pub fn seen(mut self, liveness: Liveness, content: ContentRetention, program: &str) -> Self {
         for item in &mut self.items {
@@ -103,8 +103,8 @@ impl<'a> CallResults<'a> {
         self.items.iter().map(Cow::as_ref).collect()
     }
 
-    /// Returns the files that the work of several touches, with those who touch them. In a story what
-    /// goes together was found by merging it, and each section says so.
+    /// Returns the files that several delegations changed, with these delegations. Empty in a story, where
+    /// merging finds conflicts and each section reports them.
     fn shared(&self) -> BTreeMap<&str, Vec<&Delegation>> {
         let mut touched: BTreeMap<&str, Vec<&Delegation>> = BTreeMap::new();
         if self.view.story().is_some() {
@@ -126,7 +126,7 @@ impl<'a> CallResults<'a> {
         touched
     }
 
-    /// Returns what is different in their workspaces from the tree they were made from, once each.
+    /// Returns how the workspaces differ from the tree they were made from, without duplicates.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let spaces = self.items.iter().filter_map(|item| item.space.as_deref());
@@ -156,7 +156,7 @@ impl<'a> CallResults<'a> {
     }
 }
 
-/// Returns why a parent agent ended short of its goal, where there is one and it did.
+/// Returns why the root agent did not complete its goal, if that is so.
 fn fell_short(root: &Delegation) -> Option<&Reason> {
     let ended_short = matches!(root.state, State::Ended(outcome) if outcome != Outcome::Completed);
     root.reason.as_ref().filter(|_| ended_short && root.model.is_some())
@@ -179,7 +179,7 @@ fn interruption(session: SessionId, content: ContentRetention, program: &str) ->
     }
 }
 
-/// The words of a result: ok, partial or error, and what has none yet.
+/// The number of results by status.
 #[derive(Clone, Copy, Debug, Default)]
 struct ResultCounts {
     ok: usize,

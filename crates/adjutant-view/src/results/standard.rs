@@ -1,4 +1,4 @@
-//! The standard return of a delegation, whatever its end, and what a slash command came to.
+//! The standard return of a delegation, however it ended, and the outcome of a slash command.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::layout::excerpt;
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
 
-/// Says what a return holds: its summary, the files, what comes next.
+/// Renders a return as text: summary, artifacts, next steps.
 #[must_use]
 pub fn in_words(returned: &Return) -> String {
     let mut text = returned.summary.trim().to_owned();
@@ -40,8 +40,8 @@ pub fn in_words(returned: &Return) -> String {
     text
 }
 
-/// Returns the standard return of a delegation that has ended: its own, or one that says how it
-/// ended without one. Nothing where the run asks for none, or it has not ended.
+/// Returns the standard return of an ended delegation: its own, or one that describes its end. Returns `None`
+/// if the run requires no returns, or the delegation has not ended.
 #[must_use]
 pub fn standard(view: &RunView, delegation: &Delegation) -> Option<Return> {
     let asks = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
@@ -90,7 +90,7 @@ fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> R
     }
 }
 
-/// Returns the files that a delegation and all below it changed.
+/// Returns the files that a delegation and everything below it changed.
 fn changed_below(view: &RunView, delegation: &Delegation) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     let mut waiting = vec![delegation];
@@ -131,7 +131,7 @@ fn metadata(view: &RunView, delegation: &Delegation) -> Metadata {
     }
 }
 
-/// Returns the line that heads what a slash command came to: `Task: N` or `Command: /name`.
+/// Returns the first line of a slash command's outcome: `Task: N` or `Command: /name`.
 #[must_use]
 pub fn command_head(view: &RunView) -> Option<String> {
     let assignment = view.assignment()?;
@@ -143,24 +143,24 @@ pub fn command_head(view: &RunView) -> Option<String> {
     })
 }
 
-/// What stands before the status of work that fell short.
+/// The start of the line that reports an incomplete status.
 const STATUS: &str = "Status: ";
 
-/// Says what a slash command came to: for each task, what was made, where it stands, and how to go
-/// on where it fell short. Nothing for a run of another kind. Commands begin with `program`.
+/// Renders the outcome of a slash command: for each task, its artifacts, its state and, if it did not
+/// complete, how to continue. Returns `None` for other runs. Commands start with `program`.
 #[must_use]
 pub fn command_end(view: &RunView, program: &str) -> Option<String> {
     let assignment = view.assignment()?;
     assignment.agent.as_ref()?;
     let latest = latest_work(view);
     let left = assignment.tasks.iter().filter(|task| !latest.contains_key(&Some(**task)));
-    // Where nothing was done at all, the command says so.
+    // If nothing was done at all, the caller reports that.
     let left = left.filter(|_| !latest.is_empty());
     let left = left.map(|task| format!("Task {task}: nothing was done"));
     let is_one = assignment.tasks.len() < 2;
     let said = latest.iter().map(|(task, child)| {
         let text = came_of(view, child, program);
-        // Of several tasks each that fell short says which one it is.
+        // If there are several tasks, an incomplete one names its number.
         let whose = task.filter(|_| !is_one && text.starts_with(STATUS));
         whose.map(|task| format!("Task: {task}\n{text}")).unwrap_or(text)
     });
@@ -169,8 +169,8 @@ pub fn command_end(view: &RunView, program: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the work of a slash command by task. What failed may have been tried again: the latest of each
-/// task counts.
+/// Returns the work of a slash command by task. A failed task may have been retried; the latest attempt
+/// counts.
 fn latest_work(view: &RunView) -> BTreeMap<Option<u64>, &Delegation> {
     let (Some(assignment), Some(root)) = (view.assignment(), view.root()) else {
         return BTreeMap::new();
@@ -179,8 +179,8 @@ fn latest_work(view: &RunView) -> BTreeMap<Option<u64>, &Delegation> {
     work.map(|child| (child.number, child)).collect()
 }
 
-/// Returns what the agent at the root concluded. Work of a command that went on after that agent had
-/// ended speaks for itself, in its summaries.
+/// Returns the root agent's conclusion. If work was resumed after the root agent ended, returns the summaries
+/// of that work instead.
 #[must_use]
 pub fn synthesis(view: &RunView) -> Cow<'_, str> {
     let Some(root) = view.root() else { return Cow::Borrowed("") };
@@ -214,7 +214,7 @@ fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
         Status::Failed => {
             lines.push(format!("{STATUS}Failed"));
             lines.push(one_line(&handle_error_return(&returned.errors)));
-            // One of the two is said by the sentence above.
+            // The sentence above already contains one of the two.
             let advice = child.reason.as_ref().map(|reason| one_line(&reason.recommendation));
             let unsaid = |text: &String| !lines[1].contains(text.as_str());
             let more: Vec<String> = fatal.into_iter().chain(advice).filter(unsaid).collect();

@@ -1,5 +1,5 @@
-//! A result within a story, as its parent reads it: what is sure first, then as much of what was
-//! said as there is room for, then where the rest is.
+//! A result within a story, as its parent reads it: the facts first, then as much of the text as fits, then
+//! where the rest is.
 //!
 //! Invariant: no section is longer than the tokens of one result, counted as four bytes each.
 
@@ -16,16 +16,16 @@ use crate::sanitize;
 use crate::state_words::{counted, mark};
 use crate::story::{ChildMerge, files, kept, merge, verified_word};
 
-/// The most files that are named one by one.
+/// The maximum number of files listed.
 const FILES_NAMED: usize = 30;
-/// Columns of a path, of what each side did, and of a reference.
+/// The maximum width of a path, a side's change or a reference, in columns.
 const COLUMNS: usize = 200;
 
 const SETTLE: &str = "**Merge**: in conflict, nothing of it is in your workspace. Settle it in your \
                       workspace: change each of these files so that both sides are served, or keep \
                       your side and say so.\n";
 
-/// Writes the section of one child.
+/// Renders the section of one child.
 pub(super) fn section(
     item: &Delegation,
     advice: Option<&str>,
@@ -34,7 +34,7 @@ pub(super) fn section(
     let mut out = BoundedText::new(bytes(options.result_tokens));
     let said = QuotedText::of(item);
     let rest = rest(item, options);
-    // The longest that the last line can be.
+    // Reserve room for the longest possible last line.
     let tail = out.without(cut_line(said.len(), said.len(), &rest).len());
     out.push_cut(&title(item));
     head(&mut out, item, tail);
@@ -72,7 +72,7 @@ fn title(item: &Delegation) -> String {
     format!("### {id}[{label}] {}\n", mark(&item.state))
 }
 
-/// Says how it ended, by which code, and what it spent.
+/// Renders the outcome, its code and the cost.
 fn head(out: &mut BoundedText, item: &Delegation, end: usize) {
     let word = match &item.state {
         State::Ended(outcome) => outcome.word(),
@@ -92,7 +92,7 @@ fn head(out: &mut BoundedText, item: &Delegation, end: usize) {
     out.push(&usage, end);
 }
 
-/// Names the files it changed, as many as there is room for.
+/// Lists as many of the changed files as fit.
 fn changed(out: &mut BoundedText, item: &Delegation, end: usize) {
     let Some(work) = kept(item) else { return };
     let files = files(item);
@@ -102,7 +102,7 @@ fn changed(out: &mut BoundedText, item: &Delegation, end: usize) {
         some => format!("**Files changed**: {}, +{added} -{removed}\n", counted(some, "file")),
     };
     out.push(&sum, end);
-    // The line that counts the others needs room too.
+    // Leave room for the line that counts the others.
     let last = end.saturating_sub(40);
     let mut named = 0;
     for file in files.iter().take(FILES_NAMED) {
@@ -124,7 +124,7 @@ fn changed(out: &mut BoundedText, item: &Delegation, end: usize) {
     }
 }
 
-/// Says whether its work is in the workspace of the one who asked, and what to do where it is not.
+/// Returns whether the work is merged into the parent's workspace and, if not, what to do.
 fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
     let files = item.merged.as_ref().map_or(0, |it| it.0.files.len());
     let kept_problem = item.kept.as_ref().and_then(|it| it.1.as_deref());
@@ -160,7 +160,7 @@ fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
     conflicts(out, &clashes, end);
 }
 
-/// Names every conflict first, then quotes what the child changed, each patch with its part of the room.
+/// Lists every conflict first, then quotes the child's changes; each patch gets an equal share of the room.
 fn conflicts(out: &mut BoundedText, clashes: &[&Clash], end: usize) {
     let mut named = 0;
     for clash in clashes {
@@ -185,7 +185,7 @@ fn conflicts(out: &mut BoundedText, clashes: &[&Clash], end: usize) {
     }
 }
 
-/// What it said, in the order it is read.
+/// The child's texts in reading order.
 struct QuotedText<'a> {
     parts: Vec<(&'static str, std::borrow::Cow<'a, str>)>,
 }
@@ -194,7 +194,7 @@ impl<'a> QuotedText<'a> {
     fn of(item: &'a Delegation) -> Self {
         let summary = item.returned.as_ref().map_or("", |it| it.summary.trim());
         let text = item.last_text.trim_end();
-        // What was handed back is read in words, and those begin with the summary.
+        // The text form of a return starts with its summary.
         let more = text.strip_prefix(summary).unwrap_or(text).trim_start_matches(['\n', '\r']);
         let mut parts = vec![("Summary", summary.into())];
         if item.state == State::Ended(Outcome::Completed) {

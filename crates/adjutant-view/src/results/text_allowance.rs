@@ -1,24 +1,25 @@
-//! What of a child's text is handed to its parent.
+//! How much of a child's text its parent gets.
 
 use std::borrow::Cow;
 
 use super::ResultOptions;
 
-/// Bytes counted as one token.
+/// The number of bytes that count as one token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The room one result has left for foreign text.
+/// The number of bytes that one result may still use for untrusted text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextAllowance {
     left: usize,
-    /// Bytes there were and bytes that were taken.
+    /// The total size of the texts so far, and how much of it was taken.
     total: usize,
     taken: usize,
-    /// Whether the end of a text that is cut is kept as well.
+    /// Whether a text that is cut keeps its end as well as its start.
     ends: bool,
 }
 
-/// Returns the beginning and the end of a text, in so many bytes, with what is missing counted between.
+/// Returns the start and the end of a text in at most `bytes` bytes, with the number of missing bytes between
+/// them.
 #[must_use]
 pub fn ends(text: &str, bytes: usize) -> String {
     let Some((head, tail)) = both_ends(text, bytes) else { return text.to_owned() };
@@ -26,7 +27,7 @@ pub fn ends(text: &str, bytes: usize) -> String {
     format!("{head}\n[… {missing} bytes are left out here …]\n{tail}")
 }
 
-/// Returns the beginning and the end, the beginning twice as long; nothing where all of it fits.
+/// Returns the start and the end of a text, the start twice as long. Returns `None` if the text fits.
 fn both_ends(text: &str, bytes: usize) -> Option<(&str, &str)> {
     if text.len() <= bytes {
         return None;
@@ -43,7 +44,7 @@ impl TextAllowance {
         Self { left, total: 0, taken: 0, ends: options.ends }
     }
 
-    /// Takes as much of `text` as there is room for, cut between characters.
+    /// Takes as much of `text` as the allowance permits, cut at a character boundary.
     pub(super) fn take<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         if let Some((head, tail)) =
             both_ends(text, self.left).filter(|_| self.ends && self.left > 0)
@@ -57,14 +58,14 @@ impl TextAllowance {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        // Once something was cut, what follows is not squeezed into the last bytes.
+        // After a cut, later texts get nothing instead of a few bytes.
         self.left = if end < text.len() { 0 } else { self.left - end };
         self.total += text.len();
         self.taken += end;
         text[..end].into()
     }
 
-    /// Returns the bytes taken and the bytes there were, when these differ.
+    /// Returns the number of taken and of all bytes, if they differ.
     pub(super) const fn cut(&self) -> Option<(usize, usize)> {
         if self.taken < self.total { Some((self.taken, self.total)) } else { None }
     }
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_a_text_stay_and_the_middle_is_counted() {
+    fn a_cut_text_keeps_both_ends_and_counts_the_middle() {
         let text = format!("begin{}end", "ä".repeat(10_000));
         for bytes in [30, 1_000, 1_001, 1_002, 1_003] {
             let cut = ends(&text, bytes);

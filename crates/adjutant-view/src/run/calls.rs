@@ -5,22 +5,22 @@ use serde_json::Value;
 
 use crate::layout::excerpt;
 
-/// The most characters of a call's arguments that are kept.
+/// The maximum length of the stored arguments.
 const ARGUMENTS_KEPT: usize = 160;
-/// The most characters of a tool's name that are kept; a model may invent any.
+/// The maximum length of the stored tool name; a model may invent any name.
 const NAME_KEPT: usize = 64;
-/// What is looked for before another thing, then where it is looked for.
+/// Arguments that say what is looked for; shown before where it is looked for.
 const WHAT: [&str; 4] = ["pattern", "query", "url", "command"];
 const WHERE: [&str; 3] = ["path", "file_path", "file"];
-/// What a file is filled with tells less than which file it is.
+/// Arguments with file contents; less informative than the file's path.
 const CONTENT: [&str; 2] = ["content", "text"];
 
-/// A tool call as a progress line shows it.
+/// A tool call that the agent requested, in short form.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RequestedTool {
     /// The tool's name as the model wrote it.
     pub tool: String,
-    /// The telling part of its arguments, raw and cut short.
+    /// The most informative part of the arguments, unsanitized and cut.
     pub arguments: String,
 }
 
@@ -30,7 +30,7 @@ impl RequestedTool {
     }
 }
 
-/// Returns the telling part of a call's arguments: `src/lib.rs`, `TODO in src`.
+/// Returns the most informative part of a call's arguments: `src/lib.rs`, `TODO in src`.
 #[must_use]
 pub fn brief_arguments(arguments: &Value) -> String {
     let brief = match arguments {
@@ -60,12 +60,12 @@ fn other_field(fields: &serde_json::Map<String, Value>) -> String {
     }
 }
 
-/// Cuts before anything is joined or copied: an argument may be a whole file.
+/// Cuts before joining or copying: an argument may be a whole file.
 fn text_of(text: &str) -> String {
     excerpt(text, ARGUMENTS_KEPT)
 }
 
-/// Shows a value of unknown size without writing all of it out.
+/// Formats a value of unknown size without serializing all of it.
 fn compact(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),

@@ -1,4 +1,4 @@
-//! What is known of one delegation, or of the root.
+//! The state of one delegation, or of the root.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,171 +16,170 @@ use adjutant_formats::contract::{Return, ReturnError};
 use super::{Liveness, RequestedTool, Spend};
 use crate::timed_event::EventTime;
 
-/// How long a model may say nothing before people are told.
+/// How long a model may be silent before this is shown.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// One delegation as people and programs read it; the root is one too.
+/// A delegation. The root is one too.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Delegation {
-    /// Its id.
+    /// The session id.
     pub session: SessionId,
-    /// Who asked; nobody for the root.
+    /// The parent's session id; `None` for the root.
     pub parent: Option<SessionId>,
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
-    /// The story it works on, where it works on one.
+    /// The id of the story it works on, if any.
     pub story: Option<String>,
-    /// What it is called.
+    /// The label.
     pub label: Label,
-    /// Who works.
+    /// The name of the agent.
     pub agent: AgentName,
-    /// The model that runs it; absent for a node that only delegates, or that was refused.
+    /// The model that runs it; absent if it only delegates or was refused.
     pub model: Option<String>,
-    /// The parent's call it came with, from 1.
+    /// The number of the parent's call, from 1.
     pub call: u32,
-    /// The place in that call, from 0.
+    /// The position in that call, from 0.
     pub index: u32,
-    /// The start of what was asked.
+    /// The start of its task.
     pub task: String,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// When it was admitted or refused.
     pub admitted: EventTime,
-    /// When it first began, once it did.
+    /// When it first started.
     pub started: Option<EventTime>,
-    /// When it began last; another moment than the first once it was taken up again.
+    /// When it last started; differs from `started` after a resume.
     pub(super) leg: Option<EventTime>,
-    /// How long it worked before it was taken up again.
+    /// How long it worked before it was last resumed.
     pub(super) worked: Duration,
     /// When it ended, once it did.
     pub ended: Option<EventTime>,
-    /// Seconds of its own, from its start.
+    /// Its time limit in seconds, counted from its start.
     pub timeout_s: Option<u64>,
-    /// The instant it must have ended by.
+    /// When it must have ended.
     pub deadline: Option<Timestamp>,
-    /// What its own model calls came to.
+    /// Tokens and cost of its own model calls.
     pub own: Spend,
-    /// What it and everything below it came to.
+    /// Tokens and cost of it and everything below it.
     pub inclusive: Spend,
-    /// The turns it has taken or begun.
+    /// The number of turns, including the current one.
     pub turns: u32,
-    /// The tools that were run for it.
+    /// The number of tool calls that were executed.
     pub tool_calls: u32,
-    /// Its scratchpad; in a view without texts only the start of the latest note.
+    /// Its notes; a view without texts keeps only the start of the latest one.
     pub notes: Vec<String>,
-    /// How many notes it took.
+    /// How many notes it wrote.
     pub note_count: usize,
-    /// The latest text of its agent that was not empty; never there in a view without texts.
+    /// The latest nonempty text of its agent; empty in a view without texts.
     pub last_text: String,
-    /// The files its tools touched, each once, in the order of the first touch; none in a view
-    /// without texts.
+    /// The files its tools touched, in the order of first touch; empty in a view without texts.
     pub files: Vec<Arc<str>>,
-    /// Why it ended as it did.
+    /// Why it ended this way.
     pub reason: Option<Reason>,
-    /// The task of the project's list that it works on.
+    /// The number of the task it works on in the project's task list.
     #[serde(default)]
     pub number: Option<u64>,
-    /// What it handed back, once that was accepted; never there in a view without texts.
+    /// Its accepted return; absent in a view without texts.
     #[serde(default)]
     pub returned: Option<Box<Return>>,
-    /// The errors of a return that was accepted, until the delegation ends with it.
+    /// The errors of an accepted return, until the delegation ends.
     #[serde(default)]
     pub(super) returned_errors: Vec<ReturnError>,
-    /// How the project's list was last marked for it, and what was in the way.
+    /// The latest update of the task list for it, and what went wrong.
     #[serde(default)]
     pub marked: Option<(Mark, Option<String>)>,
-    /// The last line that a command under way printed.
+    /// The last line that a running command printed.
     #[serde(default)]
     pub printed: Option<String>,
-    /// The workspace of its own, once there is one.
+    /// Its own workspace, if it has one.
     #[serde(default)]
     pub space: Option<Box<Space>>,
-    /// What held its latest command: `full`, `off`, or what is missing.
+    /// How its latest command was sandboxed: `full`, `off`, or which layer is missing.
     #[serde(default)]
     pub sandbox: Option<String>,
-    /// What was kept of the work in it, and what was in the way.
+    /// The committed work of its workspace, and what went wrong.
     #[serde(default)]
     pub kept: Option<Box<(KeptWork, Option<String>)>>,
-    /// The hours its parent thought it takes.
+    /// The effort that its parent estimated, in hours.
     #[serde(default)]
     pub hours: Option<u32>,
-    /// What came of merging it into the workspace above, and what was in the way.
+    /// The merge into the parent's workspace, and what went wrong.
     #[serde(default)]
     pub merged: Option<Box<(MergedWork, Option<String>)>>,
     /// The commit that was merged after the run had ended, and how.
     #[serde(default)]
     pub merged_after_run: Option<(String, MergeRequest)>,
-    /// Whether the command that decides about its work passed, once that was run; and how often it failed.
+    /// Whether its verify command passed last time, and how often it failed.
     #[serde(default)]
     pub checked: Option<(bool, u32)>,
-    /// Markers of its answers that were not run, each with the reason.
+    /// Markers in its answers that were not run, each with the reason.
     #[serde(default)]
     pub unread_markers: Vec<String>,
-    /// Whether it would be completed, had its work been kept.
+    /// Whether it would be completed if its work had been committed.
     #[serde(default)]
     pub(super) is_unkept: bool,
-    /// Whether it has ended and its work is yet to be kept.
+    /// Whether it has ended and its work is not committed yet.
     #[serde(default)]
     pub(super) is_keeping: bool,
-    /// What the markers of its latest answer ask for, until they are read.
+    /// What the markers of its latest answer request, until they are read.
     #[serde(default)]
     pub(super) wanted: Vec<String>,
-    /// Whether it works in a workspace of its own, once that is there.
+    /// Whether it works in its own workspace.
     #[serde(default)]
     pub(crate) has_own_space: bool,
     /// The files its tools changed.
     #[serde(default)]
     pub changed: BTreeSet<Arc<str>>,
-    /// What it went on in spite of.
+    /// Problems that it continued despite.
     pub warnings: Vec<DelegationWarning>,
     /// What arrived after its end.
     pub late: Vec<LateArrival>,
-    /// The models it ran on before, with what each was paid.
+    /// The models it used earlier, each with tokens and cost.
     #[serde(default)]
     pub earlier_models: Vec<(String, Spend)>,
-    /// Whether it was taken up again after an end.
+    /// Whether it was resumed after an end.
     #[serde(default)]
     pub reopened: bool,
-    /// What broke in Adjutant while working for it.
+    /// The message of a panic in Adjutant while working for it.
     pub crash: Option<String>,
-    /// The failed call that is to be tried again.
+    /// The failed model call that will be retried.
     pub retry: Option<PendingRetry>,
     /// How its latest model call failed, if it did.
     pub(super) last_error: Option<ErrorKind>,
-    /// Why its model call is held back.
+    /// Why its model call is delayed.
     #[serde(default)]
     pub pause: Option<ProviderPause>,
-    /// The hosts a person is asked about for it, each with the number of the call that waits.
+    /// The hosts that a person is asked about for it, each with the number of the waiting call.
     #[serde(default)]
     pub hosts: Vec<(u32, String)>,
 
-    /// The model call under way.
+    /// The reservation of the model call in progress.
     pub(super) open: Option<Reservation>,
     pub(super) is_priced: bool,
     pub(super) children: Vec<usize>,
     pub(super) call_sizes: BTreeMap<u32, usize>,
     pub(super) files_seen: BTreeSet<Arc<str>>,
-    /// What calls under way are about to change.
+    /// The files that calls in progress are about to change, by call.
     #[serde(default)]
     pub(super) preparing: BTreeMap<u32, Arc<str>>,
-    /// The calls of the latest answer, by number.
+    /// The tool calls of the latest answer, by number.
     pub(super) asked: Vec<RequestedTool>,
-    /// The numbers of those that are under way.
+    /// The numbers of the tool calls in progress.
     pub(super) under_way: Vec<u32>,
     pub(super) since: Timestamp,
-    /// When its model was last heard of.
+    /// When its model last sent something.
     pub(super) heard: Timestamp,
     pub(super) bytes: u64,
 }
 
-/// Something a delegation went on in spite of.
+/// A problem that a delegation continued despite.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum DelegationWarning {
-    /// A context file was not there.
+    /// A context file is missing.
     MissingContext(String),
-    /// A context file was not UTF-8, and the child sees something else than its bytes.
+    /// A context file is not UTF-8, so the child sees other characters.
     LossyContext(String),
-    /// It asked for more time than allowed and got this many seconds.
+    /// It requested more time than allowed and got this many seconds.
     Clamped(Option<u64>),
 }
 
@@ -199,16 +198,16 @@ impl fmt::Display for DelegationWarning {
     }
 }
 
-/// Something that arrived after the end and changed nothing.
+/// Something that arrived after the end and had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LateArrival {
     /// What it was.
     pub what: String,
-    /// How it starts.
+    /// The start of it.
     pub text: String,
 }
 
-/// A failed call that is to be tried again.
+/// A failed model call that will be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PendingRetry {
     /// The attempt that failed, from 1.
@@ -219,62 +218,62 @@ pub struct PendingRetry {
     pub kind: ErrorKind,
 }
 
-/// A pause a provider asked for, which every call to it keeps.
+/// A pause that a provider asked for; it applies to all calls to that provider.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProviderPause {
-    /// Who asked for it.
+    /// The provider.
     pub provider: String,
-    /// When it is over.
+    /// When it ends.
     pub until: Timestamp,
 }
 
 /// What a delegation is doing now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity<'a> {
-    /// A person has yet to say yes.
+    /// A person has not approved it yet.
     AwaitingApproval,
-    /// It waits for a free place.
+    /// It waits for a free slot.
     Queued,
-    /// Its model writes.
+    /// Its model is answering.
     Thinking {
         /// Since when.
         since: Timestamp,
-        /// What has arrived of the answer.
+        /// The bytes of the answer received so far.
         bytes: u64,
     },
-    /// A tool runs.
+    /// A tool is running.
     Tool {
-        /// The oldest call under way.
+        /// The oldest call in progress.
         call: &'a RequestedTool,
-        /// How many more run beside it.
+        /// How many more are running.
         more: usize,
     },
-    /// It waits to try a model call again.
+    /// It waits to retry a model call.
     Retrying(PendingRetry),
-    /// Its model call is held back; once that is over, its model writes.
+    /// Its model call is delayed by a pause of the provider.
     Paused(&'a ProviderPause),
-    /// A person has yet to allow a host.
+    /// A person has not allowed a host yet.
     AwaitingDomain(&'a str),
-    /// It waits for what it handed down.
+    /// It waits for its children.
     Delegating,
     /// It has ended.
     Ended(Outcome),
 }
 
 impl Delegation {
-    /// Says whether its work is part of that of the one above.
+    /// Returns whether its work is merged into the parent's.
     #[must_use]
     pub fn is_merged(&self) -> bool {
         self.merged.as_ref().is_some_and(|it| it.0.conflicts.is_empty() && it.1.is_none())
     }
 
-    /// Says whether it has ended and its work is yet to be kept.
+    /// Returns whether it has ended and its work is not committed yet.
     #[must_use]
     pub const fn is_keeping(&self) -> bool {
         self.is_keeping
     }
 
-    /// Returns what each model was paid for its own calls, the present one last.
+    /// Returns tokens and cost per model of its own calls, the current model last.
     #[must_use]
     pub fn by_model(&self) -> Vec<(String, Spend)> {
         let mut paid = self.earlier_models.clone();
@@ -307,7 +306,7 @@ impl Delegation {
         if let (None, Some(pause)) = (calls().next(), &self.pause) {
             return Activity::Paused(pause);
         }
-        // Children are shown with what they do themselves, so another tool says more.
+        // Children show their own activity, so another tool is more informative.
         let mut others = calls().filter(|call| call.tool != DELEGATE && call.tool != TASK);
         match others.next() {
             Some(call) => Activity::Tool { call, more: others.count() },
@@ -319,7 +318,7 @@ impl Delegation {
         }
     }
 
-    /// Says whether something goes on for it: a model call, a tool, or the pause before another try.
+    /// Returns whether it is active: a model call, a tool, or a delay before a retry.
     pub(super) fn is_busy(&self) -> bool {
         match self.activity() {
             Activity::Thinking { .. }
@@ -334,40 +333,40 @@ impl Delegation {
         }
     }
 
-    /// Returns how long its model has not been heard of, when that is long enough to wonder.
+    /// Returns how long its model has been silent, if that is long enough to show.
     ///
-    /// Time alone says that nothing came, not that nothing will: whether it is stalled, the run's
-    /// own policy decides.
+    /// Silence alone does not mean that the model is stalled; the run's policy decides that.
     #[must_use]
     pub fn silence(&self, now: Timestamp) -> Option<Duration> {
         let waits = matches!(self.activity(), Activity::Thinking { .. });
         Some(now.since(self.heard)).filter(|silent| waits && *silent >= QUIET)
     }
 
-    /// Returns one of the calls its agent's latest answer asked for.
+    /// Returns a tool call of the agent's latest answer.
     #[must_use]
     pub fn asked(&self, number: u32) -> Option<&RequestedTool> {
         self.asked.get(number as usize)
     }
 
-    /// Returns how long it has worked, or worked, over all its legs. Nothing for one that never began.
+    /// Returns how long it has worked, without the time between an end and a resume. Returns `None` if it
+    /// never started.
     #[must_use]
     pub fn elapsed(&self, now: Timestamp) -> Option<Duration> {
         self.started?;
         Some(self.worked + self.leg_until(self.ended.map_or(now, |ended| ended.at)))
     }
 
-    /// Returns when it began last, which is what its deadline counts from.
+    /// Returns when it last started, which its deadline is counted from.
     pub(crate) const fn began_last(&self) -> Option<EventTime> {
         self.leg
     }
 
-    /// Returns how long it has worked since it began last.
+    /// Returns how long it has worked since it last started.
     pub(super) fn leg_until(&self, now: Timestamp) -> Duration {
         self.leg.map_or(Duration::ZERO, |leg| now.since(leg.at))
     }
 
-    /// Returns how long it has worked, where a dead run stopped at `latest`.
+    /// Returns how long it has worked; a dead run stopped at `latest`.
     pub(crate) fn elapsed_in(
         &self,
         now: Timestamp,
@@ -380,7 +379,7 @@ impl Delegation {
         })
     }
 
-    /// Returns its scratchpad, one line for each note.
+    /// Returns its notes, one per line.
     #[must_use]
     pub fn scratchpad(&self) -> String {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What went wrong in a run, and what a person has ticked off.
+//! The errors of a run, and which of them a person has marked as fixed.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use adjutant_formats::contract::ReturnError;
 
 use crate::timed_event::EventTime;
 
-/// Why a delegation ended badly or was not admitted; a return that names several errors makes several.
+/// An error of a delegation. A return with several errors creates several.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fault {
-    /// Its name, the same whenever and wherever the journal is folded.
+    /// The id; derived from the journal, so every fold yields the same.
     pub id: String,
     /// The delegation.
     pub session: SessionId,
@@ -18,8 +18,8 @@ pub struct Fault {
     pub moment: EventTime,
     /// What happened.
     pub reason: Reason,
-    /// The type and the code in the words of the return that named the error; absent for an error that
-    /// the engine found.
+    /// The type and the code from the return that reported the error; absent for errors that the engine
+    /// found.
     #[serde(default)]
     pub as_returned: Option<(String, String)>,
 }
@@ -32,13 +32,13 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Returns them in the order in which they happened.
+    /// Returns all errors in the order they happened.
     #[must_use]
     pub fn all(&self) -> &[Fault] {
         &self.all
     }
 
-    /// Says whether an error is dealt with.
+    /// Returns whether an error is marked as fixed.
     #[must_use]
     pub fn is_fixed(&self, id: &str) -> bool {
         self.fixed.contains(id)
@@ -48,13 +48,13 @@ impl Faults {
         self.fixed.insert(id.to_owned());
     }
 
-    /// Ticks off what a delegation met under this code.
+    /// Marks all errors of a delegation with this code as fixed.
     pub(super) fn fix_all(&mut self, session: SessionId, code: Code) {
         let met = self.all.iter().filter(|it| it.session == session && it.reason.code == code);
         self.fixed.extend(met.map(|fault| fault.id.clone()));
     }
 
-    /// Takes in the end of a delegation; `returned` holds the errors of the return that ended it.
+    /// Records the end of a delegation. `returned` holds the errors of its return.
     pub(super) fn take(
         &mut self,
         run: RunId,
@@ -65,12 +65,12 @@ impl Faults {
         returned: &[ReturnError],
     ) {
         match outcome {
-            // What was taken up again and completed needs nobody any more.
+            // A delegation that completed after a resume has no open errors.
             Outcome::Completed => {
                 let before = self.all.iter().filter(|fault| fault.session == session);
                 self.fixed.extend(before.map(|fault| fault.id.clone()));
             }
-            // A person who says stop or no has made no error, and none happened to them.
+            // A cancellation or a refusal by a person is not an error.
             Outcome::Cancelled => {}
             Outcome::Partial | Outcome::Failed | Outcome::Blocked if !returned.is_empty() => {
                 let name = |what: &str| fault_id(run, session, moment, what);
@@ -94,8 +94,8 @@ impl Faults {
 
 /// Returns one fault for each error of a return.
 ///
-/// The error that the delegation ended with is named by its code alone, as it was when it was the only
-/// one on record, so that ids in older journals still count.
+/// The error that ended the delegation is identified by its code alone, as in older versions, so that ids in
+/// older journals stay valid.
 fn faults_of_return(
     session: SessionId,
     moment: EventTime,
@@ -124,7 +124,7 @@ fn faults_of_return(
     returned.iter().enumerate().map(fault).collect()
 }
 
-/// Returns the name of an error: the second it was recorded in, and six characters of what it is.
+/// Returns the id of an error: the second of its record, and six characters of a hash.
 pub(crate) fn fault_id(run: RunId, session: SessionId, moment: EventTime, what: &str) -> String {
     let what = format!("{run} {session} {} {what}", moment.at.as_millis());
     format!("err_{}_{}", moment.wall_ms / 1_000, six_of(&what))
@@ -132,7 +132,7 @@ pub(crate) fn fault_id(run: RunId, session: SessionId, moment: EventTime, what: 
 
 const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Returns six characters of `a-z0-9` that follow from `text` alone (FNV-1a).
+/// Returns six characters of `a-z0-9`, a hash of `text` (FNV-1a).
 fn six_of(text: &str) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in text.bytes() {

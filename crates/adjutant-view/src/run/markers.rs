@@ -1,4 +1,4 @@
-//! The markers that an agent wrote and nobody ran, each with the reason.
+//! Delegation markers that were not run, each with the reason.
 
 use adjutant_core::story::RejectedMarker;
 use adjutant_core::{Code, Reason};
@@ -6,20 +6,20 @@ use adjutant_formats::marker::{Request, parse};
 
 use super::{Delegation, TextRetention};
 
-/// The most characters of a marker and its reason that a view without texts keeps.
+/// The maximum length of a marker and its reason in a view without texts.
 const KEPT: usize = 200;
 
-/// The most markers that are named.
+/// The maximum number of stored markers.
 const MOST: usize = 20;
 
-/// Returns what the markers of an answer ask for.
+/// Returns what the markers of an answer request.
 pub(super) fn markers_in(text: &str) -> Vec<String> {
     let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
     parse(text, &request).delegations.into_iter().map(|it| it.description).collect()
 }
 
 impl Delegation {
-    /// Remembers the markers that were not run: those that cannot be read, and all where all were refused.
+    /// Stores the markers that were not run: the unreadable ones, or all if all were refused.
     pub(super) fn markers_read(
         &mut self,
         rejected: &[RejectedMarker],
@@ -31,7 +31,7 @@ impl Delegation {
         let refused: Vec<String> = refused.map(|it| not_run(&wanted, it)).unwrap_or_default();
         for text in unreadable.chain(refused) {
             let text = texts.start_of(&text, KEPT);
-            // An agent that writes the same again is answered the same; and nobody reads a hundred of them.
+            // Duplicates are dropped, and so are markers beyond a readable number.
             if self.unread_markers.len() < MOST && !self.unread_markers.contains(&text) {
                 self.unread_markers.push(text);
             }

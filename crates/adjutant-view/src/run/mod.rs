@@ -1,9 +1,9 @@
-//! The one fold that counts: who works for whom, in what state, at what cost.
+//! The fold of a run's events: the delegations, their states and their costs.
 //!
-//! A [`RunView`] holds what people ask about and no transcript: of everything an agent said, only
-//! its notes and its latest text, and not even those when it is [`RunView::light`]. It never judges and never fails; an event about something unknown
-//! is counted where it can be and passed over otherwise. Start at [`RunView::apply`].
-//! Invariant: the root's inclusive spend equals the sum of all settlements.
+//! A [`RunView`] holds no transcripts: of an agent's words it keeps only the notes and the latest text, and
+//! [`RunView::light`] not even those. It never judges and never fails; an event about something unknown is
+//! counted if possible and ignored otherwise. Start at [`RunView::apply`]. Invariant: the root's inclusive
+//! spend equals the sum of all settlements.
 
 mod calls;
 mod delegation;
@@ -37,45 +37,45 @@ pub use outcomes::OutcomeCounts;
 pub(crate) use spend::ESTIMATE_NOTE;
 pub use spend::Spend;
 
-/// Whether the process that writes a run is there; only its caller can know.
+/// Whether the process that executes a run is alive; only the caller can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// Somebody works on the run.
+    /// A process is executing the run.
     Alive,
-    /// Nobody does: what had not ended is interrupted.
+    /// No process is. What had not ended is interrupted.
     Dead,
 }
 
-/// Whether a view holds what agents wrote.
+/// Whether a view keeps the texts of agents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum TextRetention {
-    /// Notes, latest texts and touched files: what results are made of.
+    /// Keeps notes, latest texts and touched files, which results need.
     #[default]
     Kept,
-    /// Only the start of the latest note, so that memory does not follow what was said.
+    /// Keeps only the start of the latest note, so that memory does not grow with the texts.
     Dropped,
 }
 
-/// A call that waits for a person.
+/// A call that waits for a person's approval.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OpenApproval {
-    /// Who asked for it.
+    /// The session that made the call.
     pub parent: SessionId,
     /// Which of the parent's calls it is.
     pub call: u32,
-    /// What the answer is bound to.
+    /// The hash that the answer is bound to.
     pub hash: String,
-    /// When the question goes stale.
+    /// When the question expires.
     pub expires: Timestamp,
-    /// The delegations that wait, by place.
+    /// The positions of the waiting delegations.
     waiting: Vec<usize>,
 }
 
-/// One run as people and programs read it.
+/// The state of a run, folded from its events.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct RunView {
     run: Option<RunId>,
-    /// The model a person put in the place of the others when the run last went on.
+    /// The model that a person chose when the run was last resumed.
     #[serde(default)]
     model_now: Option<ModelSpec>,
     goal: String,
@@ -86,10 +86,10 @@ pub struct RunView {
     assignment: Option<Box<Assignment>>,
     #[serde(default)]
     story: Option<Box<StoryWork>>,
-    /// What a person said about agents that write.
+    /// A person's settings for agents that write.
     #[serde(default)]
     terms: Option<Box<SpaceTerms>>,
-    /// What was said of workspaces, each with the first that it was said of.
+    /// Remarks about workspaces, each with the first delegation it was made about.
     #[serde(default)]
     remarked: BTreeMap<String, SessionId>,
     delegations: Vec<Delegation>,
@@ -105,16 +105,16 @@ pub struct RunView {
     events: u64,
     texts: TextRetention,
     faults: Faults,
-    /// Those whose tool waits until a person has allowed a host.
+    /// The delegations with a tool that waits until a person has allowed a host.
     #[serde(default)]
     asking_hosts: BTreeSet<SessionId>,
-    /// How long nothing went on because a person had yet to answer, up to the latest event.
+    /// How long the run waited for a person without any other activity, up to the latest event.
     #[serde(default)]
     waited: Duration,
 }
 
 impl RunView {
-    /// Folds a whole history.
+    /// Folds a complete history.
     pub fn of<'a>(entries: impl IntoIterator<Item = TimedEvent<'a>>) -> Self {
         let mut view = Self::default();
         for entry in entries {
@@ -123,73 +123,74 @@ impl RunView {
         view
     }
 
-    /// Returns what a slash command asked of the run, if one did.
+    /// Returns the slash command that the run executes, if any.
     #[must_use]
     pub fn assignment(&self) -> Option<&Assignment> {
         self.assignment.as_deref()
     }
 
-    /// Returns the story the run works on, if it works on one.
+    /// Returns the story that the run works on, if any.
     #[must_use]
     pub fn story(&self) -> Option<&StoryWork> {
         self.story.as_deref()
     }
 
-    /// Says whether a remark about a workspace was made of this one first.
+    /// Returns whether a remark about a workspace was made about this delegation first.
     #[must_use]
     pub fn is_first_to_say(&self, session: SessionId, remark: &str) -> bool {
         self.remarked.get(remark) == Some(&session)
     }
 
-    /// Says whether commands run in a sandbox, `on` or `off`; nothing where no agent writes in a workspace.
+    /// Returns `on` or `off` for the sandbox of commands. Returns `None` if no agent writes in a workspace.
     #[must_use]
     pub fn sandbox(&self) -> Option<&'static str> {
         self.terms.as_ref().map(|terms| if terms.sandbox_off { "off" } else { "on" })
     }
 
-    /// Says what held the commands of a delegation, or would have; nothing where it has no workspace of its own.
+    /// Returns how the commands of a delegation are sandboxed. Returns `None` if it has no workspace of its
+    /// own.
     #[must_use]
     pub fn sandbox_of<'a>(&self, delegation: &'a Delegation) -> Option<&'a str> {
         delegation.space.as_ref()?;
         delegation.sandbox.as_deref().or_else(|| self.sandbox())
     }
 
-    /// Returns a view that will hold no texts: for a list, a tree or a bill of a run of any size.
+    /// Returns a view that keeps no texts, for the list, tree or cost of a run of any size.
     #[must_use]
     pub fn light() -> Self {
         Self { texts: TextRetention::Dropped, ..Self::default() }
     }
 
-    /// Folds in one record.
+    /// Applies one event.
     pub fn apply(&mut self, entry: TimedEvent<'_>) {
         fold::apply(self, entry);
     }
 
-    /// Returns the run's id, once it began.
+    /// Returns the run's id, once it started.
     #[must_use]
     pub const fn run(&self) -> Option<RunId> {
         self.run
     }
 
-    /// Returns what the run is for, as it was written.
+    /// Returns the run's goal, unsanitized.
     #[must_use]
     pub fn goal(&self) -> &str {
         &self.goal
     }
 
-    /// Returns where the run works.
+    /// Returns the directory in which the run works.
     #[must_use]
     pub fn workdir(&self) -> &str {
         &self.workdir
     }
 
-    /// Returns the version of Adjutant that began the run.
+    /// Returns the version of Adjutant that started the run.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Returns the limits of the run, once it began.
+    /// Returns the limits of the run, once it started.
     #[must_use]
     pub fn policy(&self) -> Option<&Policy> {
         self.policy.as_deref()
@@ -207,7 +208,7 @@ impl RunView {
         self.ended
     }
 
-    /// Returns when the latest event was recorded: as far as a dead run got.
+    /// Returns when the latest event was recorded; a dead run stopped there.
     #[must_use]
     pub const fn latest(&self) -> EventTime {
         self.latest
@@ -219,7 +220,7 @@ impl RunView {
         self.outcome
     }
 
-    /// Returns how many events were folded in.
+    /// Returns the number of applied events.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.events
@@ -231,13 +232,13 @@ impl RunView {
         &self.total
     }
 
-    /// Returns the calls that wait for a person.
+    /// Returns the calls that wait for a person's approval.
     #[must_use]
     pub fn approvals(&self) -> &[OpenApproval] {
         &self.approvals
     }
 
-    /// Returns the worst cases of the calls that started without asking, added up.
+    /// Returns the summed worst cases of the calls that started without asking.
     #[must_use]
     pub const fn auto_approved(&self) -> Usd {
         self.auto_approved
@@ -249,14 +250,14 @@ impl RunView {
         self.policy().and_then(|policy| policy.approve_below_usd).unwrap_or_default()
     }
 
-    /// Returns what went wrong, in the order it did.
+    /// Returns the errors of the run.
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Returns the names of the agents from the root to a delegation, itself included; under the preset
-    /// `command` the orchestrator stands before the command.
+    /// Returns the agents from the root to a delegation, inclusive. Under the preset `command` the
+    /// orchestrator comes first.
     #[must_use]
     pub fn path(&self, of: &Delegation) -> Vec<String> {
         let mut path = vec![of.agent.to_string()];
@@ -273,8 +274,8 @@ impl RunView {
         path
     }
 
-    /// Returns the task of the project's list that a delegation works on: its own, or else that of the
-    /// nearest delegation above it. A command that names one task works on that one.
+    /// Returns the number of the task that a delegation works on: its own, or that of its nearest ancestor.
+    /// If the command names a single task, that is the default.
     #[must_use]
     pub fn task_number(&self, of: &Delegation) -> Option<u64> {
         let above = |node: &&Delegation| node.parent.and_then(|parent| self.delegation(parent));
@@ -297,39 +298,39 @@ impl RunView {
         order
     }
 
-    /// Returns the root, once the run began.
+    /// Returns the root, once the run started.
     #[must_use]
     pub fn root(&self) -> Option<&Delegation> {
         self.delegations.first()
     }
 
-    /// Returns the delegation of that id; the root has one too.
+    /// Returns the delegation with this id, which may be the root.
     #[must_use]
     pub fn delegation(&self, session: SessionId) -> Option<&Delegation> {
         self.by_session.get(&session).map(|&place| &self.delegations[place])
     }
 
-    /// Returns the number of a delegation, by which people name it as `#N`; the root has none.
+    /// Returns the number of a delegation, as people type it in `#N`; the root has none.
     ///
-    /// Counts from 1 in the order of admission, which within one call is the order of its tasks. A number never
-    /// changes while the run goes on.
+    /// Delegations are numbered from 1 in the order of admission, which within one call is the order of its
+    /// tasks. A number never changes.
     #[must_use]
     pub fn ordinal(&self, session: SessionId) -> Option<usize> {
         self.by_session.get(&session).copied().filter(|&place| place > 0)
     }
 
-    /// Returns the delegation of that number, see [`RunView::ordinal`].
+    /// Returns the delegation with this number, see [`RunView::ordinal`].
     #[must_use]
     pub fn by_ordinal(&self, ordinal: usize) -> Option<&Delegation> {
         self.delegations.get(ordinal).filter(|_| ordinal > 0)
     }
 
-    /// Returns every delegation below the root, in the order of admission.
+    /// Returns all delegations below the root, in the order of admission.
     pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
         self.delegations.iter().skip(1)
     }
 
-    /// Returns what a delegation handed down, in input order.
+    /// Returns the children of a delegation, in input order.
     pub fn children(&self, of: &Delegation) -> impl Iterator<Item = &Delegation> {
         of.children.iter().map(|&place| &self.delegations[place])
     }
@@ -340,20 +341,20 @@ impl RunView {
         self.root().map(|root| self.subtree(root)).unwrap_or_default()
     }
 
-    /// Returns how many tasks the call had that a delegation came with.
+    /// Returns how many tasks the call of a delegation had.
     #[must_use]
     pub fn call_size(&self, delegation: &Delegation) -> usize {
         let parent = delegation.parent.and_then(|parent| self.delegation(parent));
         parent.and_then(|parent| parent.call_sizes.get(&delegation.call)).copied().unwrap_or(1)
     }
 
-    /// Counts the delegations of the run by where they stand, at every depth.
+    /// Counts all delegations below the root by state.
     #[must_use]
     pub fn outcomes(&self) -> OutcomeCounts {
         OutcomeCounts::of(self.delegations())
     }
 
-    /// Returns how long the run has gone on, or took. A dead run stopped at its latest event.
+    /// Returns how long the run has taken so far. A dead run stopped at its latest event.
     #[must_use]
     pub fn elapsed(&self, now: Timestamp, liveness: Liveness) -> Duration {
         let until = match (self.ended, liveness) {
@@ -364,14 +365,14 @@ impl RunView {
         until.since(self.began.unwrap_or_default().at)
     }
 
-    /// Returns how much of that nothing went on, because a person had yet to answer.
+    /// Returns how long the run waited for a person without any other activity.
     #[must_use]
     pub fn waited(&self, now: Timestamp, liveness: Liveness) -> Duration {
         let open = liveness == Liveness::Alive && self.waits_for_person();
         self.waited + if open { now.since(self.latest.at) } else { Duration::ZERO }
     }
 
-    /// Says whether a person has to answer before anything goes on.
+    /// Returns whether nothing happens until a person answers.
     fn waits_for_person(&self) -> bool {
         let is_asked = !self.approvals.is_empty() || !self.asking_hosts.is_empty();
         is_asked && self.ended.is_none() && !self.delegations.iter().any(Delegation::is_busy)

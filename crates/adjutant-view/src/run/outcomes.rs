@@ -1,28 +1,28 @@
-//! How many ended in which way.
+//! Counts of delegations by state.
 
 use adjutant_core::{Outcome, State};
 use serde::Serialize;
 
 use super::{Delegation, Liveness};
 
-/// Delegations counted by where they stand.
+/// The number of delegations in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OutcomeCounts {
-    /// Ended with all of it done.
+    /// Completed.
     pub completed: usize,
-    /// Ended with some of it done.
+    /// Ended with a usable part of the work.
     pub partial: usize,
-    /// Ended with nothing usable.
+    /// Ended without usable work.
     pub failed: usize,
     /// Ended with a question.
     pub blocked: usize,
-    /// Stopped by a person or the parent.
+    /// Cancelled by a person or the parent.
     pub cancelled: usize,
     /// Never admitted, or not approved.
     pub refused: usize,
-    /// At work.
+    /// Running.
     pub running: usize,
-    /// Waiting for a place or for a person.
+    /// Waiting for a slot or for a person.
     pub waiting: usize,
 }
 
@@ -49,7 +49,7 @@ impl OutcomeCounts {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of delegations.
     #[must_use]
     pub const fn total(&self) -> usize {
         self.ended() + self.live()
@@ -61,13 +61,13 @@ impl OutcomeCounts {
         self.completed + self.partial + self.failed + self.blocked + self.cancelled + self.refused
     }
 
-    /// Returns how many can still change.
+    /// Returns how many have not ended.
     #[must_use]
     pub const fn live(&self) -> usize {
         self.running + self.waiting
     }
 
-    /// Returns the counts in words; in a dead run nothing runs or waits any more.
+    /// Returns the counts as text; in a dead run, live delegations count as interrupted.
     pub(crate) fn words_in(&self, liveness: Liveness) -> String {
         if liveness == Liveness::Alive || self.live() == 0 {
             return self.words();
@@ -77,7 +77,7 @@ impl OutcomeCounts {
         if ended.total() == 0 { interrupted } else { format!("{interrupted}, {}", ended.words()) }
     }
 
-    /// Returns the counts that are not zero, in words: `1 running, 2 complete`.
+    /// Returns the nonzero counts as text: `1 running, 2 complete`.
     #[must_use]
     pub fn words(&self) -> String {
         let counts = [

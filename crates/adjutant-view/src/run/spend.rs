@@ -1,25 +1,25 @@
-//! Tokens and money, and how sure we are of them.
+//! Tokens and cost of model calls, and how much of them is estimated.
 
 use adjutant_core::budget::{Amount, Settlement};
 use adjutant_core::numbers::{grouped, rounded};
 use adjutant_core::{Usage, Usd};
 
-/// Explains the sign `~`, where figures with it are printed.
+/// Explains the sign `~`.
 pub(crate) const ESTIMATE_NOTE: &str =
     "~ estimated: calls whose usage no provider reported count in full";
 
-/// What model calls came to.
+/// Tokens and cost of model calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Spend {
     /// The tokens by kind.
     pub usage: Usage,
-    /// What they cost, as far as models have a price.
+    /// Their cost, as far as the models have a price.
     pub usd: Usd,
-    /// How many calls were settled.
+    /// The number of settled calls.
     pub calls: u64,
-    /// The part that counts at its reservation because a provider never said.
+    /// The part counted at its reservation, because the provider did not report the usage.
     pub estimated: Amount,
-    /// The tokens of models without a price, which `usd` knows nothing of.
+    /// The tokens of models without a price, which are not part of `usd`.
     pub unpriced_tokens: u64,
     /// What was billed beyond its reservation.
     pub overrun: Amount,
@@ -39,7 +39,7 @@ impl Spend {
         }
     }
 
-    /// Returns what both come to.
+    /// Returns the sum.
     #[must_use]
     pub fn plus(self, other: &Self) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Spend {
         }
     }
 
-    /// Returns what is left of it without `earlier`, which is part of it.
+    /// Returns the difference; `earlier` must be part of `self`.
     #[must_use]
     pub fn minus(self, earlier: &Self) -> Self {
         let tokens = |now: u64, then: u64| now.saturating_sub(then);
@@ -71,18 +71,18 @@ impl Spend {
         }
     }
 
-    /// Says whether part of it is an estimate.
+    /// Returns whether part of it is an estimate.
     #[must_use]
     pub fn is_estimated(&self) -> bool {
         !self.estimated.is_zero()
     }
 
-    /// Explains the sign `~` in a few words, where it is printed beside these figures.
+    /// Explains the sign `~` briefly, for use beside the figures.
     pub(crate) fn estimate_mark(&self) -> &'static str {
         if self.is_estimated() { " (~ estimated)" } else { "" }
     }
 
-    /// Returns the money, or nothing when no token in it has a price.
+    /// Returns the cost, or `None` if no token in it has a price.
     #[must_use]
     pub fn known_usd(&self) -> Option<Usd> {
         let nothing_priced = self.usd == Usd::ZERO && self.unpriced_tokens > 0;
@@ -105,13 +105,13 @@ impl Spend {
         format!("in={about}{input} out={about}{output}")
     }
 
-    /// Marks tokens as an estimate where no price beside them can carry the mark.
+    /// Returns `~` if the tokens are estimated and no price beside them carries the sign.
     fn about(&self) -> &'static str {
         if self.is_estimated() && self.known_usd().is_none() { "~" } else { "" }
     }
 
-    /// Returns the money for people: `$0.05`, `~$0.05` when part is an estimate, `no price`,
-    /// `$0.05+` when some of its models have no price.
+    /// Returns the cost as text: `$0.05`, `~$0.05` if partly estimated, `no price`, or `$0.05+` if some
+    /// models have no price.
     #[must_use]
     pub fn money(&self) -> String {
         let Some(usd) = self.known_usd() else { return "no price".into() };

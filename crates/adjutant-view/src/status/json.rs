@@ -1,4 +1,4 @@
-//! Where runs stand, for programs.
+//! The status of runs as JSON.
 
 use adjutant_core::{RunId, SessionId};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::story::StoryNode;
 use crate::time_text::rfc3339;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
-/// The state of runs for programs.
+/// The state of runs as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatusJson {
     /// The version of the format.
@@ -24,38 +24,38 @@ pub struct StatusJson {
 pub struct RunJson {
     /// The run.
     pub run: Option<RunId>,
-    /// Where it stands; `interrupted` when nobody works on it any more.
+    /// Its state; `interrupted` if its process is gone.
     pub state: &'static str,
-    /// What it is for.
+    /// Its goal.
     pub goal: String,
-    /// Where it works.
+    /// The directory in which it works.
     pub workdir: String,
-    /// The preset its limits began as.
+    /// The preset that its limits are based on.
     pub preset: Option<&'static str>,
-    /// Whether commands run in a sandbox, `on` or `off`; only where agents write in workspaces.
+    /// Whether commands run in a sandbox, `on` or `off`; only set if agents write in workspaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<&'static str>,
-    /// When it began.
+    /// When it started.
     pub started_at: Option<String>,
     /// When it ended.
     pub ended_at: Option<String>,
-    /// Seconds it has gone on.
+    /// Seconds since its start, or until its end.
     pub elapsed_s: f64,
-    /// Seconds of them in which nothing went on because a person had yet to answer.
+    /// Seconds of these in which it waited for a person without any other activity.
     pub waited_s: f64,
-    /// Its delegations, counted by where they stand.
+    /// Its delegations, counted by state.
     pub outcomes: OutcomeCounts,
-    /// What it came to.
+    /// Its tokens and cost.
     #[serde(flatten)]
     pub spent: SpendJson,
-    /// The command that goes on with it, where it was interrupted.
+    /// The command that resumes it, if it was interrupted.
     pub resume: Option<String>,
     /// Whether its content was pruned; metadata and cost stay.
     pub expired: bool,
-    /// The agent at the root, where one works there; only when one run is asked about.
+    /// The root agent, if there is one; only in the status of a single run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead: Option<Box<DelegationJson>>,
-    /// Its delegations; only when one run is asked about.
+    /// Its delegations; only in the status of a single run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegations: Option<Vec<DelegationJson>>,
 }
@@ -63,93 +63,93 @@ pub struct RunJson {
 /// The state of one delegation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DelegationJson {
-    /// Its id.
+    /// The session id.
     pub session_id: SessionId,
-    /// Who asked.
+    /// The session id of the parent.
     pub parent: Option<SessionId>,
-    /// What it is called.
+    /// The label.
     pub label: String,
-    /// The slash command it works for, without the slash; only in a run of one.
+    /// The slash command it works for, without the slash; only in runs of a slash command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The task of the project's list that it works on; only in a run of a slash command.
+    /// The number of the task it works on; only in runs of a slash command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_number: Option<u64>,
-    /// Who works.
+    /// The name of the agent.
     pub agent: String,
     /// The model that runs it.
     pub model: Option<String>,
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
     /// The agents from the root to this one.
     pub path: Vec<String>,
-    /// The parent's call it came with, from 1.
+    /// The number of the parent's call, from 1.
     pub call: u32,
-    /// The place in that call, from 0.
+    /// The position in that call, from 0.
     pub index: u32,
-    /// Where it stands.
+    /// Its state.
     pub state: &'static str,
-    /// What it is doing now, while it runs.
+    /// What it is doing, while it runs.
     pub activity: Option<&'static str>,
-    /// The tool and the telling part of its arguments, while one runs.
+    /// The running tool and the most informative part of its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolJson>,
-    /// Seconds its model has not been heard of, when that is long enough to wonder.
+    /// Seconds since its model last sent something, if that is long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
-    /// When it began.
+    /// When it started.
     pub started_at: Option<String>,
     /// When it ended.
     pub ended_at: Option<String>,
-    /// Seconds of its own, from its start.
+    /// Its time limit in seconds, counted from its start.
     pub timeout_s: Option<u64>,
-    /// When it must have ended by.
+    /// When it must have ended.
     pub deadline: Option<String>,
-    /// Seconds until then, while it works.
+    /// Seconds until then, while it runs.
     pub left_s: Option<f64>,
     /// Seconds it has worked.
     pub elapsed_s: Option<f64>,
-    /// What its own calls came to.
+    /// Tokens and cost of its own model calls.
     pub own: SpendJson,
-    /// What it and all below it came to.
+    /// Tokens and cost of it and everything below it.
     pub inclusive: SpendJson,
-    /// Its part in a story; only where the run works on one.
+    /// Its work in a story; only set if the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<StoryNode>,
-    /// The turns it has taken or begun.
+    /// The number of turns, including the current one.
     pub turns: u32,
-    /// The tools that were run for it.
+    /// The number of tool calls that were executed.
     pub tool_calls: u32,
     /// Its scratchpad.
     pub notes: Vec<String>,
     /// The files its tools touched.
     pub files: Vec<String>,
-    /// What held its latest command, or would: `full`, `off`, `on`, or what is missing.
+    /// How its latest command was sandboxed: `full`, `off`, `on`, or which layer is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// Why it ended as it did.
+    /// Why it ended this way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
-    /// What it went on in spite of.
+    /// Problems that it continued despite.
     pub warnings: Vec<String>,
 }
 
-/// A tool under way.
+/// A running tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolJson {
     /// Its name.
     pub name: String,
-    /// The telling part of its arguments.
+    /// The most informative part of its arguments.
     pub args: String,
 }
 
-/// Returns runs for programs, without their delegations.
+/// Returns the status of runs as JSON, without their delegations.
 #[must_use]
 pub fn list_json(runs: &[ObservedRun<'_>]) -> StatusJson {
     StatusJson { v: VERSION, runs: runs.iter().map(run_json).collect() }
 }
 
-/// Returns one run for programs, with its delegations or one of them and what is below it.
+/// Returns the status of one run as JSON, with all its delegations, or with one and everything below it.
 #[must_use]
 pub fn detail_json(look: &ObservedRun<'_>, of: Option<SessionId>) -> StatusJson {
     let delegations = look.delegations(of).into_iter();
@@ -194,7 +194,7 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
         Activity::Paused(_) => (Some("waiting"), None),
         Activity::AwaitingDomain(_) => (Some("asking"), None),
         Activity::Delegating => (Some("delegating"), None),
-        // The state says as much.
+        // The state says the same.
         Activity::AwaitingApproval | Activity::Queued | Activity::Ended(_) => (None, None),
     };
     DelegationJson {
@@ -232,7 +232,7 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
     }
 }
 
-/// Deadlines are kept in the run's own time; on the wall they are as far from the start as there.
+/// Converts the deadline from the run's own clock to wall-clock time.
 fn deadline(delegation: &Delegation) -> Option<String> {
     let (started, at) = (delegation.began_last()?, delegation.deadline?);
     let left = u64::try_from(at.since(started.at).as_millis()).ok()?;

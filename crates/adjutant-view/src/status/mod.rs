@@ -1,4 +1,4 @@
-//! Where runs stand: a line each for a list, everything for one.
+//! The status of runs: one line each in a list, or everything about one.
 
 mod json;
 
@@ -18,31 +18,31 @@ use crate::time_text::{elapsed, rfc3339};
 
 pub use json::{DelegationJson, RunJson, StatusJson, ToolJson, detail_json, list_json};
 
-/// Delegations at work that a list shows below their run.
+/// The maximum number of running delegations that a list shows per run.
 const SHOWN_AT_WORK: usize = 8;
 
-/// A run, whether anyone works on it, and the instant it is looked at.
+/// A run at the moment its status is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedRun<'a> {
     /// The run.
     pub view: &'a RunView,
-    /// Whether its writer is there.
+    /// Whether its process is alive.
     pub liveness: Liveness,
-    /// Now, in the run's own time; of no account for a dead run.
+    /// The current time on the run's own clock; ignored for a dead run.
     pub now: Timestamp,
-    /// Whether what was said is still kept: without it nobody can go on.
+    /// Whether its texts are still stored; without them it cannot be resumed.
     pub content: ContentRetention,
-    /// How commands that are recommended begin.
+    /// The program name at the start of recommended commands.
     pub program: &'a str,
 }
 
-/// Whether a run's content is still there.
+/// Whether the texts of a run are still stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentRetention {
-    /// All of it.
+    /// Everything is stored.
     #[default]
     Kept,
-    /// Only metadata and cost.
+    /// Only metadata and cost are.
     Expired,
 }
 
@@ -57,7 +57,7 @@ impl ObservedRun<'_> {
         state_word(&self.view.state(), self.liveness)
     }
 
-    /// Returns the command that goes on with the run, where it was interrupted and can be resumed.
+    /// Returns the command that resumes the run, if it was interrupted and can be resumed.
     #[must_use]
     pub fn resume(&self) -> Option<String> {
         let left_behind = is_interrupted(&self.view.state(), self.liveness);
@@ -66,7 +66,7 @@ impl ObservedRun<'_> {
         Some(format!("{} resume {run}", self.program))
     }
 
-    /// Says how to go on with an interrupted run, or why that is not possible.
+    /// Explains how to continue an interrupted run, or why that is not possible.
     #[must_use]
     pub fn way_on(&self) -> Option<String> {
         if self.content == ContentRetention::Expired {
@@ -82,13 +82,13 @@ impl ObservedRun<'_> {
         progress::doing(delegation, self.now)
     }
 
-    /// Returns how long a delegation at work may still take, where it has a deadline.
+    /// Returns the time until the deadline of a running delegation.
     fn left(&self, delegation: &Delegation) -> Option<std::time::Duration> {
         let works = delegation.state == State::Running && self.liveness == Liveness::Alive;
         delegation.deadline.filter(|_| works).map(|at| at.since(self.now))
     }
 
-    /// Returns the delegations of a run, or one of them and what is below it.
+    /// Returns the delegations of a run, or one and everything below it.
     fn delegations(&self, of: Option<SessionId>) -> Vec<&Delegation> {
         let one = of.and_then(|session| self.view.delegation(session));
         match one.filter(|one| one.parent.is_some()) {
@@ -97,7 +97,7 @@ impl ObservedRun<'_> {
         }
     }
 
-    /// Returns the root where an agent works there; one that only delegates has nothing to tell.
+    /// Returns the root if it has an agent; one that only delegates has nothing to show.
     fn lead(&self, of: Option<SessionId>) -> Option<&Delegation> {
         let root = self.view.root().filter(|root| root.model.is_some())?;
         of.is_none_or(|session| session == root.session).then_some(root)
@@ -108,13 +108,13 @@ impl ObservedRun<'_> {
     }
 }
 
-/// What it means that there is no sandbox.
+/// Explains what it means that the sandbox is off.
 const SANDBOX_OFF: &str = "off: commands run with all your rights";
 
-/// What is said of a run whose content was pruned.
+/// The message for a run whose texts were pruned.
 const EXPIRED: &str = "not resumable (expired)";
 
-/// Lists runs, a line each; below a live one what is being done, below a dead one how to go on.
+/// Lists runs, one line each; below a live run its activity, below a dead one how to continue.
 #[must_use]
 pub fn list(runs: &[ObservedRun<'_>]) -> String {
     if runs.is_empty() {
@@ -154,8 +154,8 @@ pub fn list(runs: &[ObservedRun<'_>]) -> String {
     text
 }
 
-/// Returns the goal as a person knows it: a story by its name, a command as it was typed, without what
-/// stands below its first line.
+/// Returns the goal as a person knows it: the name of a story, or the first line of a command as it was
+/// typed.
 fn typed(view: &RunView) -> Cow<'_, str> {
     if let Some(story) = view.story() {
         return format!("{} {}", story.id, story.title).into();
@@ -165,7 +165,7 @@ fn typed(view: &RunView) -> Cow<'_, str> {
     if view.assignment().is_some() { line.into() } else { goal.into() }
 }
 
-/// Says what a live run's delegations are doing, a line each.
+/// Returns what the delegations of a live run are doing, one line each.
 fn at_work(look: &ObservedRun<'_>) -> String {
     if look.liveness == Liveness::Dead {
         return String::new();
@@ -191,7 +191,7 @@ fn at_work(look: &ObservedRun<'_>) -> String {
     text
 }
 
-/// Says everything about one run, or about one of its delegations and what is below it.
+/// Returns everything about one run, or about one delegation and everything below it.
 #[must_use]
 pub fn detail(look: &ObservedRun<'_>, of: Option<SessionId>, palette: Palette) -> String {
     let view = look.view;
@@ -292,7 +292,7 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
     text
 }
 
-/// Says what a node of a story and all below it cost, and where its work stands.
+/// Adds the inclusive cost of a story's node and the state of its work.
 fn story_lines(delegation: &Delegation, story: &StoryNode, line: &mut impl FnMut(&str, &str)) {
     if delegation.own != delegation.inclusive {
         let all = &delegation.inclusive;

@@ -1,8 +1,7 @@
-//! What became of stories: what passed, what is partial and how to go on, what to merge, what it cost.
+//! Reports on stories: which pass, how to continue the others, what to merge, and the cost.
 //!
-//! One run works on one story. A [`StoryReport`] is made from the view of such a run and holds all
-//! that is said of it, for people by [`render`], for programs by [`json`]. Whether a story passes was
-//! decided by the engine; here it is only told.
+//! One run works on one story. A [`StoryReport`] is made from the view of such a run; [`render`] shows it as
+//! text, [`json`] as JSON. The engine decides whether a story passes; this module only reports it.
 
 mod node;
 mod root_work;
@@ -23,115 +22,115 @@ pub use node::{ChildMerge, StoryNode};
 pub(crate) use node::{files, kept, merge, name, numbered_name, verified_word};
 pub use text::render;
 
-/// The most characters of a summary.
+/// The maximum length of a summary.
 const SUMMARY_CHARS: usize = 500;
 
-/// What became of one story.
+/// The outcome of one story.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoryReport {
-    /// The story.
+    /// The story's id.
     pub id: String,
     /// Its title.
     pub title: String,
     /// The run that worked on it.
     pub run: Option<RunId>,
-    /// How it ended; absent where it has not.
+    /// How it ended; absent if it has not.
     pub outcome: Option<Outcome>,
     /// Whether it passes.
     pub passes: bool,
-    /// Whether the command that decides succeeded; absent where none was run.
+    /// Whether the verify command passed; absent if it was not run.
     pub verified: Option<bool>,
-    /// That command; absent where there is none.
+    /// The verify command; absent if there is none.
     pub verify: Option<String>,
-    /// Whether it names a verify command that no person allowed; only of a run of an earlier version.
+    /// Whether it names a verify command that no person allowed; only in runs of an earlier version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unallowed: bool,
-    /// What its agent said of it, or why it ended as it did.
+    /// What its agent said about it, or why it ended this way.
     pub summary: String,
-    /// Why it ended as it did, unless all of it was done.
+    /// Why it ended this way, unless it completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
-    /// The branch its work is on; absent where none was made.
+    /// The branch with its work; absent if none was made.
     pub branch: Option<String>,
-    /// What keeps its work; absent where nothing was changed.
+    /// The git reference that keeps its work; absent if nothing was changed.
     pub reference: Option<String>,
     /// The commit of its work.
     pub commit: Option<String>,
-    /// Why its work could not be kept.
+    /// Why its work could not be committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The files that differ, the work of its children included.
+    /// The changed files, including the work of its children.
     pub files: Vec<ChangedFile>,
-    /// What is no part of its work, each with the reason.
+    /// Files that are not part of its work, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
     /// Lines that were added.
     pub added: u64,
     /// Lines that were removed.
     pub removed: u64,
-    /// All that was handed down, parents before children.
+    /// All delegations, parents before children.
     pub children: Vec<ChildReport>,
     /// Markers that were not run, each with the reason.
     pub unread_markers: Vec<String>,
-    /// What else is to be known of it, a sentence each.
+    /// Further remarks, one sentence each.
     pub remarks: Vec<String>,
-    /// Whether an earlier command did it and this one only wrote that down: nothing was spent on it now.
+    /// Whether an earlier command did the work and this one only recorded it; nothing was spent now.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub earlier: bool,
-    /// What the story's own agent spent.
+    /// Tokens and cost of the story's own agent.
     #[serde(serialize_with = "spent")]
     pub own: Spend,
-    /// What the story and all below it spent.
+    /// Tokens and cost of the story and everything below it.
     #[serde(serialize_with = "spent")]
     pub inclusive: Spend,
     /// Seconds it took.
     pub elapsed_s: f64,
-    /// The command that goes on with it, where it does not pass and can go on; with a larger budget
-    /// where that was used up.
+    /// The command that resumes it, if it does not pass and can be resumed; with a larger budget if that was
+    /// used up.
     pub resume: Option<String>,
-    /// The command that begins it anew under wider limits, where those it had are used up.
+    /// The command that starts it again with wider limits, if its limits are used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<String>,
-    /// The command that merges its work, where it passes and there is any that is not merged yet.
+    /// The command that merges its work, if it passes and has work that is not merged yet.
     pub merge: Option<String>,
-    /// The command that takes its work out of the files again, where it was merged into them.
+    /// The command that removes its work from the files again, if it was merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
 }
 
-/// What became of a task that was handed down.
+/// The outcome of a delegated task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChildReport {
-    /// Its id in the story; absent where it was refused.
+    /// Its id in the story; absent if it was refused.
     pub id: Option<String>,
-    /// What it is called.
+    /// The label.
     pub label: String,
     /// Its session.
     pub session_id: SessionId,
-    /// Edges from the story.
+    /// The depth below the story.
     pub depth: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: &'static str,
-    /// How it ended; absent where it has not.
+    /// How it ended; absent if it has not.
     pub outcome: Option<Outcome>,
-    /// Why it ended as it did, unless all of it was done.
+    /// Why it ended this way, unless it completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonJson>,
-    /// Its work; absent where it was refused.
+    /// Its work; absent if it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<StoryNode>,
-    /// What each side did, for each file in conflict.
+    /// What each side did, for each conflicting file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
-    /// What its own agent spent.
+    /// Tokens and cost of its own agent.
     #[serde(serialize_with = "spent")]
     pub own: Spend,
-    /// What it and all below it spent.
+    /// Tokens and cost of it and everything below it.
     #[serde(serialize_with = "spent")]
     pub inclusive: Spend,
 }
 
-/// The report of all stories for programs.
+/// The report of all stories as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoriesJson {
     /// The version of the format.
@@ -140,16 +139,16 @@ pub struct StoriesJson {
     pub passed: usize,
     /// How many there are.
     pub total: usize,
-    /// One entry for each story, in the order they were worked on.
+    /// One entry per story, in the order they were worked on.
     pub stories: Vec<StoryReport>,
-    /// What they came to, without those that an earlier command did.
+    /// Tokens and cost of the stories, without those of an earlier command.
     #[serde(flatten)]
     pub spent: SpendJson,
-    /// Seconds they took, one after the other, counted alike.
+    /// Seconds that they took in sum, without those of an earlier command.
     pub elapsed_s: f64,
 }
 
-/// Returns the report for programs.
+/// Returns the report as JSON.
 #[must_use]
 pub fn json(reports: &[StoryReport]) -> StoriesJson {
     StoriesJson {
@@ -158,17 +157,17 @@ pub fn json(reports: &[StoryReport]) -> StoriesJson {
         total: reports.len(),
         stories: reports.to_vec(),
         spent: (&total(reports)).into(),
-        // The sum of nothing is minus zero, which nobody wants to read.
+        // Adding 0.0 turns the -0.0 of an empty sum into 0.0.
         elapsed_s: now(reports).map(|report| report.elapsed_s).sum::<f64>() + 0.0,
     }
 }
 
-/// Returns the stories that were worked on now.
+/// Returns the stories that this command worked on.
 fn now(reports: &[StoryReport]) -> impl Iterator<Item = &StoryReport> {
     reports.iter().filter(|report| !report.earlier)
 }
 
-/// Returns what all stories came to that were worked on now.
+/// Returns the spending on the stories that this command worked on.
 fn total(reports: &[StoryReport]) -> Spend {
     now(reports).fold(Spend::default(), |sum, report| sum.plus(&report.inclusive))
 }
@@ -178,7 +177,7 @@ fn spent<S: Serializer>(spend: &Spend, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 impl StoryReport {
-    /// Reports on the story of a run that nobody works on any more; nothing for a run without one.
+    /// Reports on the story of a run that is no longer executed. Returns `None` for a run without a story.
     #[must_use]
     pub fn of(view: &RunView) -> Option<Self> {
         let (story, root) = (view.story()?, view.root()?);
@@ -187,7 +186,7 @@ impl StoryReport {
         let is_completed = outcome == Some(Outcome::Completed);
         let passes = is_completed && ended(root) == outcome;
         let verified = root.checked.map(|(passed, _)| passed);
-        // Where a command decides, nothing else does.
+        // If there is a verify command, it alone decides.
         let is_decided = !story.unallowed && (story.verify.is_none() || verified == Some(true));
         let passes = passes && is_decided && problem.is_none();
         let (added, removed) = work.lines();
@@ -219,7 +218,7 @@ impl StoryReport {
             own: root.own,
             inclusive: root.inclusive,
             elapsed_s: seconds(view.elapsed(view.latest().at, Liveness::Dead)),
-            // All was done of what nobody may check: there is nothing to go on with.
+            // The work is complete but may not be verified: there is nothing to resume.
             resume: run
                 .filter(|_| !(passes || story.unallowed && is_completed))
                 .and_then(|run| resume(run, root)),
@@ -233,7 +232,7 @@ impl StoryReport {
     }
 }
 
-/// Returns how a node ended, once it did.
+/// Returns how a node ended, if it has.
 const fn ended(node: &Delegation) -> Option<Outcome> {
     match node.state {
         State::Ended(outcome) => Some(outcome),
@@ -258,8 +257,8 @@ fn resume(run: RunId, root: &Delegation) -> Option<String> {
     can.then(|| format!("adjutant resume {run}{say}"))
 }
 
-/// Says whether a story had all that its limits give: they are those of its run, so going on with that
-/// run would end at once unless a person raises them. A full context is begun afresh, unless not even the beginning fits it.
+/// Returns whether a story has used up its limits, so that resuming its run would end at once unless a person
+/// raises them. A full context is started afresh, unless not even the opening fits.
 fn is_spent(root: &Delegation) -> bool {
     let code = root.reason.as_ref().map(|reason| reason.code);
     let code = ended(root).and(code);

@@ -1,4 +1,4 @@
-//! Where the work of one node of a story stands, said once for the tree, the status and the report.
+//! The work of one node of a story, shared by the tree, the status and the report.
 
 use adjutant_core::space::{ChangedFile, KeptWork};
 use serde::Serialize;
@@ -7,23 +7,23 @@ use crate::layout::{bracketed, fit};
 use crate::run::{Delegation, RunView};
 use crate::state_words::counted;
 
-/// Columns that the id of a story may take.
+/// The maximum width of a story's id, in columns.
 const ID_COLUMNS: usize = 48;
 
-/// What came of merging the work of a node into the workspace above it.
+/// The result of merging a node's work into its parent's workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildMerge {
-    /// It is in there.
+    /// It is merged.
     Merged,
-    /// It does not go together with what is there; nothing of it is.
+    /// It conflicts with the parent's files; nothing was merged.
     Conflict,
-    /// It could not be tried.
+    /// The merge could not be tried.
     Failed,
 }
 
 impl ChildMerge {
-    /// Returns it as people read it.
+    /// Returns it as text.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -39,10 +39,10 @@ impl ChildMerge {
 pub struct StoryNode {
     /// The story: `US-007`, below it `US-007-DEL-001`.
     pub id: String,
-    /// The title; only of the story itself.
+    /// The title; only for the story itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How its workspace was made; absent where it has none of its own.
+    /// The kind of its workspace; absent if it has none of its own.
     pub workspace: Option<&'static str>,
     /// The files it changed.
     pub files_changed: Vec<String>,
@@ -50,20 +50,20 @@ pub struct StoryNode {
     pub added: u64,
     /// Lines it removed.
     pub removed: u64,
-    /// Whether the command that decides about it succeeded; absent where none was run.
+    /// Whether its verify command passed; absent if it was not run.
     pub verified: Option<bool>,
-    /// What came of merging it into the workspace above; absent where that was not tried.
+    /// The result of merging it into the parent's workspace; absent if that was not tried.
     pub merge: Option<ChildMerge>,
-    /// The files that stand in the way of a merge.
+    /// The conflicting files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
-    /// What keeps its work.
+    /// The git reference that keeps its work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
 
 impl StoryNode {
-    /// Looks at a node; nothing for one that works on no story.
+    /// Returns the work of a node, or `None` if it does not work on a story.
     #[must_use]
     pub fn of(view: &RunView, node: &Delegation) -> Option<Self> {
         let story = view.story()?;
@@ -85,7 +85,7 @@ impl StoryNode {
         })
     }
 
-    /// Says what a line about it holds: files, workspace, verified, merged.
+    /// Returns the parts of a line about it: files, workspace, verified, merged.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if !self.files_changed.is_empty() {
@@ -99,12 +99,12 @@ impl StoryNode {
     }
 }
 
-/// Says what the command that decides came to.
+/// Returns the word for the result of a verify command.
 pub(crate) const fn verified_word(passed: bool) -> &'static str {
     if passed { "verified" } else { "does not pass" }
 }
 
-/// Returns what was kept of the work of a node.
+/// Returns the committed work of a node.
 pub(crate) fn kept(node: &Delegation) -> Option<&KeptWork> {
     node.kept.as_deref().map(|(kept, _)| kept)
 }
@@ -114,7 +114,7 @@ pub(crate) fn files(node: &Delegation) -> &[ChangedFile] {
     kept(node).map_or(&[], |kept| &kept.files)
 }
 
-/// Returns what came of merging the work of a node.
+/// Returns the result of merging a node's work.
 pub(crate) fn merge(node: &Delegation) -> Option<ChildMerge> {
     let (merged, problem) = node.merged.as_deref()?;
     Some(match problem {
@@ -124,7 +124,7 @@ pub(crate) fn merge(node: &Delegation) -> Option<ChildMerge> {
     })
 }
 
-/// Names a node with the number that people can type: `#2 [label]`; see [`RunView::ordinal`].
+/// Returns the name of a node with the number that people can type: `#2 [label]`; see [`RunView::ordinal`].
 pub(crate) fn numbered_name(view: &RunView, node: &Delegation, columns: usize) -> String {
     let name = name(view, node, columns);
     match view.ordinal(node.session) {
@@ -133,7 +133,7 @@ pub(crate) fn numbered_name(view: &RunView, node: &Delegation, columns: usize) -
     }
 }
 
-/// Names a node: `US-007-DEL-001 [label]`, the story itself by its title, others by their label.
+/// Returns the name of a node: `US-007-DEL-001 [label]`, the title for the story itself, or only the label.
 pub(crate) fn name(view: &RunView, node: &Delegation, columns: usize) -> String {
     let label = bracketed(node.label.as_str(), columns);
     match (view.story(), &node.story) {

@@ -1,4 +1,4 @@
-//! The report on stories for people.
+//! The report on stories as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use crate::sanitize;
 use crate::state_words::{code_words_of, counted, ended_word, mark};
 use crate::time_text::elapsed;
 
-/// Columns that one foreign text may take within a line.
+/// The maximum width of an untrusted text within a line, in columns.
 const TEXT_COLUMNS: usize = 160;
-/// Columns that the reason why a story ended may take: the file that is in the way is named at its end.
+/// The maximum width of the reason why a story ended, in columns; it names the file that is in the way at its
+/// end.
 const WHY_COLUMNS: usize = 600;
-/// Files that are named one by one.
+/// The number of files listed.
 const FILES_NAMED: usize = 10;
 
-/// Says what became of stories, the totals in the last line. Commands stand between backticks.
+/// Renders the outcomes of stories, with the totals in the last line. Commands are in backticks.
 #[must_use]
 pub fn render(reports: &[StoryReport]) -> String {
     let mut text = String::new();
@@ -49,7 +50,7 @@ fn counted_stories(count: usize) -> String {
     if count == 1 { "1 story passes".into() } else { format!("{count} stories pass") }
 }
 
-/// Says how many stories are no part of what was spent.
+/// Returns how many stories are not included in the spending.
 fn before(reports: &[StoryReport]) -> String {
     match (reports.len() - now(reports).count(), reports.len()) {
         (0, _) => String::new(),
@@ -91,7 +92,7 @@ fn story(report: &StoryReport) -> String {
     }
     for child in &report.children {
         line("child", &child_words(child));
-        // A refusal says what was attempted and what the limit is; nothing of it is left out.
+        // A refusal names the attempt and the limit, so it is shown completely.
         let refusal = child.reason.as_ref().filter(|_| child.outcome == Some(Outcome::Refused));
         for said in refusal.iter().flat_map(|reason| reason.message.lines()) {
             line("", format!("  {}", fit(said, TEXT_COLUMNS)).trim_end());
@@ -131,7 +132,7 @@ fn story(report: &StoryReport) -> String {
     text
 }
 
-/// Says whether a story passes, and who says so.
+/// Returns whether a story passes, and how that was decided.
 fn verdict(report: &StoryReport) -> String {
     if report.passes {
         let how = match (report.verified, &report.verify) {
@@ -146,7 +147,7 @@ fn verdict(report: &StoryReport) -> String {
     let checked = match (report.verified, &report.verify) {
         _ if report.unallowed => ", its verify command was not allowed: --trust-prd allows it",
         (Some(false), _) if is_of_check(report) => ", does not pass its verify command",
-        // What its agent did since then nobody has judged.
+        // The agent's later work was not verified.
         (Some(false), _) => ", did not pass its verify command when that was last run",
         (None, Some(_)) if report.outcome == Some(Outcome::Completed) => {
             ", its verify command was not run"
@@ -156,7 +157,7 @@ fn verdict(report: &StoryReport) -> String {
     format!("{word}{}{checked}", why.unwrap_or_default())
 }
 
-/// Says whether a story ended by its verify command, so that what it said is true of the work.
+/// Returns whether the story ended because of its verify command, so that the result applies to its work.
 fn is_of_check(report: &StoryReport) -> bool {
     report.reason.as_ref().is_none_or(|reason| reason.code == Code::BuildError.as_str())
 }
@@ -186,7 +187,7 @@ fn child_words(child: &ChildReport) -> String {
     let code = why.map(|reason| format!(" ({})", code_words_of(reason.code)));
     let mut parts = vec![format!("{word}{}", code.unwrap_or_default())];
     if let Some(work) = &child.work {
-        // How a workspace is made says nothing once it is gone.
+        // The kind of a workspace is irrelevant once it is gone.
         parts.extend(work.words().into_iter().filter(|word| Some(word.as_str()) != work.workspace));
     }
     if child.inclusive.calls > 0 {

@@ -1,6 +1,6 @@
-//! How an event changes the one delegation it is about.
+//! How an event changes the delegation it is about.
 //!
-//! Start at [`Delegation::take`]; [`blank`] is one of which nothing is known yet.
+//! Start at [`Delegation::take`]; [`blank`] creates an empty delegation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::run::{
 use crate::timed_event::{EventTime, TimedEvent};
 
 impl Delegation {
-    /// Goes on with another model; what was paid so far was paid to the one before.
+    /// Switches to another model. Costs so far stay with the previous one.
     pub(super) fn switch(&mut self, model: Option<&ModelSpec>) {
         let Some(model) =
             model.filter(|model| self.model.as_ref().is_some_and(|it| *it != model.name))
@@ -131,7 +131,7 @@ impl Delegation {
             }
             Event::Reopened(_) => {
                 self.state = if self.parent.is_none() { State::Running } else { State::Queued };
-                // What it did not work on itself, while others went on, does not count.
+                // The time between its end and its resume does not count.
                 self.worked += self.ended.map_or(Duration::ZERO, |ended| self.leg_until(ended.at));
                 self.leg = self.parent.is_none().then(|| entry.moment());
                 self.ended = None;
@@ -169,7 +169,7 @@ impl Delegation {
         }
     }
 
-    /// Takes a return that was accepted; people read it in words, not as the JSON it came as.
+    /// Stores an accepted return. People read it as text, not as the JSON it came in.
     fn handed_back(&mut self, returned: &Return, texts: TextRetention) {
         if returned.status != Status::Completed {
             self.returned_errors = returned.errors.iter().map(|it| texts.error(it)).collect();
@@ -203,7 +203,7 @@ impl Delegation {
         self.waits_since(entry);
     }
 
-    /// Work that nobody can look at is no success, as it is none in how the run ends.
+    /// Work that could not be committed is not a success; the run's outcome treats it the same way.
     fn lower(&mut self, is_unkept: bool) {
         let (from, to) = if is_unkept {
             (Outcome::Completed, Outcome::Partial)

@@ -1,7 +1,7 @@
 //! How each event changes the view.
 //!
-//! Start at [`apply`]. Here is what concerns the run and who works for whom in it; what an event means to
-//! the delegation it is about is in `delegation`.
+//! Start at [`apply`]. This file handles what concerns the run and the shape of the tree; `delegation`
+//! handles what an event means for its delegation.
 
 mod delegation;
 
@@ -24,11 +24,11 @@ use crate::timed_event::{EventTime, TimedEvent};
 use delegation::blank;
 pub(crate) use delegation::warnings;
 
-/// The most characters of a task, and of a late arrival, that the view keeps.
+/// The maximum length of a stored task or late arrival.
 const TEXT_KEPT: usize = 200;
-/// The most characters of a goal that a view without texts keeps: a whole diff may be piped in.
+/// The maximum length of a goal in a view without texts; a whole diff may be piped in.
 const GOAL_KEPT: usize = 1_000;
-/// The most characters of a reason that a view without texts keeps: it may quote a whole answer.
+/// The maximum length of a reason in a view without texts; it may quote a whole answer.
 const REASON_KEPT: usize = 1_000;
 
 pub(super) fn apply(view: &mut RunView, entry: TimedEvent<'_>) {
@@ -46,7 +46,7 @@ pub(super) fn apply(view: &mut RunView, entry: TimedEvent<'_>) {
 }
 
 fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
-    // These are recorded after the end of a run, which does not go on by them.
+    // These are recorded after the end of a run and do not continue it.
     let is_afterwards = matches!(
         entry.event,
         Event::ErrorFixed { .. } | Event::ResultMerged { .. } | Event::Undone { .. }
@@ -102,7 +102,7 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
         Event::Resumed { model, deadlines, questions_until, terms, limits, .. } => {
             if let Some(policy) = &mut view.policy {
                 for (name, value) in limits {
-                    // The tree refuses what does not fit.
+                    // `Tree` has already refused invalid limits.
                     let _ = policy.set_on_resume(name, value);
                 }
             }
@@ -178,7 +178,7 @@ impl RunView {
         model: Option<&ModelSpec>,
         base_depth: u64,
     ) {
-        // A run begins once; a second beginning would orphan everything below the first.
+        // A second start would orphan everything below the first root.
         if self.run.is_some() {
             return;
         }
@@ -237,7 +237,7 @@ impl RunView {
     }
 
     fn adopt(&mut self, parent: SessionId, mut node: Delegation) {
-        // Without a root there is nothing to hang it on; the root takes in what names no parent.
+        // An unknown parent is replaced by the root. Without a root, the delegation is ignored.
         let above = self.by_session.get(&parent).copied().unwrap_or(0);
         if self.delegations.is_empty() || self.by_session.contains_key(&node.session) {
             return;
@@ -252,14 +252,14 @@ impl RunView {
         self.delegations.push(node);
     }
 
-    /// The root has not begun after all: a person is asked about the whole run. Returns its place.
+    /// Marks the root as waiting, because a person is asked about the whole run. Returns its position.
     fn root_waits(&mut self) -> Vec<usize> {
         let Some(root) = self.delegations.first_mut() else { return Vec::new() };
         (root.state, root.started, root.leg) = (State::AwaitingApproval, None, None);
         vec![0]
     }
 
-    /// Returns the places of the delegations of a call that wait for a person.
+    /// Returns the positions of the delegations of a call that wait for a person.
     fn waiting_in(&self, parent: SessionId, call: u32) -> Vec<usize> {
         let Some(parent) = self.delegation(parent) else { return Vec::new() };
         let latest = parent.children.iter().rev().copied();
@@ -306,7 +306,7 @@ impl RunView {
         self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
     }
 
-    /// Counts the calls that were under way when the run died: what nobody reported counts in full.
+    /// Settles the model calls that were in progress when the run died, at their full reservation.
     pub fn close_open_calls(&mut self) {
         let open: Vec<(SessionId, Reservation)> = self
             .delegations
@@ -322,15 +322,15 @@ impl RunView {
         self.spend(session, |spend, is_priced| spend.settle(settlement, is_priced));
     }
 
-    /// Changes what a delegation, all above it and the run have spent.
+    /// Changes the spending of a delegation, all its ancestors and the run.
     fn spend(&mut self, session: SessionId, change: impl Fn(&mut Spend, bool)) {
-        // What nobody owns is still paid for: it counts at the root.
+        // Costs of an unknown session count at the root.
         let place = self.by_session.get(&session).copied().unwrap_or(0);
         let Some(node) = self.delegations.get_mut(place) else {
             change(&mut self.total, true);
             return;
         };
-        // A price that is not known leaves no cost; the root's model is not recorded, its cost is.
+        // Tokens of a model without a price are counted separately.
         let is_priced = node.is_priced;
         change(&mut node.own, is_priced);
         change(&mut self.total, is_priced);
@@ -342,7 +342,7 @@ impl RunView {
         }
     }
 
-    /// Folds in an event in the life of a delegation.
+    /// Applies an event of one delegation.
     fn within(&mut self, session: SessionId, entry: TimedEvent<'_>) {
         if let Event::Replied { settlement, .. }
         | Event::AttemptFailed { settlement, .. }
@@ -365,7 +365,7 @@ impl RunView {
                 Some(ErrorKind::Authentication | ErrorKind::OutOfCredit)
             );
             if let Some(reason) = reason.as_mut().filter(|it| it.code == Code::ProviderError) {
-                // Nothing gets better by itself: a person has to give another key, or pay.
+                // A retry cannot help: a person has to provide another key or pay.
                 reason.recoverable &= !needs_person;
             }
             let returned = std::mem::take(&mut self.delegations[place].returned_errors);
@@ -376,7 +376,7 @@ impl RunView {
         }
     }
 
-    /// Remembers that work could not be committed, until it was.
+    /// Records that work could not be committed, or that it now is.
     fn kept(&mut self, entry: TimedEvent<'_>, session: SessionId, problem: Option<&str>) {
         self.faults.fix_all(session, Code::GitCommitFailed);
         if let Some(problem) = problem {
@@ -385,8 +385,8 @@ impl RunView {
         }
     }
 
-    /// Work that was taken up again by itself, below a command that had ended, says how that command
-    /// ends now: nobody asks its agent again.
+    /// Updates the outcome of a slash command whose work was resumed after its root agent had ended; that
+    /// agent is not run again.
     fn command_ends(&mut self, entry: TimedEvent<'_>, outcome: Outcome) {
         let Some(root) = self.delegations.first_mut().filter(|_| self.assignment.is_some()) else {
             return;
@@ -400,7 +400,7 @@ impl RunView {
         self.failed(entry, session, outcome, None, &[]);
     }
 
-    /// Remembers an end that is an error; one that is none settles what went wrong before.
+    /// Records an end that is an error; a success marks earlier errors as fixed.
     fn failed(
         &mut self,
         entry: TimedEvent<'_>,
@@ -415,7 +415,7 @@ impl RunView {
 }
 
 impl TextRetention {
-    /// Returns a text, or no more of it than a view without texts shows.
+    /// Returns the text, or its start in a view without texts.
     pub(super) fn start_of(self, text: &str, max: usize) -> String {
         match self {
             Self::Kept => text.to_owned(),
