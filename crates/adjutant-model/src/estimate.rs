@@ -5,7 +5,7 @@
 
 use std::io;
 
-use adjutant_core::{Message, ToolCall, ToolSpec};
+use adjutant_core::ToolCall;
 use serde_json::Value;
 
 /// Bytes that make a token, on average, in English text and code.
@@ -15,26 +15,6 @@ const BYTES_PER_TOKEN: u64 = 4;
 #[must_use]
 pub const fn tokens(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN)
-}
-
-/// Returns the bytes of what stands before every conversation: the system prompt and the tools.
-#[must_use]
-pub fn prefix_bytes(system: &str, tools: &[ToolSpec]) -> u64 {
-    let tools = tools.iter().map(|tool| {
-        count(tool.name.len()) + count(tool.description.len()) + json_bytes(&tool.schema)
-    });
-    count(system.len()) + tools.sum::<u64>()
-}
-
-/// Returns the bytes of one message: its text, and the names and arguments of its calls.
-#[must_use]
-pub fn message_bytes(message: &Message) -> u64 {
-    match message {
-        Message::User { content } | Message::Tool { content, .. } => count(content.len()),
-        Message::Assistant { content, tool_calls, opaque } => {
-            reply_bytes(content, tool_calls) + opaque.as_ref().map_or(0, json_bytes)
-        }
-    }
 }
 
 /// Returns the bytes of an answer: its text, and the names and arguments of its calls.

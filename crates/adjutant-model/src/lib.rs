@@ -25,5 +25,5 @@ pub use http::Timeouts;
 pub use model::{BoxFuture, Model, Progress, TurnRequest};
 pub use provider::{OpenError, ProviderConfig, Sources, open_model, open_model_with};
 pub use record::{RecordError, Recorder, ReplayError, ReplayModel};
-pub use script::{Place, ScriptError, ScriptSummary, ScriptedModel};
+pub use script::{Place, ScriptError, ScriptedModel};
 pub use settings::{Effort, Format, Settings};

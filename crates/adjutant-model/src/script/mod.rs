@@ -13,9 +13,7 @@ mod pattern;
 mod placeholder;
 mod scripted;
 mod select;
-mod summary;
 mod template;
 
 pub use error::{Place, ScriptError};
 pub use scripted::ScriptedModel;
-pub use summary::ScriptSummary;

@@ -17,7 +17,6 @@ use adjutant_formats::fields::{FieldReader, FieldValue};
 use super::entry::{Ending, Entry, Pace, UsageRule};
 use super::error::{Flaw, ScriptError, millis, table, tables};
 use super::select::Index;
-use super::summary::ScriptSummary;
 use crate::estimate;
 use crate::model::{BoxFuture, Model, Progress, TurnRequest};
 
@@ -78,12 +77,6 @@ impl ScriptedModel {
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.spec.name = name.into();
         self
-    }
-
-    /// Summarises the script for a person who wants to know what was understood.
-    #[must_use]
-    pub fn describe(&self) -> ScriptSummary {
-        ScriptSummary::new(&self.spec, &self.index)
     }
 
     fn build(text: &str, parse: fn(&str) -> Result<Node, SyntaxError>) -> Result<Self, Flaw> {

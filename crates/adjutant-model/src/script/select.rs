@@ -78,14 +78,6 @@ impl Index {
         Ok(Self { entries, agents, labels, by_label, tracks: Mutex::default() })
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
-        &self.entries
-    }
-
-    pub(crate) fn agents(&self) -> impl Iterator<Item = &str> {
-        self.agents.keys().map(String::as_str)
-    }
-
     pub(crate) fn labels(&self) -> impl Iterator<Item = &str> {
         self.labels.keys().map(String::as_str)
     }

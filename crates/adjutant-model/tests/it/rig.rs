@@ -33,8 +33,13 @@ impl Child {
     }
 
     pub(crate) fn context_tokens(&self) -> u64 {
-        let messages: u64 = self.messages.iter().map(estimate::message_bytes).sum();
-        estimate::tokens(estimate::prefix_bytes("", &[]) + messages)
+        let bytes = self.messages.iter().map(|message| match message {
+            Message::User { content } | Message::Tool { content, .. } => content.len() as u64,
+            Message::Assistant { content, tool_calls, .. } => {
+                estimate::reply_bytes(content, tool_calls)
+            }
+        });
+        estimate::tokens(bytes.sum())
     }
 
     /// Asks for the current turn and leaves the conversation as it is.

@@ -160,36 +160,3 @@ fn the_engine_can_hold_any_model_behind_one_pointer() {
     let model: std::sync::Arc<dyn Model> = std::sync::Arc::new(script("[[turn]]\ntext = ''"));
     assert_eq!(model.spec().name, "script:inline");
 }
-
-#[test]
-fn a_summary_says_what_was_understood() {
-    let model = script(
-        r#"
-        window = 8000
-        price = { input = 3, output = 15.5 }
-        [[turn]]
-        label = "docs"
-        text = "a"
-        [[turn]]
-        label = "api"
-        error = "network"
-        times = "forever"
-        "#,
-    );
-    insta::assert_snapshot!(model.with_name("script:demo").describe(), @r"
-    script:demo
-      turns   2, 1 of them failing, some for ever
-      agents  any
-      labels  api, docs
-      window  8000 tokens, answers up to 16384
-      price   3 USD per million in, 15.5 out
-    ");
-    insta::assert_snapshot!(script("[[turn]]\ntext = ''").describe(), @r"
-    script:inline
-      turns   1
-      agents  any
-      labels  any
-      window  200000 tokens, answers up to 16384
-      price   none: only token caps bound it
-    ");
-}
