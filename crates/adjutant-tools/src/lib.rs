@@ -36,11 +36,11 @@ pub use caps::Caps;
 pub use context::{
     CONTEXT_CAP_BYTES, ContextError, ContextFile, ContextState, load_context, render_context,
 };
-pub use mask::{Masker, mask};
+pub use mask::Masker;
 pub use name::ToolName;
 pub use output::ToolOutput;
 pub use own::Tool;
 pub use run::Confinement;
 pub use toolbox::{Approved, Toolbox};
-pub use web::{DomainPolicy, Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};
+pub use web::{Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};
 pub use write::Prepared;

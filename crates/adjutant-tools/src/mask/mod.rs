@@ -90,12 +90,6 @@ struct Span {
     kind: Kind,
 }
 
-/// Masks secrets by shape; see [`Masker`] to mask known literals too.
-#[must_use]
-pub fn mask(text: &str) -> Cow<'_, str> {
-    mask_shapes(text)
-}
-
 /// Masks secrets by shape, and the literals it was made with wherever they appear.
 #[derive(Clone, Debug, Default)]
 pub struct Masker {

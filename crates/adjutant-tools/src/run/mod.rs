@@ -46,8 +46,6 @@ const JOINED: &str = "exec /bin/sh -c \"$0\" 2>&1";
 pub enum Confinement {
     /// A sandbox.
     Sandboxed(Box<Sandbox>),
-    /// There is none, or not the one that is required: every command is refused with the reason.
-    Unavailable(SandboxUnavailable),
     /// Nothing, because a person typed so; commands start below `root`.
     Off {
         /// The workspace.
@@ -96,7 +94,6 @@ pub(crate) fn run(
                 sandbox.run(&program, cancel, &mut live).map_err(|why| asked.failed(why))?;
             (over(ended, config.network), config.bounds.clone())
         }
-        Confinement::Unavailable(why) => return Err(unavailable(why)),
         Confinement::Off { root } => {
             let program = asked.program(None, environment);
             let ended = UnconfinedRunner::new(root).run(&program, cancel, &mut live);
@@ -333,6 +330,12 @@ mod tests {
     use adjutant_workspace::sandbox::SandboxLayer;
 
     use super::*;
+
+    #[test]
+    fn a_missing_sandbox_is_a_reason_not_to_run_anything() {
+        let why = "this machine lacks Landlock".to_owned();
+        insta::assert_snapshot!(unavailable(&SandboxUnavailable { why }), @"not run: there is no sandbox for commands here (this machine lacks Landlock), and without one none is run. Go on without Run. A person can see what is missing with `adjutant doctor`, or do without the sandbox by typing `--sandbox=off`");
+    }
 
     #[test]
     fn every_end_has_its_words() {

@@ -38,11 +38,6 @@ pub enum WebError {
     /// What would be sent contains a secret.
     #[error("the {0} contains a secret, so it was not sent")]
     Secret(&'static str),
-    /// The domain was not allowed.
-    #[error(
-        "`{0}` is not an allowed domain; a person can allow all public domains with --allow-network"
-    )]
-    Domain(String),
     /// A name leads somewhere else than the public internet.
     #[error("`{host}` leads to an address that is not public ({kind}), so it is not asked")]
     NotPublic {

@@ -8,7 +8,7 @@ use rustls_platform_verifier::Verifier;
 
 use crate::web::address::Reach;
 use crate::web::endpoint::SearchEndpoint;
-use crate::web::{DomainPolicy, Resolver, SystemResolver, WebCaps};
+use crate::web::{Resolver, SystemResolver, WebCaps};
 
 /// The web, for those who were granted it: whom to ask, how names are resolved, and the caps.
 ///
@@ -16,7 +16,6 @@ use crate::web::{DomainPolicy, Resolver, SystemResolver, WebCaps};
 #[derive(Debug)]
 pub struct Web {
     resolver: Arc<dyn Resolver>,
-    domains: DomainPolicy,
     search: Option<SearchEndpoint>,
     caps: WebCaps,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
@@ -34,7 +33,6 @@ impl Default for Web {
     fn default() -> Self {
         Self {
             resolver: Arc::new(SystemResolver),
-            domains: DomainPolicy::default(),
             search: None,
             caps: WebCaps::default(),
             tls: OnceLock::new(),
@@ -48,12 +46,6 @@ impl Web {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Asks only the domains that `domains` allows.
-    #[must_use]
-    pub fn with_domains(self, domains: DomainPolicy) -> Self {
-        Self { domains, ..self }
     }
 
     /// Searches with `endpoint`, which must come from a person and never from a project.
@@ -85,10 +77,6 @@ impl Web {
 
     pub(crate) fn resolver(&self) -> Arc<dyn Resolver> {
         Arc::clone(&self.resolver)
-    }
-
-    pub(crate) fn domains(&self) -> &DomainPolicy {
-        &self.domains
     }
 
     pub(crate) fn search(&self) -> Option<&SearchEndpoint> {

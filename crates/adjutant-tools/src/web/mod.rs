@@ -33,4 +33,3 @@ pub use endpoint::SearchEndpoint;
 pub use error::WebError;
 pub use handle::Web;
 pub use resolve::{Resolver, SystemResolver};
-pub use target::DomainPolicy;

@@ -23,33 +23,6 @@ const PORTS: [u16; 4] = [80, 443, 8080, 8443];
 /// How often a percent-encoded text is decoded in search of a secret.
 const DECODINGS: usize = 3;
 
-/// Which domains may be asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DomainPolicy {
-    /// Every domain whose addresses are public; what `--allow-network` grants.
-    #[default]
-    AnyPublic,
-    /// These domains, in their ASCII form, and those below them.
-    Only(Vec<String>),
-}
-
-impl DomainPolicy {
-    fn allows(&self, host: &str) -> bool {
-        let covers = |domain: &String| {
-            let domain = domain.trim_matches('.');
-            let head = host.len().checked_sub(domain.len()).map(|at| host.split_at_checked(at));
-            let Some(Some((below, tail))) = head else { return false };
-            !domain.is_empty()
-                && tail.eq_ignore_ascii_case(domain)
-                && (below.is_empty() || below.ends_with('.'))
-        };
-        match self {
-            Self::AnyPublic => true,
-            Self::Only(domains) => domains.iter().any(covers),
-        }
-    }
-}
-
 /// Where a request goes: a URL that passed every check that needs no network.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -143,9 +116,6 @@ impl Target {
         let target = Self::at(url).ok_or_else(|| WebError::NotAUrl("it has no host".to_owned()))?;
         if !PORTS.contains(&target.port) && !web.is_test_port(target.port) {
             return Err(WebError::Port(target.port));
-        }
-        if !web.domains().allows(&target.name()) {
-            return Err(WebError::Domain(brief(&target.name())));
         }
         Ok(target)
     }

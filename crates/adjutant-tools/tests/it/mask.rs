@@ -5,11 +5,16 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use adjutant_tools::{Masker, mask};
+use adjutant_tools::Masker;
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::Rig;
+
+/// Masks secrets by shape alone.
+fn mask(text: &str) -> Cow<'_, str> {
+    Masker::default().mask(text)
+}
 
 /// Random-looking text of `len` characters, made of nothing secret.
 fn noise(len: usize) -> String {

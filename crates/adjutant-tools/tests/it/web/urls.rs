@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adjutant_tools::{DomainPolicy, ToolName, Web};
+use adjutant_tools::{ToolName, Web};
 use serde_json::json;
 
 use super::{Names, Server, rig, rig_with, steady};
@@ -240,22 +240,6 @@ fn one_private_address_among_public_ones_refuses_them_all() {
     let text = rig.fetch(&format!("http://mixed.example:{}/", server.port));
     insta::assert_snapshot!(text, @"error: `mixed.example` leads to an address that is not public (private), so it is not asked");
     assert_eq!(server.requests().len(), 0);
-}
-
-#[test]
-fn a_domain_that_was_not_allowed_is_not_even_resolved() {
-    let names = Names::with(&[]);
-    let only = DomainPolicy::Only(vec!["docs.rs".to_owned(), ".Example.com".to_owned()]);
-    let web = Web::new().with_domains(only).with_resolver(Arc::clone(&names) as _);
-    let rig = rig_with(web);
-    insta::assert_snapshot!(rig.fetch("https://evil.example/"), @"error: `evil.example` is not an allowed domain; a person can allow all public domains with --allow-network");
-    for url in ["https://notdocs.rs/", "https://docs.rs.evil.example/", "https://8.8.8.8/"] {
-        assert!(rig.fetch(url).contains("not an allowed domain"), "{url}");
-    }
-    assert_eq!(names.asked(), Vec::<String>::new());
-    for url in ["https://docs.rs/", "https://a.b.example.com./", "https://DOCS.RS/"] {
-        assert!(rig.fetch(url).contains("no address is known"), "{url}");
-    }
 }
 
 #[test]
