@@ -102,11 +102,6 @@ pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL)
 }
 
-/// Opens a file for appending, which may have to be created.
-pub(crate) fn open_append(path: &Path) -> io::Result<File> {
-    open(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
-}
-
 /// Opens a file that exists for appending.
 pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::APPEND)

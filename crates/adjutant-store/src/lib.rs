@@ -38,7 +38,7 @@ pub use identity::{BootInstant, Now};
 pub use journal::{Durability, Journal, JournalError};
 pub use lock::{Liveness, LockError, OpenError, RunLock};
 pub use memory::MemoryDisk;
-pub use prune::{PruneReport, Retention, Verdict, prune, prune_one};
+pub use prune::{Retention, Verdict, prune_one};
 pub use reader::{Damage, JournalReader, ReadError, Tail, read_from, read_journal};
 pub use record::{FORMAT, MAX_RECORD_BYTES, Position, Record, Seq};
 pub use reserve::Space;

@@ -110,12 +110,6 @@ impl RunLock {
         Ok(Self { run: run.clone(), file: Arc::new(file) })
     }
 
-    /// Returns the run this lock is for.
-    #[must_use]
-    pub const fn run(&self) -> &RunDir {
-        &self.run
-    }
-
     /// Returns the right to bind the run's control socket, which goes when the lock does.
     #[must_use]
     pub fn control_socket(&self) -> ControlSocket {

@@ -47,8 +47,6 @@ pub enum Verdict {
     Expired {
         /// How much smaller the journal became.
         journal_bytes: u64,
-        /// How many records were dropped from it.
-        dropped: u64,
     },
     /// Its content was gone before.
     AlreadyExpired,
@@ -64,29 +62,12 @@ pub enum Verdict {
     Failed(FileError),
 }
 
-/// What a prune did, run by run, newest first.
-#[derive(Debug)]
-pub struct PruneReport {
-    /// Every run of the state folder with its verdict.
-    pub runs: Vec<(RunId, Verdict)>,
-}
-
-/// Removes the content of the runs that are older than the retention.
+/// Removes the content of a run that is older than the retention.
 ///
 /// `strip` returns an event without its content, or nothing to drop the record. A run's age is
 /// that of its last record or of its file, whichever is younger; a time that lies ahead counts as
 /// fresh. A wall clock that jumped ahead would make every run old, so a run last held since the
 /// machine's boot must also be old by the clock that nobody can set.
-pub fn prune<E: Serialize + DeserializeOwned>(
-    home: &Home,
-    retention: &Retention,
-    strip: impl Fn(&E) -> Option<E>,
-) -> Result<PruneReport, FileError> {
-    let judge = |id| (id, prune_one(home, id, retention, &strip));
-    Ok(PruneReport { runs: home.list_runs()?.into_iter().map(judge).collect() })
-}
-
-/// Removes the content of one run if it is older than the retention; see [`prune`].
 pub fn prune_one<E: Serialize + DeserializeOwned>(
     home: &Home,
     id: RunId,
@@ -252,16 +233,15 @@ fn strip_journal<E: Serialize + DeserializeOwned>(
 ) -> Result<Verdict, Stop> {
     let path = run.journal_path();
     if !path.exists() {
-        return Ok(Verdict::Expired { journal_bytes: 0, dropped: 0 });
+        return Ok(Verdict::Expired { journal_bytes: 0 });
     }
     let before = fs::metadata(&path).during("examine", &path)?.len();
     let (temp, file) = files::create_temp(&path).during("replace", &path)?;
     let mut output = BufWriter::new(&file);
-    let (mut line, mut end, mut dropped) = (Vec::new(), Position::start(run.id()), 0);
+    let (mut line, mut end) = (Vec::new(), Position::start(run.id()));
     for record in run.read_journal::<E>()? {
         let record = record?;
         let Some(event) = strip(&record.event) else {
-            dropped += 1;
             continue;
         };
         line.clear();
@@ -275,7 +255,7 @@ fn strip_journal<E: Serialize + DeserializeOwned>(
     file.sync_all().during("sync", &temp)?;
     fs::rename(&temp, &path).during("replace", &path)?;
     files::sync_dir(run.path()).during("sync", run.path())?;
-    Ok(Verdict::Expired { journal_bytes: before.saturating_sub(end.offset), dropped })
+    Ok(Verdict::Expired { journal_bytes: before.saturating_sub(end.offset) })
 }
 
 /// Removes half-written replacements, which a crash may have left.

@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing is written outside the folder, and nothing in it is readable by others.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -78,12 +78,6 @@ impl RunDir {
     #[must_use]
     pub fn transcript_path(&self, session: SessionId) -> PathBuf {
         self.path.join(format!("transcripts/{session}.transcript.json"))
-    }
-
-    /// Returns the file of another projection, such as `errors.json`.
-    #[must_use]
-    pub fn projection_path(&self, name: &'static str) -> PathBuf {
-        self.path.join("projections").join(name)
     }
 
     /// Returns the file of the checkpoint.
@@ -186,15 +180,6 @@ impl RunDir {
         reader::read_from(&self.journal_path(), position)
     }
 
-    /// Appends `line` and a line break to a session's scratchpad (requirement 45).
-    pub fn append_scratch(&self, session: SessionId, line: &str) -> Result<(), FileError> {
-        let path = self.scratch_path(session);
-        self.ensure_parent(&path)?;
-        let mut file = files::open_append(&path).during("open", &path)?;
-        // One write, so that a reader never sees a line without its end.
-        file.write_all(format!("{line}\n").as_bytes()).during("write", &path)
-    }
-
     /// Replaces a session's scratchpad, to rebuild it from the journal.
     pub fn write_scratch(&self, session: SessionId, text: &[u8]) -> Result<(), FileError> {
         self.write(&self.scratch_path(session), text)
@@ -203,11 +188,6 @@ impl RunDir {
     /// Replaces a session's transcript (requirement 47).
     pub fn write_transcript(&self, session: SessionId, json: &[u8]) -> Result<(), FileError> {
         self.write(&self.transcript_path(session), json)
-    }
-
-    /// Replaces another projection, such as `errors.json`.
-    pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<(), FileError> {
-        self.write(&self.projection_path(name), bytes)
     }
 
     /// Keeps what a file held before it was changed, under the hash of that; on disk when this returns.

@@ -138,11 +138,11 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
 }
 
 #[test]
-fn notes_are_appended_and_projections_replaced() {
+fn projections_are_replaced() {
     let rig = Rig::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
-    run.append_scratch(session(), "first").unwrap();
-    run.append_scratch(session(), "second").unwrap();
+    run.write_scratch(session(), b"first\n").unwrap();
+    run.write_scratch(session(), b"first\nsecond\n").unwrap();
     assert_eq!(fs::read_to_string(run.scratch_path(session())).unwrap(), "first\nsecond\n");
     run.write_transcript(session(), b"{\"long\":\"one\"}").unwrap();
     run.write_transcript(session(), b"{}").unwrap();
@@ -159,9 +159,8 @@ fn every_file_is_private(state: &Path) {
     let mut journal = lock.create_journal(|_| ()).unwrap();
     crate::rig::append_all(&mut journal, &facts(2));
     journal.close().unwrap();
-    run.append_scratch(session(), "note").unwrap();
+    run.write_scratch(session(), b"note\n").unwrap();
     run.write_transcript(session(), b"{}").unwrap();
-    run.write_projection("errors.json", b"{}").unwrap();
     run.save_checkpoint(1, Position::start(run_id(0)), &1).unwrap();
     let mut seen = 0;
     let mut folders = vec![state.to_owned()];
@@ -177,7 +176,7 @@ fn every_file_is_private(state: &Path) {
             }
         }
     }
-    assert_eq!(seen, 6);
+    assert_eq!(seen, 5);
 }
 
 #[test]
