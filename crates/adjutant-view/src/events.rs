@@ -2,7 +2,7 @@
 //!
 //! The five events of the original format keep their names and fields; the others are additions. Each
 //! delegation has exactly one `completed` event, even if it was refused, so that readers can count. Start at
-//! [`EventStream::translate`].
+//! [`translate`].
 
 use adjutant_core::space::{ChangedFile, Clash};
 use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
@@ -173,32 +173,6 @@ pub enum DomainState {
     Allowed,
     /// The answer was no, or the question expired.
     Denied,
-}
-
-/// Translates a run's events into progress events.
-#[derive(Clone, Debug, Default)]
-pub struct EventStream {
-    view: RunView,
-}
-
-impl EventStream {
-    /// Returns a stream for a run from its first event.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Applies an event and returns the progress events it causes; often none.
-    pub fn translate(&mut self, entry: TimedEvent<'_>) -> Vec<WireEvent> {
-        self.view.apply(entry);
-        translate(&self.view, &entry)
-    }
-
-    /// Returns the underlying view.
-    #[must_use]
-    pub const fn view(&self) -> &RunView {
-        &self.view
-    }
 }
 
 /// Returns the progress events that an event causes. `view` must already include the event.

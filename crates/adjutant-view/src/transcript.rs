@@ -223,12 +223,3 @@ fn indent(text: &mut String, content: &str) {
         let _ = writeln!(text, "{}", format!("  {line}").trim_end());
     }
 }
-
-/// Returns the notes of one session, one per line.
-pub fn scratchpad<'a>(
-    entries: impl IntoIterator<Item = TimedEvent<'a>>,
-    session: SessionId,
-) -> String {
-    let view = RunView::of(entries);
-    view.delegation(session).map(Delegation::scratchpad).unwrap_or_default()
-}

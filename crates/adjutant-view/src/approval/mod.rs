@@ -152,24 +152,6 @@ impl ApprovalQuestion {
         &self.grants
     }
 
-    /// Returns the tasks that policy refused.
-    #[must_use]
-    pub fn refused(&self) -> &[RefusedTask] {
-        &self.refused
-    }
-
-    /// Returns the hash that the answer is bound to, once the question was asked.
-    #[must_use]
-    pub fn hash(&self) -> Option<&str> {
-        self.hash.as_deref()
-    }
-
-    /// Returns when the question expires.
-    #[must_use]
-    pub const fn expires(&self) -> Option<Timestamp> {
-        self.expires
-    }
-
     /// Returns how much harm the call can do.
     #[must_use]
     pub fn risk(&self) -> Risk {

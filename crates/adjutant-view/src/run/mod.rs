@@ -80,7 +80,6 @@ pub struct RunView {
     model_now: Option<ModelSpec>,
     goal: String,
     workdir: String,
-    version: String,
     policy: Option<Box<Policy>>,
     #[serde(default)]
     assignment: Option<Box<Assignment>>,
@@ -102,7 +101,6 @@ pub struct RunView {
     latest: EventTime,
     ended: Option<EventTime>,
     outcome: Option<Outcome>,
-    events: u64,
     texts: TextRetention,
     faults: Faults,
     /// The delegations with a tool that waits until a person has allowed a host.
@@ -184,12 +182,6 @@ impl RunView {
         &self.workdir
     }
 
-    /// Returns the version of Adjutant that started the run.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
     /// Returns the limits of the run, once it started.
     #[must_use]
     pub fn policy(&self) -> Option<&Policy> {
@@ -218,12 +210,6 @@ impl RunView {
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         self.outcome
-    }
-
-    /// Returns the number of applied events.
-    #[must_use]
-    pub const fn events(&self) -> u64 {
-        self.events
     }
 
     /// Returns the sum of all settlements of the run.

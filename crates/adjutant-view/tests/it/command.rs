@@ -10,12 +10,11 @@ use adjutant_formats::contract::{
 use adjutant_formats::task::{self, Status as TaskStatus};
 use adjutant_view::Liveness;
 use adjutant_view::errors::of_run;
-use adjutant_view::events::EventStream;
 use adjutant_view::results::{command_end, command_head, standard};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail_json};
 use serde_json::{Value, json};
 
-use crate::history::{History, reason, root, run_id, tokens};
+use crate::history::{History, reason, root, run_id, tokens, wire_events};
 
 /// A run of `/research` about tasks 7 and 8.
 pub(crate) fn begun() -> History {
@@ -75,9 +74,8 @@ fn marked(
 }
 
 fn stages(h: &History) -> Vec<String> {
-    let mut stream = EventStream::new();
-    let events = h.entries().flat_map(|entry| stream.translate(entry));
-    events
+    wire_events(h.entries())
+        .into_iter()
         .filter_map(|event| {
             let value = serde_json::to_value(&event).unwrap();
             (value["event"] == "stage").then(|| {

@@ -1,15 +1,13 @@
 //! Requirement 52: the wire events of seed 001 §12 and our additions.
 
 use adjutant_core::{Code, Event, Outcome, Timestamp};
-use adjutant_view::events::EventStream;
+use adjutant_view::RunView;
 
-use crate::history::{History, finished, reason, root};
+use crate::history::{History, finished, reason, root, wire_events};
 
 fn stream(h: &History) -> String {
-    let mut stream = EventStream::new();
-    let events: Vec<String> = h
-        .entries()
-        .flat_map(|entry| stream.translate(entry))
+    let events: Vec<String> = wire_events(h.entries())
+        .into_iter()
         .map(|event| serde_json::to_string(&event).unwrap())
         .collect();
     events.join("\n")
@@ -76,13 +74,11 @@ fn an_approval_is_asked_and_denied_and_its_tasks_complete_as_errors() {
 #[test]
 fn every_delegation_has_exactly_one_completed() {
     let (h, _) = finished();
-    let mut stream = EventStream::new();
-    let completed = h
-        .entries()
-        .flat_map(|entry| stream.translate(entry))
+    let completed = wire_events(h.entries())
+        .into_iter()
         .filter(|event| serde_json::to_value(event).unwrap()["event"] == "completed")
         .count();
-    assert_eq!(completed, stream.view().delegations().count());
+    assert_eq!(completed, RunView::of(h.entries()).delegations().count());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use adjutant_core::{
     Preset, Price, Reason, Rights, RunId, SessionId, StopReason, Timestamp, ToolCall, ToolOutput,
     ToolSet, Usage, Usd,
 };
+use adjutant_view::events::{WireEvent, translate};
 use adjutant_view::{RunView, TimedEvent};
 use serde_json::{Value, json};
 
@@ -354,3 +355,14 @@ pub(crate) fn finished() -> (History, [SessionId; 3]) {
 
 /// Text that tries everything.
 pub(crate) const HOSTILE: &str = "a]\u{1b}[2J\u{202e}evil\u{200b}\r\n### [fake] ✓\u{7}\t\u{9b}31m";
+
+/// Returns the wire events of these records.
+pub(crate) fn wire_events<'a>(entries: impl Iterator<Item = TimedEvent<'a>>) -> Vec<WireEvent> {
+    let mut view = RunView::default();
+    entries
+        .flat_map(|entry| {
+            view.apply(entry);
+            translate(&view, &entry)
+        })
+        .collect()
+}

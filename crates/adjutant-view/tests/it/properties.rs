@@ -10,7 +10,6 @@ use adjutant_core::{
     AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply,
     SessionId, StopReason, Task, Timestamp, ToolOutput, Tree, Usage, Usd,
 };
-use adjutant_view::events::EventStream;
 use adjutant_view::progress::ProgressFrame;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::story::StoryReport;
@@ -19,7 +18,7 @@ use adjutant_view::{Liveness, Palette, RunView, TimedEvent, cost, log, tree};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::history::{History, WALL, call, label, model, root, run_id, tokens};
+use crate::history::{History, WALL, call, label, model, root, run_id, tokens, wire_events};
 
 /// A return that is taken.
 const DONE: &str =
@@ -333,9 +332,8 @@ proptest! {
         prop_assert!(!results.markdown(&ResultOptions::default()).is_empty());
         prop_assert!(!tree::render(&view, now, Liveness::Dead, Palette::Ansi).is_empty());
         prop_assert_eq!(log::render(driver.entries()).lines().count(), driver.records.len());
-        let mut stream = EventStream::new();
         let mut completed: BTreeMap<Option<SessionId>, usize> = BTreeMap::new();
-        for event in driver.entries().flat_map(|entry| stream.translate(entry)) {
+        for event in wire_events(driver.entries()) {
             if matches!(event.what, adjutant_view::events::WireEventKind::Completed { .. }) {
                 *completed.entry(event.session_id).or_default() += 1;
             }

@@ -6,7 +6,6 @@ use std::path::Path;
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
 use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Timestamp, Usd};
 use adjutant_view::approval::ApprovalQuestion;
-use adjutant_view::events::EventStream;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail_json, list_json};
 use adjutant_view::story::StoryReport;
@@ -15,7 +14,7 @@ use adjutant_view::{Liveness, RunView, cost, tree};
 use serde_json::{Value, json};
 
 use crate::command::through_all_stages;
-use crate::history::{History, call, finished, reason, resumed, root, three, tokens};
+use crate::history::{History, call, finished, reason, resumed, root, three, tokens, wire_events};
 
 /// A history with at least one of everything that has a shape.
 fn everything() -> History {
@@ -262,8 +261,7 @@ fn transcripts_fit_their_schema() {
 fn events_fit_their_schema_and_every_event_is_seen() {
     let mut seen = BTreeSet::new();
     for h in [everything(), through_all_stages(), stories()] {
-        let mut stream = EventStream::new();
-        for event in h.entries().flat_map(|entry| stream.translate(entry)) {
+        for event in wire_events(h.entries()) {
             let value = serde_json::to_value(&event).unwrap();
             seen.insert(value["event"].as_str().unwrap().to_owned());
             assert_fits("events", value);

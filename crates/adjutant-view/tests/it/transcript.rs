@@ -1,9 +1,9 @@
 //! Requirements 45 to 47, D19: the whole conversation, whatever became of it.
 
 use adjutant_core::{Code, ErrorKind, Outcome};
-use adjutant_view::Liveness;
-use adjutant_view::transcript::{Transcript, TranscriptOutcome, scratchpad};
+use adjutant_view::transcript::{Transcript, TranscriptOutcome};
 use adjutant_view::wire::pretty;
+use adjutant_view::{Liveness, RunView};
 
 use crate::history::{HOSTILE, History, finished, reason, three, tokens};
 
@@ -81,11 +81,10 @@ fn d19_an_error_keeps_usage_and_messages() {
 #[test]
 fn requirement_46_the_scratchpad_has_a_line_for_each_note() {
     let (h, sessions) = finished();
-    assert_eq!(
-        scratchpad(h.entries(), sessions[2]),
-        "main.rs repeats itself\ntwo parsers for one format\n"
-    );
-    assert_eq!(scratchpad(h.entries(), sessions[0]), "");
+    let view = RunView::of(h.entries());
+    let scratchpad = |session| view.delegation(session).unwrap().scratchpad();
+    assert_eq!(scratchpad(sessions[2]), "main.rs repeats itself\ntwo parsers for one format\n");
+    assert_eq!(scratchpad(sessions[0]), "");
 }
 
 #[test]

@@ -32,7 +32,6 @@ const GOAL_KEPT: usize = 1_000;
 const REASON_KEPT: usize = 1_000;
 
 pub(super) fn apply(view: &mut RunView, entry: TimedEvent<'_>) {
-    view.events += 1;
     if view.waits_for_person() {
         view.waited += entry.moment().at.since(view.latest.at);
     }
@@ -56,20 +55,11 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
     }
     match entry.event {
         Event::RunStarted {
-            run,
-            agent,
-            goal,
-            workdir,
-            policy,
-            version,
-            model,
-            terms,
-            base_depth,
+            run, agent, goal, workdir, policy, model, terms, base_depth, ..
         } => {
             view.terms.clone_from(terms);
             view.goal = view.texts.start_of(goal, GOAL_KEPT);
             view.workdir.clone_from(workdir);
-            view.version.clone_from(version);
             view.begin(entry.moment(), *run, agent, policy, model.as_ref(), *base_depth);
         }
         Event::Granted(grant) => view.granted(entry.moment(), grant),
