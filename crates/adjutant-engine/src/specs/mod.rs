@@ -17,10 +17,7 @@ mod repair;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{
-    Artifact, Book, Change, Changed, NewTask, Status, Task, TaskNumber, Update,
-};
+use adjutant_formats::task::{Book, Change, Changed, NewTask, Status, TaskNumber, Update};
 use adjutant_workspace::{LockMode, Root};
 
 pub use error::SpecsError;
@@ -99,16 +96,6 @@ impl Specs {
         folder.read()
     }
 
-    /// Returns a task.
-    ///
-    /// # Errors
-    ///
-    /// When there is none of that number, or the files cannot be read.
-    pub fn task(&self, number: TaskNumber) -> Result<Task, SpecsError> {
-        let unknown = adjutant_formats::task::TaskError::Unknown { number };
-        self.read()?.task(number).ok_or(SpecsError::Task(unknown))
-    }
-
     /// Adds a task; the first one creates the folder.
     ///
     /// # Errors
@@ -130,20 +117,6 @@ impl Specs {
         reason: Option<String>,
     ) -> Result<Changed, SpecsError> {
         self.change(&Change::SetStatus { number, to, reason })
-    }
-
-    /// Links something that was made for a task, by its path from the root of the project.
-    ///
-    /// # Errors
-    ///
-    /// Why it was not linked; then nothing has changed.
-    pub fn link_artifact(
-        &self,
-        number: TaskNumber,
-        kind: ArtifactKind,
-        path: impl Into<String>,
-    ) -> Result<Changed, SpecsError> {
-        self.change(&Change::Link { number, artifact: Artifact { kind, path: path.into() } })
     }
 
     /// Moves a task on and links what was made for it, in one change.

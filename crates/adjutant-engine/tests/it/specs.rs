@@ -110,16 +110,16 @@ fn a_folder_of_opencode_is_used_where_there_is_one() {
     assert_eq!(specs.folder().unwrap(), ".opencode/specs");
     let task = specs.add(named("First")).unwrap().task;
     specs.set_status(task.number, Status::Researching, None).unwrap();
-    specs
-        .link_artifact(task.number, ArtifactKind::Research, ".opencode/specs/1_first/r.md")
-        .unwrap();
+    let path = ".opencode/specs/1_first/r.md".to_owned();
+    let links = vec![Artifact { kind: ArtifactKind::Research, path }];
+    specs.update(task.number, Update { links, ..Update::default() }).unwrap();
     let todo = project.read(".opencode/specs/TODO.md");
     assert!(todo.starts_with("# Mine\n\n### 1. First\n"), "{todo}");
     assert!(
         todo.contains("- **Research**: [.opencode/specs/1_first/r.md](1_first/r.md)\n"),
         "{todo}"
     );
-    assert_eq!(specs.task(task.number).unwrap().status, Some(Status::Researching));
+    assert_eq!(specs.read().unwrap().task(task.number).unwrap().status, Some(Status::Researching));
     assert!(!project.path(".adjutant").exists());
 }
 
