@@ -312,12 +312,6 @@ impl Sandbox {
         &self.config
     }
 
-    /// Returns the sandbox level that programs run with.
-    #[must_use]
-    pub fn level(&self) -> &SandboxLevel {
-        &self.level
-    }
-
     /// Runs a program until it ends and streams its output.
     ///
     /// # Errors
