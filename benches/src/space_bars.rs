@@ -85,7 +85,7 @@ pub(crate) fn open(
         network: NetworkAccess::Off,
         include_ignored: Vec::new(),
         reserved: Vec::new(),
-        alike: false,
+        reproducible: false,
         helper: helper.clone(),
         closed: Vec::new(),
     };
