@@ -17,7 +17,7 @@ use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::settings::{Settings, user_folders};
-use crate::wiring::Chosen;
+use crate::wiring::ChosenModel;
 
 /// Characters of a description in a listing.
 const DESCRIPTION_CHARS: usize = 160;
@@ -79,8 +79,8 @@ pub(crate) fn choose(
     settings: &Settings,
     flags: &WorkFlags,
     agent: Option<&Definition>,
-    open: impl Fn(Option<&str>) -> Result<Chosen, Failure>,
-) -> Result<Chosen, Failure> {
+    open: impl Fn(Option<&str>) -> Result<ChosenModel, Failure>,
+) -> Result<ChosenModel, Failure> {
     let chosen = open(flags.model.as_deref().or(settings.model.as_deref()))?;
     let Some(agent) = agent.filter(|_| flags.model.is_none()) else { return Ok(chosen) };
     let running = &chosen.model.spec().name;

@@ -20,7 +20,7 @@ use crate::output::{print, print_json};
 use crate::records;
 
 /// A question as it stands.
-struct Open {
+struct InboxQuestion {
     id: String,
     waiting: QuestionPointer,
     files: RunFiles,
@@ -30,11 +30,11 @@ struct Open {
 
 /// Lists what waits.
 pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
-    let all = open(archive)?;
-    let prompts = at_prompts(&archive.runs().map_err(records::failed)?, &all);
+    let all = open_inbox(archive)?;
+    let prompts = prompt_questions(&archive.runs().map_err(records::failed)?, &all);
     if as_json {
-        let all: Vec<_> = all.iter().map(Open::json).collect();
-        let prompts: Vec<_> = prompts.iter().map(AtPrompt::json).collect();
+        let all: Vec<_> = all.iter().map(InboxQuestion::json).collect();
+        let prompts: Vec<_> = prompts.iter().map(PromptQuestion::json).collect();
         print_json(&json!({ "v": 1, "approvals": all, "at_prompts": prompts }))?;
         return Ok(Exit::Completed);
     }
@@ -46,20 +46,20 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
     // with a terminal of its own and this account can read the code.
     let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
     let inbox = all.iter().map(|it| it.text(shows_codes));
-    let texts: Vec<String> = inbox.chain(prompts.iter().map(AtPrompt::text)).collect();
+    let texts: Vec<String> = inbox.chain(prompts.iter().map(PromptQuestion::text)).collect();
     print(&texts.join("\n"))?;
     Ok(Exit::Completed)
 }
 
 /// A question that a run asks at a prompt of its own terminal; it is answered there.
-struct AtPrompt {
+struct PromptQuestion {
     files: RunFiles,
     pid: Option<u32>,
     terminal: Option<String>,
     question: ApprovalQuestion,
 }
 
-impl AtPrompt {
+impl PromptQuestion {
     fn json(&self) -> serde_json::Value {
         json!({
             "run": self.files.id(), "root": self.files.workdir(), "pid": self.pid,
@@ -83,7 +83,7 @@ impl AtPrompt {
 }
 
 /// Finds the questions of live runs that are in no inbox: each is open at the prompt of its process.
-fn at_prompts(runs: &[RunFiles], inbox: &[Open]) -> Vec<AtPrompt> {
+fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQuestion> {
     let mut all = Vec::new();
     for files in runs {
         // A run that cannot be read must not hide the others.
@@ -97,7 +97,7 @@ fn at_prompts(runs: &[RunFiles], inbox: &[Open]) -> Vec<AtPrompt> {
             let question =
                 ApprovalQuestion::of_call(policy, &asked.admitted, open.parent, open.call);
             let terminal = pid.and_then(terminal_of);
-            all.push(AtPrompt { files: files.clone(), pid, terminal, question });
+            all.push(PromptQuestion { files: files.clone(), pid, terminal, question });
         }
     }
     all
@@ -105,8 +105,8 @@ fn at_prompts(runs: &[RunFiles], inbox: &[Open]) -> Vec<AtPrompt> {
 
 /// Counts the questions in the inbox, and those at the prompts of these runs.
 pub(crate) fn count_waiting(archive: &Archive, runs: &[RunFiles]) -> Result<usize, Failure> {
-    let inbox = open(archive)?;
-    Ok(inbox.len() + at_prompts(runs, &inbox).len())
+    let inbox = open_inbox(archive)?;
+    Ok(inbox.len() + prompt_questions(runs, &inbox).len())
 }
 
 /// Returns the terminal that a process reads or writes, as /dev/pts/3.
@@ -144,7 +144,7 @@ fn read_questions(files: &RunFiles) -> Option<AskedQuestions> {
     Some(asked)
 }
 
-impl Open {
+impl InboxQuestion {
     fn age_s(&self) -> u64 {
         wall_now().saturating_sub(self.waiting.asked_ms) / 1000
     }
@@ -192,8 +192,8 @@ pub(crate) fn run_approve(
         return Err(Failure::new(Exit::Refused, "an answer is taken from a terminal only")
             .hint("Type it in a terminal of your own: the answer is a person's."));
     }
-    let all = open(archive)?;
-    let found: Vec<&Open> = all
+    let all = open_inbox(archive)?;
+    let found: Vec<&InboxQuestion> = all
         .iter()
         .filter(|it| !args.id.is_empty() && it.id.starts_with(&args.id.to_lowercase()))
         .collect();
@@ -244,7 +244,7 @@ fn failed(error: &ControlError) -> Failure {
 }
 
 /// Returns what waits, and forgets what does not any more.
-fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
+fn open_inbox(archive: &Archive) -> Result<Vec<InboxQuestion>, Failure> {
     let registry = archive.registry();
     let kept = registry.open_questions();
     let kept = kept.map_err(|error| {
@@ -254,7 +254,7 @@ fn open(archive: &Archive) -> Result<Vec<Open>, Failure> {
     for (id, waiting) in kept {
         match look(archive, &waiting) {
             Some(Some((files, question, left_ms))) if left_ms > 0 => {
-                all.push(Open { id, waiting, files, question, left_ms });
+                all.push(InboxQuestion { id, waiting, files, question, left_ms });
             }
             // The run itself says that it has expired, and one that cannot be read now may be later.
             Some(Some(_)) | None => {}

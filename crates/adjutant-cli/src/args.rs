@@ -5,11 +5,11 @@ mod approvals;
 mod groups;
 mod mcp;
 mod records;
+mod results;
 mod rules;
 mod story;
 mod suggest;
 mod task;
-mod work;
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::hints;
-use crate::spaces::{SpaceFlags, TermFlags};
+use crate::workspace_flags::{WorkspaceSetupFlags, WriteFlags};
 
 pub(crate) use approvals::{ApproveArgs, DetachedFlags};
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
@@ -27,10 +27,10 @@ pub(crate) use records::{
     CancelArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneArgs, ResultArgs, RunArg,
     ScopeFlag, StatusArgs, TellArgs, WaitArgs, WatchArgs,
 };
+pub(crate) use results::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
 pub(crate) use rules::{AgentsArgs, CheckArgs, CommandsArgs, ParseArgs, PolicyArgs, ValidateArgs};
 pub(crate) use story::StoryArgs;
 pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
-pub(crate) use work::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
 
 /// Bounded delegation for AI agents.
 ///
@@ -280,7 +280,7 @@ pub(crate) struct DemoArgs {
 
     /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
-    pub(crate) return_form: Option<Form>,
+    pub(crate) return_form: Option<ResultFormat>,
 
     /// Print one JSON event per line to standard output instead of the result.
     #[arg(long)]
@@ -390,11 +390,11 @@ pub(crate) struct ResumeArgs {
 
     /// Changes to what the run was started with, for the work that is left.
     #[command(flatten)]
-    pub(crate) terms: TermFlags,
+    pub(crate) terms: WorkspaceSetupFlags,
 
     /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
-    pub(crate) return_form: Option<Form>,
+    pub(crate) return_form: Option<ResultFormat>,
 
     /// Print one JSON event per line to standard output instead of the result.
     #[arg(long)]
@@ -462,7 +462,7 @@ pub(crate) struct WorkFlags {
 
     /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
-    pub(crate) return_form: Option<Form>,
+    pub(crate) return_form: Option<ResultFormat>,
 
     /// Start without asking for approval.
     #[arg(short, long)]
@@ -500,7 +500,7 @@ pub(crate) struct WorkFlags {
     pub(crate) merge: Option<MergeAfter>,
 
     #[command(flatten)]
-    pub(crate) spaces: SpaceFlags,
+    pub(crate) spaces: WriteFlags,
 
     /// A host that WebFetch may use without asking you; can be repeated.
     #[arg(long, value_name = "HOST")]
@@ -536,7 +536,7 @@ fn dollars(text: &str) -> Result<f64, String> {
 
 /// How a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum ResultFormat {
     /// For people and models.
     Markdown,
     /// For programs.

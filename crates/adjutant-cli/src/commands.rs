@@ -18,12 +18,12 @@ use adjutant_view::{Liveness, sanitize};
 use serde_json::{Value, json};
 
 use crate::agents::{self, format_name, notices};
-use crate::args::{CommandsArgs, Form, TaskAddArgs, WorkFlags};
+use crate::args::{CommandsArgs, ResultFormat, TaskAddArgs, WorkFlags};
 use crate::delegate::{absolute, form};
 use crate::exit::{Exit, Failure};
-use crate::here;
 use crate::hints::advise;
 use crate::output::{print, print_json, say};
+use crate::run_lookup;
 use crate::settings::{Settings, command_folders};
 use crate::tasks;
 
@@ -32,7 +32,7 @@ const PATHS: &str =
     "`adjutant commands` lists them. To begin a goal with a path, put a space before it.";
 
 /// A slash command that was typed, before anything is known of it but its name.
-pub(crate) struct Errand {
+pub(crate) struct TypedSlashCommand {
     root: PathBuf,
     book: Handbook,
     command: SlashCommand,
@@ -50,7 +50,10 @@ pub(crate) fn find(root: &Path) -> Result<Handbook, Failure> {
 ///
 /// Only what a person typed can be one, never what was piped in. The slash must be its very first
 /// character, and a path of several parts that is no command's name is a plain goal.
-pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, Failure> {
+pub(crate) fn read_slash_command(
+    root: &Path,
+    goal: Option<&str>,
+) -> Result<Option<TypedSlashCommand>, Failure> {
     let Some(goal) = goal.filter(|goal| goal.starts_with('/')) else { return Ok(None) };
     let book = find(root)?;
     let found = book.recognise(goal).map_err(|error| match book.broken(&error.name) {
@@ -66,24 +69,24 @@ pub(crate) fn errand(root: &Path, goal: Option<&str>) -> Result<Option<Errand>, 
     }
     Ok(found.map(|(command, (typed, in_place))| {
         let root = root.to_owned();
-        Errand { root, book, command, typed, in_place }
+        TypedSlashCommand { root, book, command, typed, in_place }
     }))
 }
 
 /// Refuses what a client may not send: nobody has typed it, so it gives no leave to anything.
-pub(crate) fn judge_sent(errand: Option<&Errand>) -> Result<(), Failure> {
-    let Some(errand) = errand else {
+pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failure> {
+    let Some(slash) = slash else {
         return Err(Failure::usage("this begins with a path and no command's name")
             .hint("`adjutant commands` lists the commands."));
     };
-    let name = sanitize::line(errand.command.name());
-    if errand.command.is_ours {
+    let name = sanitize::line(slash.command.name());
+    if slash.command.is_ours {
         let text =
             format!("/{name} is carried out by adjutant itself, so there is nothing to delegate");
         return Err(Failure::usage(text)
             .hint(format!("`adjutant run '/{name} …'` does it, in a terminal.")));
     }
-    if errand.in_place == InPlace::Typed {
+    if slash.in_place == InPlace::Typed {
         let text = "--in-place: only a person can let agents write in the whole tree";
         return Err(Failure::new(Exit::Refused, text)
             .hint("Leave it out: the agents then write only below the specs folder."));
@@ -92,12 +95,12 @@ pub(crate) fn judge_sent(errand: Option<&Errand>) -> Result<(), Failure> {
 }
 
 /// Takes a text as one of the built-in commands, whatever files the person has.
-pub(crate) fn built_in(root: &Path, goal: &str) -> Option<Errand> {
+pub(crate) fn built_in(root: &Path, goal: &str) -> Option<TypedSlashCommand> {
     let book = gather(root, &UserFolders::default()).ok()?;
     let (command, typed) = book.recognise(goal).ok()??;
     let (command, typed) = (command.clone(), typed.to_owned());
     let in_place = InPlace::Absent;
-    Some(Errand { root: root.to_owned(), book, command, typed, in_place })
+    Some(TypedSlashCommand { root: root.to_owned(), book, command, typed, in_place })
 }
 
 /// Says why a command cannot be carried out, and what to do.
@@ -128,7 +131,7 @@ fn refused(error: &PrepareError) -> Failure {
     }
 }
 
-impl Errand {
+impl TypedSlashCommand {
     /// The preset commands run under, unless a person says otherwise.
     pub(crate) const PRESET: Preset = Preset::Command;
 
@@ -157,7 +160,7 @@ impl Errand {
     }
 
     /// Carries the command out where that takes no agent; `piped` reads what came in beside it.
-    pub(crate) fn carry_out_itself(
+    pub(crate) fn run_without_agent(
         &self,
         flags: &WorkFlags,
         as_json: bool,
@@ -188,12 +191,12 @@ impl Errand {
             effort: option("effort"),
             description: Some(piped()?).filter(|text| !text.is_empty()),
         };
-        let as_json = form(flags.return_form, ReturnForm::Markdown, as_json) == Form::Json;
+        let as_json = form(flags.return_form, ReturnForm::Markdown, as_json) == ResultFormat::Json;
         tasks::add(&self.root, &wish, as_json, tasks::added).map(Some)
     }
 
     /// Tells the engine what kind of work it is, and which commands its agents may use; then says it.
-    pub(crate) fn engage(
+    pub(crate) fn configure(
         &self,
         engine: Engine,
         prepared: &Prepared,
@@ -213,11 +216,11 @@ impl Errand {
     }
 
     /// Says of each task that is being worked on, as the list has it, who may be at it.
-    pub(crate) fn say_under_way(&self, archive: &Archive, prepared: &Prepared) {
+    pub(crate) fn say_in_progress(&self, archive: &Archive, prepared: &Prepared) {
         for task in &prepared.tasks {
             let Some(status) = task.status.filter(|status| is_stage(*status)) else { continue };
             let head = format!("adjutant: task {} is {}", task.number, status.marker());
-            advise(&match here::at_work_on(archive, &self.root, task.number) {
+            advise(&match run_lookup::unfinished_run_with_task(archive, &self.root, task.number) {
                 Some((run, Liveness::Alive)) => format!(
                     "{head}: {run} is at work on it; `adjutant status {run}` shows it, `adjutant cancel {run}` ends it"
                 ),
@@ -258,7 +261,7 @@ fn is_stage(status: Status) -> bool {
 /// Lists the commands, or shows one.
 pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, Failure> {
     let root = absolute(&args.root)?;
-    let settings = Settings::load_as(&args.policy, &root, Some(Errand::PRESET))?;
+    let settings = Settings::load_as(&args.policy, &root, Some(TypedSlashCommand::PRESET))?;
     let mut roster = agents::find(&root)?;
     roster.agents.extend(builtin_agents(&roster.agents));
     let mut book = find(&root)?;
@@ -272,7 +275,8 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
         book.problems.retain(|problem| broken.as_ref() == Some(problem));
         book.commands = vec![found];
     }
-    let listing = Listing { settings: &settings, roster: &roster, whole: args.name.is_some() };
+    let listing =
+        CommandListing { settings: &settings, roster: &roster, whole: args.name.is_some() };
     if as_json {
         print_json(&listing.object(&book))?;
     } else {
@@ -288,28 +292,28 @@ fn instead_of<'a>(book: &'a Handbook, command: &SlashCommand) -> Option<&'a Prob
 }
 
 /// How commands are shown.
-struct Listing<'a> {
+struct CommandListing<'a> {
     settings: &'a Settings,
     roster: &'a Roster,
     whole: bool,
 }
 
 /// Who does a command in a language.
-struct Goes<'a> {
+struct CommandRoute<'a> {
     language: &'a str,
     agent: &'a str,
     is_theirs: bool,
     is_known: bool,
 }
 
-impl Listing<'_> {
+impl CommandListing<'_> {
     fn role(&self, command: &SlashCommand) -> Role {
         let policy = self.settings.policy.policy();
         Role::of(command.definition.clone(), policy, None, &self.settings.models_allowed)
     }
 
     /// Returns whom a command goes to, the usual way first.
-    fn ways<'a>(&'a self, command: &'a SlashCommand) -> Vec<Goes<'a>> {
+    fn routes<'a>(&'a self, command: &'a SlashCommand) -> Vec<CommandRoute<'a>> {
         let own = self.settings.routes.0.get(command.name());
         let routing = &command.routing;
         let named = [&routing.default, &routing.target, &routing.agent].into_iter().flatten();
@@ -317,7 +321,7 @@ impl Listing<'_> {
         let languages = routing.languages.iter().filter(|_| routing.by_language != Some(false));
         let languages = languages.map(|(language, agent)| (language.as_str(), agent));
         let theirs = own.into_iter().flatten().map(|(to, agent)| (to.as_str(), agent));
-        let goes = |(language, agent): (&'a str, &'a String), is_theirs| Goes {
+        let goes = |(language, agent): (&'a str, &'a String), is_theirs| CommandRoute {
             language,
             agent,
             is_theirs,
@@ -332,7 +336,7 @@ impl Listing<'_> {
     fn object(&self, book: &Handbook) -> Value {
         let command = |command: &SlashCommand| {
             let (it, role) = (&command.definition, self.role(command));
-            let ways = self.ways(command).into_iter().map(|goes| {
+            let ways = self.routes(command).into_iter().map(|goes| {
                 json!({
                     "language": goes.language, "agent": goes.agent, "known": goes.is_known,
                     "by": if goes.is_theirs { "user config" } else { "command" },
@@ -382,7 +386,7 @@ impl Listing<'_> {
             let file = sanitize::line(&problem.file);
             text += &format!("  cannot be used: {file} stands for it and is broken, see below\n");
         }
-        let ways = self.ways(command).into_iter().map(|goes| {
+        let ways = self.routes(command).into_iter().map(|goes| {
             let who = sanitize::line(goes.agent);
             let missing = if goes.is_known { "" } else { " (not described)" };
             match goes.language {

@@ -10,14 +10,14 @@ use adjutant_view::{RunView, TimedEvent};
 use serde_json::json;
 
 use crate::args::{CancelArgs, TellArgs, WaitArgs};
+use crate::checks::read_stdin;
 use crate::exit::{Exit, Failure};
-use crate::here::{self, Verb};
 use crate::hints::advise;
-use crate::live::Live;
+use crate::live::LiveView;
 use crate::output::{print, print_json, say};
 use crate::projections;
-use crate::pure::read_stdin;
-use crate::records::{Need, failed, fold, now};
+use crate::records::{ViewDetail, failed, fold, now};
+use crate::run_lookup::{self, CommandVerb};
 
 /// How often the files of a run are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -28,12 +28,12 @@ pub(crate) fn run_cancel(
     args: &CancelArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let named = here::name(args.run.as_deref());
+    let named = run_lookup::typed_name(args.run.as_deref());
     if named.is_none() && !archive.runs().map_err(failed)?.iter().any(is_live) {
         return Err(Failure::usage("no run is live").hint(LISTS));
     }
-    let (files, session) = here::meant(archive, named, &args.root, CANCEL, is_live)?;
-    let target = Target::new(&files, session);
+    let (files, session) = run_lookup::find_to_change(archive, named, &args.root, CANCEL, is_live)?;
+    let target = ControlTarget::new(&files, session);
     let cancelled = files.cancel(target.session).map_err(|error| target.failed(&error))?;
     let (how, pid, state) = match cancelled {
         Cancelled::Obeyed => ("obeyed", None, Outcome::Cancelled),
@@ -42,7 +42,7 @@ pub(crate) fn run_cancel(
         Cancelled::EndedBefore(outcome) => ("ended_before", None, outcome),
     };
     if let Cancelled::Killed { .. } | Cancelled::Recorded = cancelled {
-        keep(&files);
+        write_projections(&files);
         target.say_stopped(pid);
     }
     if as_json {
@@ -59,8 +59,8 @@ pub(crate) fn run_cancel(
 }
 
 /// Leaves the transcripts that the run's own process can no longer write.
-fn keep(files: &RunFiles) {
-    let written = fold(files, Need::Texts).and_then(|(view, _)| {
+fn write_projections(files: &RunFiles) {
+    let written = fold(files, ViewDetail::Texts).and_then(|(view, _)| {
         projections::keep_errors(&view);
         projections::write(files, &view)
     });
@@ -72,14 +72,15 @@ fn keep(files: &RunFiles) {
 /// Waits for the end of a run; the exit code is that of the run.
 pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Result<Exit, Failure> {
     let scope = args.scope.scope();
-    let (files, session) = here::find_in_scope(archive, args.run.as_deref(), scope, WAIT, is_live)?;
-    let target = Target::new(&files, session);
-    let ending = watch(&files, &target, args.timeout)?;
+    let (files, session) =
+        run_lookup::find_in_scope(archive, args.run.as_deref(), scope, WAIT, is_live)?;
+    let target = ControlTarget::new(&files, session);
+    let ending = follow(&files, &target, args.timeout)?;
     let (exit, state) = match ending {
-        Ending::Ended(outcome) => (Exit::of(outcome), outcome.word()),
-        Ending::Interrupted => (Exit::Partial, "interrupted"),
-        Ending::NeverBegan => (Exit::Failed, "never_began"),
-        Ending::TimedOut => (Exit::TimedOut, "running"),
+        WaitEnding::Ended(outcome) => (Exit::of(outcome), outcome.word()),
+        WaitEnding::Interrupted => (Exit::Partial, "interrupted"),
+        WaitEnding::NeverBegan => (Exit::Failed, "never_began"),
+        WaitEnding::TimedOut => (Exit::TimedOut, "running"),
     };
     if as_json {
         print_json(&json!({
@@ -90,13 +91,13 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
         print(&format!("{target} {}\n", state.replace('_', " ")))?;
     }
     match ending {
-        Ending::Ended(_) => {}
-        Ending::Interrupted => advise(&target.interrupted()),
-        Ending::NeverBegan => advise(
+        WaitEnding::Ended(_) => {}
+        WaitEnding::Interrupted => advise(&target.interrupted()),
+        WaitEnding::NeverBegan => advise(
             "adjutant: its process died before the first step; there is nothing to resume\n  \
              `adjutant prune` removes what is left of it.",
         ),
-        Ending::TimedOut => {
+        WaitEnding::TimedOut => {
             advise(&format!(
                 "adjutant: the time is up and it goes on; `adjutant wait {target}` waits on"
             ));
@@ -107,7 +108,7 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
 
 /// How waiting came to its end.
 #[derive(Clone, Copy)]
-enum Ending {
+enum WaitEnding {
     Ended(Outcome),
     Interrupted,
     NeverBegan,
@@ -115,34 +116,38 @@ enum Ending {
 }
 
 /// Follows the run's files until it ends, nobody works on it any more, or the time is up.
-fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result<Ending, Failure> {
+fn follow(
+    files: &RunFiles,
+    target: &ControlTarget,
+    timeout: Option<Duration>,
+) -> Result<WaitEnding, Failure> {
     // A wait beyond what the platform can count is one without a limit.
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut live = Live::watching();
+    let mut live = LiveView::watching();
     let mut follow = files.follow();
     let mut joined = false;
     let ending = loop {
         // Asked first: a run that ends while it is read must not look interrupted.
         let life = files.life().map_err(failed)?;
-        let mut take = |view: &mut Live| {
+        let mut take = |view: &mut LiveView| {
             follow.more(|record| {
                 view.take(TimedEvent::new(record.at, record.wall_ms, &record.event));
             })
         };
         take(&mut live).map_err(failed)?;
         if !std::mem::replace(&mut joined, true) {
-            live.keep_time_of(now(files, &live.view));
+            live.set_run_age(now(files, &live.view));
         }
         if let Some(outcome) = target.end_in(&live.view) {
-            break Ending::Ended(outcome);
+            break WaitEnding::Ended(outcome);
         }
         if life == Life::Dead {
             let began = live.view.run().is_some();
-            break if began { Ending::Interrupted } else { Ending::NeverBegan };
+            break if began { WaitEnding::Interrupted } else { WaitEnding::NeverBegan };
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            break Ending::TimedOut;
+            break WaitEnding::TimedOut;
         }
         live.redraw();
         thread::sleep(left.map_or(LOOK, |left| left.min(LOOK)));
@@ -154,11 +159,12 @@ fn watch(files: &RunFiles, target: &Target, timeout: Option<Duration>) -> Result
 /// Says something to an agent at work.
 pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Result<Exit, Failure> {
     let named = Some(args.session.as_str());
-    let (files, session) = here::meant(archive, named, Path::new("."), TELL, is_live)?;
+    let (files, session) =
+        run_lookup::find_to_change(archive, named, Path::new("."), TELL, is_live)?;
     let session = session.unwrap_or_else(|| files.id().root_session());
     let text = if args.text == "-" { read_stdin()? } else { args.text.clone() };
     let bytes = text.len();
-    let target = Target::new(&files, Some(session));
+    let target = ControlTarget::new(&files, Some(session));
     files.tell(session, text).map_err(|error| target.failed(&error))?;
     if as_json {
         print_json(&json!({ "v": 1, "run": files.id(), "session": session, "bytes": bytes }))?;
@@ -169,13 +175,13 @@ pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Res
 }
 
 /// What an order is about.
-struct Target {
+struct ControlTarget {
     run: RunId,
     /// A delegation below the root; none for the whole run.
     session: Option<SessionId>,
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for ControlTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.session {
             Some(session) => session.fmt(f),
@@ -184,7 +190,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-impl Target {
+impl ControlTarget {
     fn new(files: &RunFiles, session: Option<SessionId>) -> Self {
         let run = files.id();
         Self { run, session: session.filter(|session| *session != run.root_session()) }
@@ -256,8 +262,8 @@ fn is_live(files: &RunFiles) -> bool {
     matches!(files.life(), Ok(Life::Live { .. }))
 }
 
-const CANCEL: Verb = Verb { typed: "cancel", noun: "live run", has_anywhere: false };
+const CANCEL: CommandVerb = CommandVerb { typed: "cancel", noun: "live run", has_anywhere: false };
 
-const TELL: Verb = Verb { typed: "tell", noun: "live run", has_anywhere: false };
+const TELL: CommandVerb = CommandVerb { typed: "tell", noun: "live run", has_anywhere: false };
 
-const WAIT: Verb = Verb { typed: "wait", noun: "run", has_anywhere: true };
+const WAIT: CommandVerb = CommandVerb { typed: "wait", noun: "run", has_anywhere: true };

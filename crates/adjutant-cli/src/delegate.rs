@@ -13,14 +13,14 @@ use adjutant_view::approval::ApprovalQuestion;
 use serde_json::{Map, Value, json};
 
 use crate::agents;
-use crate::args::{DelegateArgs, Form, WorkFlags};
+use crate::args::{DelegateArgs, ResultFormat, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
-use crate::detached::{self, Terms, Verdict, cents};
+use crate::checks::{read_capped, read_stdin};
+use crate::detached::{self, ApproverChoice, DetachedTerms, cents};
+use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
-use crate::pure::{read_capped, read_stdin};
-use crate::run::{Showing, Work, conclude, conduct};
 use crate::settings::{Settings, base_depth, home, open_archive, user_config_dir};
 use crate::wiring::Wiring;
 
@@ -36,17 +36,23 @@ pub(crate) fn run_delegate(
     apply_flags(&mut settings, &args.work, args.work.in_place)?;
     let mut terms = None;
     if args.detached.detached {
-        let handover = detached::leave(&args.detached)?;
+        let handover = detached::detach(&args.detached)?;
         let archive = open_archive(given_home.clone())?;
-        terms = Some(Terms::take(&args.detached, handover, &archive, &root, &mut settings)?);
+        terms = Some(DetachedTerms::for_tasks(
+            &args.detached,
+            handover,
+            &archive,
+            &root,
+            &mut settings,
+        )?);
     }
     let mut policy = settings.policy.policy().clone();
     if let Some(terms) = &terms {
-        terms.bound(&mut policy, true);
+        terms.bound_policy(&mut policy, true);
     }
     let call = read_call(args, &settings.policy)?;
     if terms.is_some() {
-        detached::judge_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;
+        detached::refuse_file_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;
     }
     let mut wiring = Wiring::new(&settings)?;
     // A dry run asks nobody, so there is nothing to keep.
@@ -103,9 +109,9 @@ pub(crate) fn run_delegate(
     }
     let approver = match &mut terms {
         Some(terms) => loop {
-            match terms.approver(&policy, &preview(&engine)?.events)? {
-                Verdict::Answered(approver) => break approver,
-                Verdict::Again(left) => {
+            match terms.approver_of_call(&policy, &preview(&engine)?.events)? {
+                ApproverChoice::Chosen(approver) => break approver,
+                ApproverChoice::AllowanceChanged(left) => {
                     policy.approve_below_usd = Some(left);
                     engine = engine.starting_unasked_below(left);
                 }
@@ -114,21 +120,21 @@ pub(crate) fn run_delegate(
         None => approver_of(args, &policy, || preview(&engine))?,
     };
     let archive = open_archive(given_home)?;
-    let showing = Showing {
+    let showing = DisplayOptions {
         form: form(args.work.return_form, call.return_form, as_json),
         events: args.work.events,
         result_tokens: policy.result_tokens,
         merge: args.work.merge.unwrap_or_default(),
     };
-    let work = Work::Tasks { briefs, concurrency: call.concurrency };
+    let work = RunRequest::Tasks { briefs, concurrency: call.concurrency };
     let mut spaces = args.work.spaces.setup(archive.path(), &root)?;
     spaces.merge = showing.merge.request();
-    let engine = detached::tie(engine.with_spaces(spaces), terms.as_mut());
-    let conducted = conduct(engine, &archive, work, approver, &showing);
+    let engine = detached::hand_to_engine(engine.with_spaces(spaces), terms.as_mut());
+    let conducted = execute_run(engine, &archive, work, approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;
     if let Some(terms) = terms {
-        terms.end(&conducted.view, conducted.finished.is_ok());
+        terms.settle(&conducted.view, conducted.finished.is_ok());
     }
     conclude(conducted, &archive, false, &showing)
 }
@@ -167,7 +173,7 @@ pub(crate) fn apply_flags(
         settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
     }
     settings.set_again(&flags.policy)?;
-    flags.spaces.refuse_idle(settings.policy.policy(), flags.merge.is_some())?;
+    flags.spaces.refuse_unused(settings.policy.policy(), flags.merge.is_some())?;
     if !flags.allow_domain.is_empty() && !settings.policy.policy().network {
         say("adjutant: --allow-domain allows nothing without --allow-network");
     }
@@ -327,12 +333,12 @@ fn exit_of(refusal: &Refusal) -> Exit {
 }
 
 /// A flag outweighs the file; `--json` means JSON where nothing else was said.
-pub(crate) fn form(flag: Option<Form>, file: ReturnForm, as_json: bool) -> Form {
+pub(crate) fn form(flag: Option<ResultFormat>, file: ReturnForm, as_json: bool) -> ResultFormat {
     let file = match file {
-        ReturnForm::Json => Form::Json,
-        ReturnForm::Markdown => Form::Markdown,
+        ReturnForm::Json => ResultFormat::Json,
+        ReturnForm::Markdown => ResultFormat::Markdown,
     };
-    flag.unwrap_or(if as_json { Form::Json } else { file })
+    flag.unwrap_or(if as_json { ResultFormat::Json } else { file })
 }
 
 /// Returns a directory's path as it stays right wherever it is shown.

@@ -14,13 +14,13 @@ use adjutant_core::{Policy, Preset};
 use adjutant_engine::{Answer, Archive, Engine, Setup};
 use adjutant_view::approval::ApprovalQuestion;
 
-use crate::args::{DemoArgs, Form, MergeAfter};
+use crate::args::{DemoArgs, MergeAfter, ResultFormat};
 use crate::delegate::{absolute, failed, form};
 use crate::errors;
+use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::say;
-use crate::run::{Showing, Work, conclude, conduct};
 use crate::wiring;
 
 const SCRIPT: &str = include_str!("demo.toml");
@@ -73,14 +73,14 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
                 .text(columns(io::stderr()).saturating_sub(2))
         )
     ));
-    let showing = Showing {
+    let showing = DisplayOptions {
         form: form(args.return_form, ReturnForm::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
         merge: MergeAfter::Report,
     };
-    let work = Work::Tasks { briefs, concurrency: None };
-    let conducted = conduct(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    let work = RunRequest::Tasks { briefs, concurrency: None };
+    let conducted = execute_run(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
     let run = conducted.view.run();
     let exit = conclude(conducted, archive, false, &showing)?;
     if exit != AS_SCRIPTED {
@@ -92,7 +92,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         errors::tick_off_all(archive, run)?;
     }
     // One JSON document, or one stream of events, is about one run.
-    if showing.form == Form::Markdown && !showing.events {
+    if showing.form == ResultFormat::Markdown && !showing.events {
         for show in [command::show, story::show] {
             let exit = show(archive)?;
             if exit != Exit::Completed {
@@ -109,7 +109,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
 pub(crate) const MODEL: &str = "script:demo";
 
 /// Returns an engine on a model that is a script: without a key, a network or anything of a person's.
-fn engine(policy: Policy, model: wiring::AnyModel, tree: &Path) -> Result<Engine, Failure> {
+fn engine(policy: Policy, model: wiring::SharedModel, tree: &Path) -> Result<Engine, Failure> {
     let setup = Setup {
         policy,
         model,
@@ -125,7 +125,7 @@ fn engine(policy: Policy, model: wiring::AnyModel, tree: &Path) -> Result<Engine
 }
 
 /// Returns the script that stands for a model.
-pub(crate) fn model() -> Result<wiring::AnyModel, Failure> {
+pub(crate) fn model() -> Result<wiring::SharedModel, Failure> {
     wiring::script(SCRIPT, MODEL)
 }
 

@@ -21,14 +21,14 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde_json::Value;
 
 use crate::args::DetachedFlags;
+use crate::checks::read_stdin;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::pure::read_stdin;
 use crate::settings::{Settings, open_archive};
 
 /// Leaves the session we were started in, so that a signal to it does not end us, and returns what the server
 /// hands us. With `--leash` we end with the server instead, which must be our parent.
-pub(crate) fn leave(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
+pub(crate) fn detach(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
     // One that leads a session already has left.
     let _ = rustix::process::setsid();
     let handover = LaunchHandover::receive().map_err(|error| {
@@ -44,7 +44,7 @@ pub(crate) fn leave(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
 }
 
 /// Gives the run the id that its call has, its place while it is at work, and its owner.
-pub(crate) fn tie(engine: Engine, terms: Option<&mut Terms>) -> Engine {
+pub(crate) fn hand_to_engine(engine: Engine, terms: Option<&mut DetachedTerms>) -> Engine {
     let placed = terms.and_then(|terms| Some((terms.handover.clone(), terms.place.take()?)));
     let Some((handover, place)) = placed else { return engine };
     let engine = engine.with_run_id(handover.run()).holding(place);
@@ -54,7 +54,7 @@ pub(crate) fn tie(engine: Engine, terms: Option<&mut Terms>) -> Engine {
 /// Reads the slash command that a client sent.
 ///
 /// On standard input, where nothing of it can be taken for a flag, and nobody who lists processes reads it.
-pub(crate) fn command(handover: &LaunchHandover) -> Result<String, Failure> {
+pub(crate) fn read_command(handover: &LaunchHandover) -> Result<String, Failure> {
     let text = read_stdin()?;
     if handover.bytes() != text.len() {
         // Half a command would be another one.
@@ -68,7 +68,7 @@ pub(crate) fn command(handover: &LaunchHandover) -> Result<String, Failure> {
 }
 
 /// Returns where a PRD is that a client named: in the tree, however it is reached.
-pub(crate) fn prd(root: &Path, named: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn resolve_prd(root: &Path, named: &Path) -> Result<PathBuf, Failure> {
     let is_plain =
         named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     let found = root.join(named).canonicalize();
@@ -85,7 +85,7 @@ pub(crate) fn prd(root: &Path, named: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Refuses models that are files of this machine: which of them is used is for a person to say.
-pub(crate) fn judge_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+pub(crate) fn refuse_file_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     for wish in wishes {
         if ["script:", "replay:"].iter().any(|kind| wish.starts_with(kind)) {
             let what = format!("`{}` is a file, not a model", adjutant_view::sanitize::line(wish));
@@ -96,14 +96,14 @@ pub(crate) fn judge_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<
 }
 
 /// What a run on behalf of a client goes by.
-pub(crate) struct Terms {
+pub(crate) struct DetachedTerms {
     registry: RegistryHandle,
     /// The run, and the call that it is for.
     handover: LaunchHandover,
     client: String,
     approval: ApprovalMode,
     /// What may start unasked; absent where no amount was set, or a person is asked about nothing.
-    unasked: Option<Unasked>,
+    unasked: Option<AutoApprovalAllowance>,
     /// What is set aside for a run of agents, given back unless the run begins.
     reserved: Option<ReleaseOnDrop>,
     /// Whether something is set aside that the end of the run settles.
@@ -114,7 +114,7 @@ pub(crate) struct Terms {
 
 /// What may start unasked.
 #[derive(Clone, Copy)]
-struct Unasked {
+struct AutoApprovalAllowance {
     /// The amount of a day.
     limit: Usd,
     /// What this run may take of it; nothing once it is used up.
@@ -122,19 +122,19 @@ struct Unasked {
 }
 
 /// What the terms say to a call that is known by now.
-pub(crate) enum Verdict {
+pub(crate) enum ApproverChoice {
     /// This answers the questions about it.
-    Answered(Approver),
+    Chosen(Approver),
     /// Others have spent meanwhile: it is judged again, and may start unasked below this amount, which may be none.
-    Again(Usd),
+    AllowanceChanged(Usd),
 }
 
-impl Terms {
+impl DetachedTerms {
     /// Does the same for a run whose agents decide themselves what they delegate.
     ///
     /// Where a person types a command or names a story, that is their yes to all of it. Nobody has typed
     /// here, so the whole run is asked about and then each call of an agent, unless the person said otherwise.
-    pub(crate) fn of_agents(
+    pub(crate) fn for_agents(
         flags: &DetachedFlags,
         handover: Option<LaunchHandover>,
         given_home: Option<PathBuf>,
@@ -154,26 +154,26 @@ impl Terms {
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
-        let mut terms = Self::find(flags, handover, &open_archive(given_home)?, root, settings)?;
-        terms.reserve_all(settings)?;
-        terms.tell_policy(settings)?;
+        let mut terms = Self::admit(flags, handover, &open_archive(given_home)?, root, settings)?;
+        terms.reserve_run_budget(settings)?;
+        terms.apply_to_policy(settings)?;
         Ok(Some(terms))
     }
 
     /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
-    pub(crate) fn take(
+    pub(crate) fn for_tasks(
         flags: &DetachedFlags,
         handover: LaunchHandover,
         archive: &Archive,
         root: &Path,
         settings: &mut Settings,
     ) -> Result<Self, Failure> {
-        let terms = Self::find(flags, handover, archive, root, settings)?;
-        terms.tell_policy(settings)?;
+        let terms = Self::admit(flags, handover, archive, root, settings)?;
+        terms.apply_to_policy(settings)?;
         Ok(terms)
     }
 
-    fn find(
+    fn admit(
         flags: &DetachedFlags,
         handover: LaunchHandover,
         archive: &Archive,
@@ -181,7 +181,7 @@ impl Terms {
         settings: &Settings,
     ) -> Result<Self, Failure> {
         let registry = archive.registry().clone();
-        let place = place(&registry, &handover, root, flags.max_runs.unwrap_or(u32::MAX))?;
+        let place = admit_run(&registry, &handover, root, flags.max_runs.unwrap_or(u32::MAX))?;
         let client = flags.client.clone().unwrap_or_default();
         let approval = flags.approval.unwrap_or_default();
         let policy = settings.policy.policy();
@@ -191,7 +191,7 @@ impl Terms {
                     Failure::caused(Exit::Failed, &RegistryError::Unavailable(error))
                 })?;
                 let left = policy.unasked(limit, known.spent_unasked(wall_now()));
-                Some(Unasked { limit, left })
+                Some(AutoApprovalAllowance { limit, left })
             }
             ApprovalMode::AutoBelow(_) | ApprovalMode::Deny | ApprovalMode::Inbox => None,
         };
@@ -200,7 +200,7 @@ impl Terms {
     }
 
     /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
-    fn reserve_all(&mut self, settings: &mut Settings) -> Result<(), Failure> {
+    fn reserve_run_budget(&mut self, settings: &mut Settings) -> Result<(), Failure> {
         while let Some(left) = self.unasked.and_then(|unasked| unasked.left) {
             let amount = settings.policy.policy().unasked_budget(left);
             if self.reserve(amount)? {
@@ -236,7 +236,7 @@ impl Terms {
     }
 
     /// Makes what is left a limit of the policy.
-    fn tell_policy(&self, settings: &mut Settings) -> Result<(), Failure> {
+    fn apply_to_policy(&self, settings: &mut Settings) -> Result<(), Failure> {
         // What a run may cost unasked is for people who start runs themselves; a client could start
         // one after the other.
         let left = self.unasked.and_then(|unasked| unasked.left);
@@ -253,7 +253,7 @@ impl Terms {
     /// bounds what the agent at the root may cost.
     ///
     /// No person can set a policy to that; it says beside it that an amount was set.
-    pub(crate) fn bound(&self, policy: &mut Policy, has_price: bool) {
+    pub(crate) fn bound_policy(&self, policy: &mut Policy, has_price: bool) {
         if let Some(unasked) = &self.unasked
             && (unasked.left.is_none() || !has_price)
         {
@@ -262,7 +262,7 @@ impl Terms {
     }
 
     /// Keeps what was set aside for a run of agents that begins unasked, as `events` foresee it.
-    pub(crate) fn begin(&mut self, events: &[Event]) -> Approver {
+    pub(crate) fn approver_of_run(&mut self, events: &[Event]) -> Approver {
         let is_asked = events.iter().any(|event| matches!(event, Event::ApprovalAsked { .. }));
         if let Some(reserved) = self.reserved.take()
             && !is_asked
@@ -270,15 +270,15 @@ impl Terms {
             reserved.keep();
             self.settles = true;
         }
-        self.asks_later()
+        self.inbox_approver()
     }
 
     /// Finds out who answers, now that it is known what the call is.
-    pub(crate) fn approver(
+    pub(crate) fn approver_of_call(
         &mut self,
         policy: &Policy,
         events: &[Event],
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<ApproverChoice, Failure> {
         let question = ApprovalQuestion::of(policy, events);
         if let Some(unasked) = self.unasked
             && question.is_automatic()
@@ -289,16 +289,16 @@ impl Terms {
             let amount = policy.unasked_reservation(worst, unasked.left);
             self.settles = self.reserve(amount)?;
             if let Some(unasked) = self.unasked.filter(|_| !self.settles) {
-                return Ok(Verdict::Again(unasked.left.unwrap_or_default()));
+                return Ok(ApproverChoice::AllowanceChanged(unasked.left.unwrap_or_default()));
             }
         } else if question.is_asked() && self.approval == ApprovalMode::Deny {
             return Err(denied(&question));
         }
-        Ok(Verdict::Answered(self.asks_later()))
+        Ok(ApproverChoice::Chosen(self.inbox_approver()))
     }
 
     /// Leaves every question where a person finds it.
-    fn asks_later(&self) -> Approver {
+    fn inbox_approver(&self) -> Approver {
         let (client, approval) = (self.client.clone(), self.approval);
         let registry = self.registry.clone();
         Arc::new(move |question| match question {
@@ -325,7 +325,7 @@ impl Terms {
     }
 
     /// Gives back what was not spent.
-    pub(crate) fn end(self, view: &RunView, is_over: bool) {
+    pub(crate) fn settle(self, view: &RunView, is_over: bool) {
         if self.settles && is_over {
             let (run, spent) = (self.handover.run(), view.total().usd);
             if let Err(error) =
@@ -367,7 +367,7 @@ pub(crate) fn cents(amount: Usd) -> String {
 }
 
 /// Takes a place among the live runs of the tree.
-fn place(
+fn admit_run(
     registry: &RegistryHandle,
     handover: &LaunchHandover,
     root: &Path,
@@ -380,12 +380,12 @@ fn place(
     });
     match admitted {
         Ok(_) => Ok(registry.on_drop(RegistryCommand::EndRun { run })),
-        Err(error) => Err(refused(&error)),
+        Err(error) => Err(registry_failure(&error)),
     }
 }
 
 /// Says no in the words of the registry, with what can be done about it.
-fn refused(error: &RegistryError) -> Failure {
+fn registry_failure(error: &RegistryError) -> Failure {
     let RegistryError::Refused(refusal) = error else {
         return Failure::caused(Exit::Failed, error);
     };

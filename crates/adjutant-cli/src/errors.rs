@@ -11,10 +11,10 @@ use adjutant_view::wire::pretty;
 
 use crate::args::{ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
-use crate::here;
 use crate::output::{print, print_json, say};
 use crate::projections;
-use crate::records::{Need, colours, counted, failed, fold};
+use crate::records::{ViewDetail, colours, counted, failed, fold};
+use crate::run_lookup;
 
 /// The name of the projection in the state directory.
 const FILE: &str = "errors.json";
@@ -39,7 +39,7 @@ pub(crate) fn run_errors(
     }
     let found = match &args.run {
         Some(text) => {
-            let (files, session) = here::shown(archive, Some(text), |_| true)?;
+            let (files, session) = run_lookup::find_to_show(archive, Some(text), |_| true)?;
             let root = files.id().root_session();
             let wanted = session.filter(|session| *session != root);
             let mut errors = of_run(&files)?;
@@ -103,7 +103,7 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
         error.fix_status = errors::FIXED;
     }
     // Also where it was ticked off before: the file may have been away then.
-    projections::keep_errors(&fold(&files, Need::Numbers)?.0);
+    projections::keep_errors(&fold(&files, ViewDetail::Numbers)?.0);
     if as_json {
         print_json(&ErrorsJson::new(vec![error]))?;
     } else {
@@ -135,7 +135,7 @@ fn gather(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
 }
 
 fn of_run(files: &RunFiles) -> Result<Vec<ErrorJson>, Failure> {
-    fold(files, Need::Numbers).map(|(view, liveness)| errors::of_run(&view, liveness))
+    fold(files, ViewDetail::Numbers).map(|(view, liveness)| errors::of_run(&view, liveness))
 }
 
 /// Refuses a type that neither the standard nor any of these errors knows.

@@ -12,15 +12,15 @@ use adjutant_mcp::LaunchHandover;
 use crate::agents;
 use crate::args::{GoalArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
-use crate::commands::{self, Errand};
+use crate::checks::read_stdin;
+use crate::commands::{self, TypedSlashCommand};
 use crate::delegate::{absolute, apply_flags, failed, form, read_text};
-use crate::detached::{self, Terms};
+use crate::detached::{self, DetachedTerms};
+use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
-use crate::here::Tree;
 use crate::output::say;
-use crate::pure::read_stdin;
-use crate::resume::{Again, RunToResume, go_on};
-use crate::run::{Showing, Work, conclude, conduct};
+use crate::resume::{ResumeFlags, RunToResume, resume_run};
+use crate::run_lookup::ProjectTree;
 use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::Wiring;
 
@@ -32,33 +32,38 @@ pub(crate) fn run_goal(
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
     if args.goes_on {
-        return run_again(args, as_json, given_home);
+        return continue_latest(args, as_json, given_home);
     }
     let is_detached = args.detached.detached;
     let workdir = absolute(&flags.root)?;
     let (sent, handover) = is_detached.then(|| sent(args)).transpose()?.unzip();
     let typed = sent.as_deref().or(args.goal.as_deref());
-    let errand = commands::errand(&workdir, typed)?;
+    let slash = commands::read_slash_command(&workdir, typed)?;
     if is_detached {
-        commands::judge_sent(errand.as_ref())?;
+        commands::check_sent(slash.as_ref())?;
     }
-    if let Some(errand) = &errand
-        && let Some(exit) = errand.carry_out_itself(flags, as_json, || goal_text(None, true))?
+    if let Some(slash) = &slash
+        && let Some(exit) = slash.run_without_agent(flags, as_json, || goal_text(None, true))?
     {
         return Ok(exit);
     }
     let base_depth = base_depth()?;
-    let usual = errand.as_ref().map(|_| Errand::PRESET);
+    let usual = slash.as_ref().map(|_| TypedSlashCommand::PRESET);
     let mut settings = Settings::load_as(&flags.policy, &workdir, usual)?;
-    let in_place = flags.in_place || errand.as_ref().is_some_and(Errand::is_in_place);
+    let in_place = flags.in_place || slash.as_ref().is_some_and(TypedSlashCommand::is_in_place);
     apply_flags(&mut settings, flags, in_place)?;
-    let mut terms =
-        Terms::of_agents(&args.detached, handover, given_home.clone(), &workdir, &mut settings)?;
+    let mut terms = DetachedTerms::for_agents(
+        &args.detached,
+        handover,
+        given_home.clone(),
+        &workdir,
+        &mut settings,
+    )?;
     let mut policy = settings.policy.policy().clone();
     let agent = flags.agent.as_deref();
-    let mut roster = agents::find_with(&workdir, agent.filter(|_| errand.is_none()))?;
-    let prepare = |errand: &Errand| errand.prepare(&settings.routes, agent, &mut roster);
-    let mut prepared = errand.as_ref().map(prepare).transpose()?;
+    let mut roster = agents::find_with(&workdir, agent.filter(|_| slash.is_none()))?;
+    let prepare = |slash: &TypedSlashCommand| slash.prepare(&settings.routes, agent, &mut roster);
+    let mut prepared = slash.as_ref().map(prepare).transpose()?;
     if let Some(prepared) = &mut prepared {
         prepared.base_depth = base_depth;
     }
@@ -74,7 +79,7 @@ pub(crate) fn run_goal(
     chosen.remarks.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     let base = flags.system.as_deref().map(read_text).transpose()?;
     if let Some(terms) = &terms {
-        terms.bound(&mut policy, chosen.model.spec().price.is_some());
+        terms.bound_policy(&mut policy, chosen.model.spec().price.is_some());
     }
     let setup = Setup {
         policy: policy.clone(),
@@ -91,9 +96,9 @@ pub(crate) fn run_goal(
     let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
     let known = roster.agents.iter().cloned().chain(itself);
     let mut engine = engine.with_agents(known, &settings.models_allowed).at_depth(base_depth);
-    let goal = match (&errand, &prepared) {
-        (Some(errand), Some(prepared)) => {
-            engine = errand.engage(engine, prepared, &policy, &roster);
+    let goal = match (&slash, &prepared) {
+        (Some(slash), Some(prepared)) => {
+            engine = slash.configure(engine, prepared, &policy, &roster);
             prepared.goal(&policy, base.as_deref(), &goal)
         }
         _ => {
@@ -107,10 +112,10 @@ pub(crate) fn run_goal(
         }
     };
     let archive = open_archive(given_home)?;
-    if let (Some(errand), Some(prepared)) = (&errand, &prepared) {
-        errand.say_under_way(&archive, prepared);
+    if let (Some(slash), Some(prepared)) = (&slash, &prepared) {
+        slash.say_in_progress(&archive, prepared);
     }
-    let showing = Showing {
+    let showing = DisplayOptions {
         form: form(flags.return_form, ReturnForm::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
@@ -123,32 +128,36 @@ pub(crate) fn run_goal(
         Some(terms) => {
             engine = engine.asking_first(typed);
             let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
-            terms.begin(&preview.events)
+            terms.approver_of_run(&preview.events)
         }
         None => approver_of(flags, &policy),
     };
-    let engine = detached::tie(engine, terms.as_mut());
-    let conducted = conduct(engine, &archive, Work::Goal(goal), approver, &showing);
+    let engine = detached::hand_to_engine(engine, terms.as_mut());
+    let conducted = execute_run(engine, &archive, RunRequest::Goal(goal), approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;
     if let Some(terms) = terms {
-        terms.end(&conducted.view, conducted.finished.is_ok());
+        terms.settle(&conducted.view, conducted.finished.is_ok());
     }
     conclude(conducted, &archive, true, &showing)
 }
 
 /// Leaves the session of the server and reads what its client sent.
 fn sent(args: &GoalArgs) -> Result<(String, LaunchHandover), Failure> {
-    let handover = detached::leave(&args.detached)?;
-    Ok((detached::command(&handover)?, handover))
+    let handover = detached::detach(&args.detached)?;
+    Ok((detached::read_command(&handover)?, handover))
 }
 
 /// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.
-fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
+fn continue_latest(
+    args: &GoalArgs,
+    as_json: bool,
+    given_home: Option<PathBuf>,
+) -> Result<Exit, Failure> {
     let say = goal_text(args.goal.as_deref(), false)?;
     let workdir = absolute(&args.work.root)?;
     let archive = open_archive(given_home)?;
-    let tree = Tree::around(&workdir);
+    let tree = ProjectTree::around(&workdir);
     let failed = |error| Failure::caused(Exit::Failed, &error);
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
@@ -160,8 +169,8 @@ fn run_again(args: &GoalArgs, as_json: bool, given_home: Option<PathBuf>) -> Res
         if past.has_lead {
             let on_this_model = args.work.model.is_some();
             let wish = Resume { say: Some(say), on_this_model, ..Resume::default() };
-            let flags = Again::of(&args.work, as_json);
-            return go_on(&archive, RunToResume { files, journal, past }, wish, &flags);
+            let flags = ResumeFlags::of(&args.work, as_json);
+            return resume_run(&archive, RunToResume { files, journal, past }, wish, &flags);
         }
     }
     Err(Failure::usage("there is no run of a parent agent in this tree to go on with")

@@ -16,7 +16,7 @@ use crate::output::{print_json_line, say};
 const USUAL_WIDTH: usize = 80;
 
 /// The picture of a run, kept up to date.
-pub(crate) struct Live {
+pub(crate) struct LiveView {
     /// The fold everything is drawn from.
     pub(crate) view: RunView,
     began: Instant,
@@ -26,11 +26,11 @@ pub(crate) struct Live {
     drawn_lines: usize,
     /// Those of whom it was said that their work is being kept.
     keeping: BTreeSet<SessionId>,
-    mode: Mode,
+    mode: LiveMode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum LiveMode {
     /// A picture that is redrawn in place.
     Picture,
     /// A line for each thing worth saying.
@@ -41,18 +41,18 @@ enum Mode {
     Quiet,
 }
 
-impl Live {
+impl LiveView {
     /// Looks at the terminal and decides how to show things.
     pub(crate) fn new(events: bool) -> Self {
         let stderr = io::stderr();
         let terminal =
             stderr.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let mode = if events {
-            Mode::Events
+            LiveMode::Events
         } else if terminal {
-            Mode::Picture
+            LiveMode::Picture
         } else {
-            Mode::Lines
+            LiveMode::Lines
         };
         Self {
             view: RunView::default(),
@@ -68,12 +68,12 @@ impl Live {
     /// Looks on at a run that another process carries: a picture on a terminal, or nothing.
     pub(crate) fn watching() -> Self {
         let live = Self::new(false);
-        let mode = if live.mode == Mode::Picture { Mode::Picture } else { Mode::Quiet };
+        let mode = if live.mode == LiveMode::Picture { LiveMode::Picture } else { LiveMode::Quiet };
         Self { mode, ..live }
     }
 
     /// Counts time from the beginning of the run, which is `age` old.
-    pub(crate) fn keep_time_of(&mut self, age: Timestamp) {
+    pub(crate) fn set_run_age(&mut self, age: Timestamp) {
         (self.began, self.age) = (Instant::now(), age);
     }
 
@@ -82,20 +82,22 @@ impl Live {
         self.view.apply(entry);
         match self.mode {
             // The tree does not show it, and with --yes nothing else tells which hosts are reached.
-            Mode::Picture | Mode::Events if matches!(entry.event, Event::DomainAllowed { .. }) => {
+            LiveMode::Picture | LiveMode::Events
+                if matches!(entry.event, Event::DomainAllowed { .. }) =>
+            {
                 if let Some(text) = line(&self.view, &entry, self.palette) {
                     self.say_above(&text);
                 }
             }
-            Mode::Picture | Mode::Quiet => {}
+            LiveMode::Picture | LiveMode::Quiet => {}
             // The one who asks for approval says so; with --yes nobody waits.
-            Mode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
-            Mode::Lines => {
+            LiveMode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
+            LiveMode::Lines => {
                 if let Some(text) = line(&self.view, &entry, self.palette) {
                     say(&text);
                 }
             }
-            Mode::Events => {
+            LiveMode::Events => {
                 for event in events::translate(&self.view, &entry) {
                     // A reader that closed the pipe misses events; the run goes on.
                     let _ = print_json_line(&event);
@@ -117,12 +119,12 @@ impl Live {
     /// Folds in what an earlier process said already.
     pub(crate) fn recall(&mut self, entry: TimedEvent<'_>) {
         self.view.apply(entry);
-        self.keep_time_of(entry.at);
+        self.set_run_age(entry.at);
     }
 
     /// Says whether there is a picture worth drawing: something has started.
     fn is_drawn(&self) -> bool {
-        self.mode == Mode::Picture
+        self.mode == LiveMode::Picture
             && !is_asking()
             && self.view.delegations().any(|delegation| delegation.started.is_some())
     }
@@ -170,7 +172,7 @@ impl Live {
             // The question stands below the picture; the next one is drawn below the answer.
             self.drawn_lines = 0;
         }
-        if self.mode == Mode::Lines {
+        if self.mode == LiveMode::Lines {
             self.say_keeping();
         } else if self.is_drawn() {
             self.draw();

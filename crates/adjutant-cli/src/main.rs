@@ -8,38 +8,38 @@ mod agents;
 mod approvals;
 mod args;
 mod ask;
-mod clients;
+mod checks;
 mod commands;
 mod control;
 mod delegate;
 mod demo;
 mod detached;
 mod errors;
+mod execute;
 mod exit;
 mod goal;
-mod here;
 mod hints;
 mod live;
 mod mcp;
+mod mcp_clients;
 mod models;
 mod next_steps;
 mod output;
 mod policy;
 mod projections;
-mod pure;
 #[cfg(test)]
 mod recommendations;
 mod records;
+mod results;
 mod resume;
-mod run;
+mod run_lookup;
 mod settings;
-mod spaces;
 mod story;
 mod tasks;
 mod undo;
 mod watch;
 mod wiring;
-mod work;
+mod workspace_flags;
 
 use std::process::ExitCode;
 
@@ -81,9 +81,9 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Story(args) => story::run_story(&args, json, home),
         Command::Delegate(args) => delegate::run_delegate(&args, json, home),
         Command::Resume(args) => resume::run_resume(&args, json, &archive()?),
-        Command::Check(args) => pure::run_check(&args),
-        Command::Parse(args) => pure::run_parse(&args),
-        Command::Validate(args) => pure::run_validate(&args),
+        Command::Check(args) => checks::run_check(&args),
+        Command::Parse(args) => checks::run_parse(&args),
+        Command::Validate(args) => checks::run_validate(&args),
         Command::Policy(args) => policy::run_policy(&args, json),
         Command::Agents(args) => agents::run_agents(&args, json),
         Command::Commands(args) => commands::run_commands(&args, json),
@@ -99,9 +99,9 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         Command::Cost(args) => records::run_cost(&archive()?, &args, json),
         Command::Errors(args) => errors::run_errors(&archive()?, &args, json),
         Command::Log(args) => records::run_log(&archive()?, &args, json),
-        Command::Diff(args) => work::run_diff(&archive()?, &args, json),
-        Command::Merge(args) => work::run_merge(&archive()?, &args, json),
-        Command::Discard(args) => work::run_discard(&archive()?, &args, json),
+        Command::Diff(args) => results::run_diff(&archive()?, &args, json),
+        Command::Merge(args) => results::run_merge(&archive()?, &args, json),
+        Command::Discard(args) => results::run_discard(&archive()?, &args, json),
         Command::Undo(args) => undo::run_undo(&archive()?, &args, json),
         Command::Prune(args) => records::run_prune(&archive()?, &args, json),
         Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),

@@ -14,10 +14,10 @@ use adjutant_mcp::{
 };
 
 use crate::args::{McpArgs, McpCommand, OnDisconnect};
-use crate::clients::{self, Order};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
+use crate::mcp_clients::{self, InstallTarget};
 use crate::output::{print, say};
 use crate::settings::{McpConfig, Settings, command_folders, open_archive};
 
@@ -56,7 +56,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
         task_arguments: task_arguments(args),
         ends_with_server: ends_with_server(args, &settings.mcp),
-        search: crate::work::search(),
+        search: crate::results::search(),
         approval: approval(args, &settings.mcp)?,
         asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
         limits: CallLimits::of(settings.policy.policy()),
@@ -204,12 +204,12 @@ fn arguments(
 fn set_up(command: &McpCommand, root: &Path, home: Option<&Path>) -> Result<Exit, Failure> {
     match command {
         McpCommand::Install { client, print, scope, flags } => {
-            let order = Order { client: *client, scope: *scope, root };
-            let act = if *print { clients::show } else { clients::install };
+            let order = InstallTarget { client: *client, scope: *scope, root };
+            let act = if *print { mcp_clients::show } else { mcp_clients::install };
             act(&order, flags, home)
         }
         McpCommand::Remove { client, scope } => {
-            clients::remove(&Order { client: *client, scope: *scope, root })
+            mcp_clients::remove(&InstallTarget { client: *client, scope: *scope, root })
         }
     }
 }

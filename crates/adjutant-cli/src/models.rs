@@ -12,15 +12,15 @@ use adjutant_engine::Archive;
 use serde_json::{Value, json};
 
 use crate::args::PolicyFlags;
-use crate::clients;
 use crate::exit::{Exit, Failure};
+use crate::mcp_clients;
 use crate::output::{print, print_json};
+use crate::results;
 use crate::settings::{Settings, user_config_path};
-use crate::wiring::{Listed, Wiring};
-use crate::work;
+use crate::wiring::{ListedModel, Wiring};
 
 /// How long a local server has to answer the doctor's knock.
-const KNOCK: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// What `init` writes; every line is a comment until a person changes it.
 const TEMPLATE: &str = include_str!("config.toml");
@@ -46,7 +46,7 @@ const OWN_FIGURES: &str = r#"To set one yourself, write into your config.toml (`
   price = { output = 12.5 }   # also input, cache_read, cache_write; what is left out stays
 "#;
 
-fn as_object(model: &Listed) -> Value {
+fn as_object(model: &ListedModel) -> Value {
     json!({
         "name": model.spec.name, "window": model.spec.window, "max_output": model.spec.max_output,
         "price": model.spec.price, "usable": model.problem.is_none(), "problem": model.problem,
@@ -54,7 +54,7 @@ fn as_object(model: &Listed) -> Value {
     })
 }
 
-fn as_line(model: &Listed) -> String {
+fn as_line(model: &ListedModel) -> String {
     let price = model.spec.price.map_or_else(
         || "price unknown".to_owned(),
         |price| format!("${}/${} per M in/out", price.input, price.output),
@@ -72,7 +72,7 @@ fn as_line(model: &Listed) -> String {
 }
 
 /// One thing the doctor looked at.
-struct Finding {
+struct DoctorFinding {
     name: String,
     fine: bool,
     says: String,
@@ -87,9 +87,9 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     let can_run = findings.iter().any(|it| it.fine);
     findings.push(store(home));
     findings.push(kernel());
-    let machine = work::findings(home).into_iter();
+    let machine = results::findings(home).into_iter();
     findings.extend(machine.map(|(name, fine, says)| finding(name, fine, says)));
-    let clients = clients::findings(Path::new(".")).into_iter();
+    let clients = mcp_clients::findings(Path::new(".")).into_iter();
     findings.extend(clients.map(|(name, fine, says)| finding(name, fine, says)));
     let terminal = io::stderr().is_terminal();
     findings.push(finding(
@@ -119,8 +119,8 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> Finding {
-    Finding { name: name.into(), fine, says: says.into() }
+fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> DoctorFinding {
+    DoctorFinding { name: name.into(), fine, says: says.into() }
 }
 
 /// Says which model an MCP server will use that a client starts with these flags, or what is missing.
@@ -147,12 +147,12 @@ const NO_MODEL_FOR_CLIENTS: &str = "Run `adjutant init` and write a key into the
 with key = \"…\". Or start Ollama and install again with -- --model ollama/MODEL. `adjutant doctor` looks again.";
 
 /// Looks at the providers, and at the model that is used where none is typed; no provider is asked.
-fn model_findings(wiring: &Wiring, usual: Option<String>) -> Vec<Finding> {
+fn model_findings(wiring: &Wiring, usual: Option<String>) -> Vec<DoctorFinding> {
     let usual = usual.map(|name| model_finding(wiring, &name));
     providers(wiring).into_iter().chain(usual).collect()
 }
 
-fn model_finding(wiring: &Wiring, name: &str) -> Finding {
+fn model_finding(wiring: &Wiring, name: &str) -> DoctorFinding {
     match wiring.choose(Some(name)) {
         // A provider without a key is refused, so one that is taken can be asked.
         Ok(_) => finding("model", true, format!("{name} can be used")),
@@ -161,7 +161,7 @@ fn model_finding(wiring: &Wiring, name: &str) -> Finding {
 }
 
 /// A key that was found is never shown. Only a server on this machine is knocked at.
-fn providers(wiring: &Wiring) -> Vec<Finding> {
+fn providers(wiring: &Wiring) -> Vec<DoctorFinding> {
     let look = |(name, base_url, key): (String, String, Option<bool>)| {
         let name = format!("provider {name}");
         match key {
@@ -180,11 +180,11 @@ fn answers(base_url: &str) -> bool {
     let local = ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| host.starts_with(name));
     let addresses = local.then(|| host.to_socket_addrs().ok()).flatten();
     addresses.is_some_and(|mut found| {
-        found.any(|address| TcpStream::connect_timeout(&address, KNOCK).is_ok())
+        found.any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
     })
 }
 
-fn store(home: &Path) -> Finding {
+fn store(home: &Path) -> DoctorFinding {
     let looked = Archive::open(home).and_then(|archive| {
         archive.probe()?;
         archive.runs()
@@ -198,7 +198,7 @@ fn store(home: &Path) -> Finding {
     }
 }
 
-fn kernel() -> Finding {
+fn kernel() -> DoctorFinding {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.trim().split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

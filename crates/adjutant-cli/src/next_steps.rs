@@ -12,11 +12,11 @@ use adjutant_view::{Liveness, RunView, sanitize};
 
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
-use crate::here::Tree;
 use crate::hints::program;
 use crate::output::{print, say};
 use crate::records::{counted, liveness, look, numbers};
-use crate::work::{Chosen, Parts, open_work};
+use crate::results::{MergedChildren, ResultSelection, open_work};
+use crate::run_lookup::ProjectTree;
 use crate::{approvals, settings};
 
 /// How many of the newest runs are examined for where they worked: one small read each.
@@ -64,7 +64,7 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         say(&format!("adjutant: {failure}"));
         0
     });
-    let tree = Tree::around(&absolute(Path::new("."))?);
+    let tree = ProjectTree::around(&absolute(Path::new("."))?);
     let is_here = |files: &&RunFiles| files.workdir().is_some_and(|workdir| tree.has(&workdir));
     let mut ended = Vec::new();
     for files in runs.iter().take(EXAMINED_RUNS).filter(is_here).take(READ_RUNS) {
@@ -106,7 +106,9 @@ fn unmerged(archive: &Archive, ended: &[RunView]) -> Vec<Suggestion> {
 }
 
 fn unmerged_of(work: &Work, view: &RunView) -> Option<Suggestion> {
-    let chosen = Chosen::of(work.clone(), view, Liveness::Dead, None, Parts::Without).ok()?;
+    let chosen =
+        ResultSelection::of(work.clone(), view, Liveness::Dead, None, MergedChildren::Exclude)
+            .ok()?;
     let open: Vec<_> = chosen.picked.iter().filter(|it| !it.kept.merged).collect();
     let commits: Vec<String> = open.iter().map(|it| it.kept.commit.clone()).collect();
     let places = work.whereabouts(&commits).ok()?;

@@ -53,7 +53,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Says whether standard output is a pipe whose reader has left.
-pub(crate) fn nobody_reads() -> bool {
+pub(crate) fn has_no_reader() -> bool {
     let stdout = io::stdout();
     let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

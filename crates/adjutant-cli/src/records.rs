@@ -12,32 +12,37 @@ use adjutant_view::{
 };
 use serde_json::json;
 
-use crate::args::{CostArgs, Form, LogArgs, PruneArgs, ResultArgs, RunArg, ScopeFlag, StatusArgs};
+use crate::args::{
+    CostArgs, LogArgs, PruneArgs, ResultArgs, ResultFormat, RunArg, ScopeFlag, StatusArgs,
+};
+use crate::execute::{show_results, transcripts};
 use crate::exit::{Exit, Failure};
-use crate::here::{self, Verb};
 use crate::hints::{advise, program};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
 use crate::projections;
-use crate::run::{show_results, transcripts};
-use crate::work::{prune_merges, prune_results};
+use crate::results::{prune_merges, prune_results};
+use crate::run_lookup::{self, CommandVerb};
 
 /// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
-const FOLD: u32 = 12;
+const FOLD_VERSION: u32 = 12;
 
 /// Runs that a list shows.
 const LISTED: usize = 20;
 
 /// A run that was found and folded.
-struct Found {
+struct FoundRun {
     files: RunFiles,
     view: RunView,
     session: Option<SessionId>,
     liveness: Liveness,
 }
 
-impl Found {
-    fn read((files, session): (RunFiles, Option<SessionId>), need: Need) -> Result<Self, Failure> {
+impl FoundRun {
+    fn read(
+        (files, session): (RunFiles, Option<SessionId>),
+        need: ViewDetail,
+    ) -> Result<Self, Failure> {
         let (view, liveness) = fold(&files, need)?;
         Ok(Self { files, view, session, liveness })
     }
@@ -53,7 +58,7 @@ impl Found {
 
 /// What is needed of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum ViewDetail {
     /// Who works for whom, in what state, at what cost; from a checkpoint where there is one.
     Numbers,
     /// What was found and said as well; from the whole journal, and kept nowhere else.
@@ -80,7 +85,8 @@ pub(crate) fn run_status(
     }
     let Some(text) = &args.run else { return list(archive, as_json) };
     // Only programs are handed every note and every file.
-    let found = find(archive, Some(text), if as_json { Need::Texts } else { Need::Numbers })?;
+    let found =
+        find(archive, Some(text), if as_json { ViewDetail::Texts } else { ViewDetail::Numbers })?;
     if as_json {
         print_json(&status::detail_json(&found.look(), found.session))?
     } else {
@@ -98,7 +104,7 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     }
     for files in runs.into_iter().take(LISTED) {
         // One damaged run must not hide the others.
-        match fold(&files, Need::Numbers) {
+        match fold(&files, ViewDetail::Numbers) {
             Ok((view, liveness)) => views.push((view, liveness, files)),
             Err(failure) => {
                 unreadable += 1;
@@ -126,13 +132,13 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
 
 /// Shows a run as a tree.
 pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let found = find(archive, run.run.as_deref(), Need::Numbers)?;
+    let found = find(archive, run.run.as_deref(), ViewDetail::Numbers)?;
     let (view, now, liveness) = (&found.view, found.now(), found.liveness);
     if as_json {
         print_json(&tree::json(view, now, liveness))?;
     } else {
         print(&tree::render(view, now, liveness, colours()))?;
-        say_way_on(&found.look());
+        say_how_to_resume(&found.look());
     }
     Ok(Exit::Completed)
 }
@@ -143,7 +149,7 @@ pub(crate) fn run_result(
     args: &ResultArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let found = find_in_scope(archive, &args.run, args.scope, RESULT, Need::Texts)?;
+    let found = find_in_scope(archive, &args.run, args.scope, RESULT, ViewDetail::Texts)?;
     let root = found.view.run().map(RunId::root_session);
     let one = found.session.filter(|session| Some(*session) != root);
     let results = match one.and_then(|session| found.view.delegation(session)) {
@@ -154,12 +160,16 @@ pub(crate) fn run_result(
     if found.liveness == Liveness::Dead {
         render_missing(&found);
     }
-    let form = args.return_form.unwrap_or(if as_json { Form::Json } else { Form::Markdown });
+    let form = args.return_form.unwrap_or(if as_json {
+        ResultFormat::Json
+    } else {
+        ResultFormat::Markdown
+    });
     let synthesis = synthesis(&found.view);
-    if one.is_none() && form == Form::Markdown && !synthesis.is_empty() {
+    if one.is_none() && form == ResultFormat::Markdown && !synthesis.is_empty() {
         print(&format!("{}\n\n", sanitize::block(&synthesis)))?;
     }
-    if let (None, Form::Markdown, Some(end)) = (one, form, root_end(&found.view)) {
+    if let (None, ResultFormat::Markdown, Some(end)) = (one, form, root_end(&found.view)) {
         print(&format!("{end}\n"))?;
     }
     show_results(&found.view, &results, Some(&found.files), form, None)?;
@@ -174,7 +184,7 @@ pub(crate) fn run_result(
 }
 
 /// Renders the transcripts of a run that died before it could: results name them.
-fn render_missing(found: &Found) {
+fn render_missing(found: &FoundRun) {
     if found.files.expiry() == Expiry::Kept
         && !transcripts(&found.files).is_dir()
         && let Err(failure) = projections::write(&found.files, &found.view)
@@ -189,7 +199,7 @@ pub(crate) fn run_transcript(
     run: &RunArg,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let found = find(archive, run.run.as_deref(), Need::Texts)?;
+    let found = find(archive, run.run.as_deref(), ViewDetail::Texts)?;
     let root = found.view.run().map(RunId::root_session);
     let leads = found.view.root().is_some_and(|root| root.model.is_some());
     let session = match found.session.filter(|session| leads || Some(*session) != root) {
@@ -215,7 +225,7 @@ pub(crate) fn run_transcript(
 
 /// A run with one child needs no session to be named, nor does a parent agent that worked alone; of one that
 /// works itself it is that agent, and the others are named beside it.
-fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Failure> {
+fn only_session(found: &FoundRun, lead: Option<SessionId>) -> Result<SessionId, Failure> {
     let children: Vec<_> = found.view.delegations().filter(|it| it.parent.is_some()).collect();
     let named = |it: &&Delegation| {
         let label = sanitize::label(it.label.as_str());
@@ -247,7 +257,7 @@ fn only_session(found: &Found, lead: Option<SessionId>) -> Result<SessionId, Fai
 
 /// Shows what a run cost.
 pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
-    let found = find_in_scope(archive, &args.run, args.scope, COST, Need::Numbers)?;
+    let found = find_in_scope(archive, &args.run, args.scope, COST, ViewDetail::Numbers)?;
     if as_json {
         print_json(&cost::json(&found.view, found.session))?
     } else {
@@ -258,7 +268,7 @@ pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Res
 
 /// Prints every event, or every beginning and end of a delegation.
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = here::shown(archive, args.run.run.as_deref(), |_| true)?;
+    let (files, session) = run_lookup::find_to_show(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
     let life = files.life().map_err(failed)?;
     let mut view = RunView::light();
@@ -343,24 +353,24 @@ pub(crate) fn run_prune(
     Ok(if problems.is_empty() { Exit::Completed } else { Exit::Partial })
 }
 
-fn find(archive: &Archive, text: Option<&str>, need: Need) -> Result<Found, Failure> {
-    Found::read(here::shown(archive, text, |_| true)?, need)
+fn find(archive: &Archive, text: Option<&str>, need: ViewDetail) -> Result<FoundRun, Failure> {
+    FoundRun::read(run_lookup::find_to_show(archive, text, |_| true)?, need)
 }
 
 fn find_in_scope(
     archive: &Archive,
     run: &RunArg,
     scope: ScopeFlag,
-    verb: Verb,
-    need: Need,
-) -> Result<Found, Failure> {
+    verb: CommandVerb,
+    need: ViewDetail,
+) -> Result<FoundRun, Failure> {
     let text = run.run.as_deref();
-    Found::read(here::find_in_scope(archive, text, scope.scope(), verb, |_| true)?, need)
+    FoundRun::read(run_lookup::find_in_scope(archive, text, scope.scope(), verb, |_| true)?, need)
 }
 
-const RESULT: Verb = Verb { typed: "result", noun: "run", has_anywhere: true };
+const RESULT: CommandVerb = CommandVerb { typed: "result", noun: "run", has_anywhere: true };
 
-const COST: Verb = Verb { typed: "cost", noun: "run", has_anywhere: true };
+const COST: CommandVerb = CommandVerb { typed: "cost", noun: "run", has_anywhere: true };
 
 /// Folds a run that no process works on, of which the journal was read already, with its texts.
 pub(crate) fn fold_read(run: RunId, journal: &ReadJournal) -> RunView {
@@ -373,12 +383,12 @@ pub(crate) fn fold_read(run: RunId, journal: &ReadJournal) -> RunView {
     view
 }
 
-pub(crate) fn fold(files: &RunFiles, need: Need) -> Result<(RunView, Liveness), Failure> {
+pub(crate) fn fold(files: &RunFiles, need: ViewDetail) -> Result<(RunView, Liveness), Failure> {
     // Asked first: a run that ends while it is read must not look interrupted.
     let liveness = liveness(files)?;
     let (mut view, torn) = match need {
-        Need::Numbers => numbers(files).map(|(view, follow)| (view, follow.torn()))?,
-        Need::Texts => texts(files)?,
+        ViewDetail::Numbers => numbers(files).map(|(view, follow)| (view, follow.torn()))?,
+        ViewDetail::Texts => texts(files)?,
     };
     if liveness == Liveness::Dead {
         say_torn(files.id(), torn);
@@ -405,7 +415,7 @@ pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
 /// Folds a run without its texts, from a checkpoint where there is one.
 pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, Follow), Failure> {
     files
-        .fold(FOLD, RunView::light, |view, record| {
+        .fold(FOLD_VERSION, RunView::light, |view, record| {
             view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
         })
         .map_err(failed)
@@ -422,7 +432,7 @@ fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
 }
 
 /// Says how to go on with an interrupted run, beside the data.
-pub(crate) fn say_way_on(look: &ObservedRun<'_>) {
+pub(crate) fn say_how_to_resume(look: &ObservedRun<'_>) {
     if let (Some(way), Some(run)) = (look.way_on(), look.view.run()) {
         say(&format!("adjutant: {run}: {way}"));
     }

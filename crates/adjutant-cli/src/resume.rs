@@ -11,36 +11,38 @@ use adjutant_engine::{
 use serde_json::{Value, json};
 
 use crate::agents;
-use crate::args::{Form, MergeAfter, PolicyFlags, ResumeArgs, WorkFlags};
+use crate::args::{MergeAfter, PolicyFlags, ResultFormat, ResumeArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::commands;
 use crate::delegate::{absolute, failed, form, write_in_place};
 use crate::demo;
+use crate::execute::{
+    DisplayOptions, ExecutedRun, RunRequest, conclude, execute_run, write_projections,
+};
 use crate::exit::{Exit, Failure};
-use crate::here::{self, Verb};
 use crate::hints::{advise, completed, quoted};
 use crate::output::say;
 use crate::records;
-use crate::run::{Conducted, Showing, Work, conclude, conduct, keep_projections};
+use crate::results::unkept_of;
+use crate::run_lookup::{self, CommandVerb};
 use crate::settings::Settings;
-use crate::spaces::{TermFlags, write_in_workspaces};
 use crate::story::ResumedStory;
 use crate::wiring::Wiring;
-use crate::work::unkept_of;
+use crate::workspace_flags::{WorkspaceSetupFlags, write_in_workspaces};
 
 /// How a run goes on, as the flags of two commands say it.
-pub(crate) struct Again<'a> {
+pub(crate) struct ResumeFlags<'a> {
     model: Option<&'a str>,
     yes: bool,
     allow_network: bool,
     in_place: bool,
     merge: Option<MergeAfter>,
-    terms: &'a TermFlags,
-    form: Form,
+    terms: &'a WorkspaceSetupFlags,
+    form: ResultFormat,
     events: bool,
 }
 
-impl<'a> Again<'a> {
+impl<'a> ResumeFlags<'a> {
     /// Takes what counts from the flags of `run`.
     pub(crate) fn of(flags: &'a WorkFlags, as_json: bool) -> Self {
         Self {
@@ -62,7 +64,8 @@ pub(crate) fn run_resume(
     as_json: bool,
     archive: &Archive,
 ) -> Result<Exit, Failure> {
-    let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
+    let (files, session) =
+        run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
     let found = RunToResume::read(files)?;
     let RunToResume { files, past, .. } = &found;
     // The root of a run without a parent agent stands for the run.
@@ -70,7 +73,7 @@ pub(crate) fn run_resume(
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
     let limits = limits(args, &past.policy)?;
     let wish = Resume { session, say, timeout_s: args.timeout, on_this_model, limits };
-    let flags = Again {
+    let flags = ResumeFlags {
         model: args.model.as_deref(),
         yes: args.yes,
         allow_network: args.allow_network,
@@ -85,12 +88,12 @@ pub(crate) fn run_resume(
     // A person's words, or a delegation that was named, ask for more than the result.
     let is_plain = wish.say.is_none() && wish.session.is_none();
     if let Some(nothing) = past.nothing.as_ref().filter(|_| is_plain && !changes.is_empty()) {
-        return Err(without_effect(run, past, nothing, &changes));
+        return Err(flags_without_effect(run, past, nothing, &changes));
     }
     if past.nothing.is_some() && is_plain && files.expiry() == Expiry::Kept {
         return show_ended(archive, found, &flags);
     }
-    go_on(archive, found, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
+    resume_run(archive, found, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
     })
@@ -107,7 +110,7 @@ fn changes(args: &ResumeArgs) -> Vec<String> {
 }
 
 /// Refuses flags for work that goes on where none does.
-fn without_effect(run: RunId, past: &Past, nothing: &str, changes: &[String]) -> Failure {
+fn flags_without_effect(run: RunId, past: &Past, nothing: &str, changes: &[String]) -> Failure {
     // A run without a model has no task that was admitted.
     if past.model.is_none() {
         let flags = changes.join(" ");
@@ -170,18 +173,22 @@ impl RunToResume {
 /// Prints the result of a run that has nothing left to do, and completes the merge that was asked for.
 ///
 /// No model is needed for it. Exits as the run did when it ended.
-fn show_ended(archive: &Archive, found: RunToResume, flags: &Again<'_>) -> Result<Exit, Failure> {
+fn show_ended(
+    archive: &Archive,
+    found: RunToResume,
+    flags: &ResumeFlags<'_>,
+) -> Result<Exit, Failure> {
     refuse_live(&found.files)?;
     let story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
     let RunToResume { files, journal, past } = &found.latest()?;
-    story.iter().try_for_each(ResumedStory::refuse_in_vain)?;
+    story.iter().try_for_each(ResumedStory::refuse_unwritable)?;
     let spaces =
-        flags.terms.setup_again(archive.path(), files.id(), past, flags.merge.is_some())?;
+        flags.terms.setup_resumed(archive.path(), files.id(), past, flags.merge.is_some())?;
     let view = records::fold_read(files.id(), journal);
     let Some(outcome) = view.outcome() else {
         return Err(Failure::usage(format!("{} goes on in another process", files.id())));
     };
-    let showing = Showing {
+    let showing = DisplayOptions {
         form: flags.form,
         events: flags.events,
         result_tokens: past.policy.result_tokens,
@@ -189,11 +196,11 @@ fn show_ended(archive: &Archive, found: RunToResume, flags: &Again<'_>) -> Resul
     };
     let folder = Some(files.path().to_owned());
     let finished = Ok(Finished { run: files.id(), outcome, folder });
-    keep_projections(archive, &view);
+    write_projections(archive, &view);
     if !past.workdir.is_dir() {
-        advise(&works_there_only(files.id()));
+        advise(&moved_tree_hint(files.id()));
     }
-    let conducted = Conducted { view, finished };
+    let conducted = ExecutedRun { view, finished };
     match story {
         Some(story) => story.conclude(conducted, &showing),
         None => conclude(conducted, archive, past.has_lead, &showing),
@@ -203,7 +210,7 @@ fn show_ended(archive: &Archive, found: RunToResume, flags: &Again<'_>) -> Resul
 /// Returns what becomes of completed work: what was typed now, else what is on record.
 fn merge_of(
     story: Option<&ResumedStory<'_>>,
-    flags: &Again<'_>,
+    flags: &ResumeFlags<'_>,
     recorded: Option<MergeRequest>,
 ) -> MergeAfter {
     let usual = story.map(|_| ResumedStory::USUAL_MERGE).unwrap_or_default();
@@ -224,11 +231,11 @@ fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
 }
 
 /// Goes on with a run and prints what came of it.
-pub(crate) fn go_on(
+pub(crate) fn resume_run(
     archive: &Archive,
     found: RunToResume,
     wish: Resume,
-    flags: &Again<'_>,
+    flags: &ResumeFlags<'_>,
 ) -> Result<Exit, Failure> {
     // Without a model nothing was ever admitted that could go on.
     if let Some(nothing) = found.past.nothing.as_ref().filter(|_| found.past.model.is_none()) {
@@ -240,7 +247,7 @@ pub(crate) fn go_on(
     let RunToResume { files, journal, past } = found.latest()?;
     // Whoever has something to say wants it heard, whatever becomes of it.
     if wish.say.is_none() {
-        story.iter().try_for_each(ResumedStory::refuse_in_vain)?;
+        story.iter().try_for_each(ResumedStory::refuse_unwritable)?;
     }
     let asks = !flags.yes && (past.open_questions > 0 || may_ask(&past.policy));
     let terminal = if asks { Terminal::open() } else { None };
@@ -252,7 +259,7 @@ pub(crate) fn go_on(
         .hint("Add --yes to answer with yes, or resume it in a terminal."));
     }
     let workdir =
-        absolute(&past.workdir).map_err(|failure| failure.hint(works_there_only(files.id())))?;
+        absolute(&past.workdir).map_err(|failure| failure.hint(moved_tree_hint(files.id())))?;
     let preset = Some(past.policy.preset.name().to_owned());
     let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     if flags.allow_network {
@@ -264,7 +271,7 @@ pub(crate) fn go_on(
         write_in_workspaces(&mut settings)?;
     }
     let mut spaces =
-        flags.terms.setup_again(archive.path(), files.id(), &past, flags.merge.is_some())?;
+        flags.terms.setup_resumed(archive.path(), files.id(), &past, flags.merge.is_some())?;
     let merge = merge_of(story.as_ref(), flags, spaces.merge);
     spaces.merge = merge.request();
     story.iter().for_each(|story| story.reserve(&mut spaces));
@@ -307,10 +314,10 @@ pub(crate) fn go_on(
     let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let engine = story.iter_mut().fold(engine, |engine, story| story.engage(engine));
-    let showing = Showing { form, events: flags.events, result_tokens, merge };
-    let work = Work::Again { files, journal, wish };
-    let conducted = conduct(engine, archive, work, approver, &showing)?;
+    let engine = story.iter_mut().fold(engine, |engine, story| story.configure(engine));
+    let showing = DisplayOptions { form, events: flags.events, result_tokens, merge };
+    let work = RunRequest::Resume { files, journal, wish };
+    let conducted = execute_run(engine, archive, work, approver, &showing)?;
     match story {
         Some(story) => story.conclude(conducted, &showing),
         None => conclude(conducted, archive, past.has_lead, &showing),
@@ -318,13 +325,13 @@ pub(crate) fn go_on(
 }
 
 /// Says what can be done about a run whose folder is not there any more.
-fn works_there_only(run: RunId) -> String {
+fn moved_tree_hint(run: RunId) -> String {
     format!(
         "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
          repository that was moved."
     )
 }
 
-const RESUME: Verb = Verb { typed: "resume", noun: "run", has_anywhere: false };
+const RESUME: CommandVerb = CommandVerb { typed: "resume", noun: "run", has_anywhere: false };
 
 const ANOTHER_MODEL: &str = "Name one that can be had with --model.";

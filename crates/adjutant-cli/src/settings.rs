@@ -127,7 +127,7 @@ pub(crate) struct ModelEntry {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SearchConfig {
-    engine: Engine,
+    engine: SearchEngine,
     /// The address; needed for SearXNG, the public one elsewhere.
     url: Option<String>,
     /// The key; not for SearXNG.
@@ -139,13 +139,13 @@ impl SearchConfig {
         let missing = |what: &str| Failure::usage(format!("user config: [search] needs `{what}`"));
         let key = self.key.as_deref().and_then(Secret::new);
         Ok(match self.engine {
-            Engine::Searxng => {
+            SearchEngine::Searxng => {
                 SearchEndpoint::Searxng { base_url: self.url.ok_or_else(|| missing("url"))? }
             }
-            Engine::Brave => {
+            SearchEngine::Brave => {
                 SearchEndpoint::Brave { key: key.ok_or_else(|| missing("key"))?, url: self.url }
             }
-            Engine::Tavily => {
+            SearchEngine::Tavily => {
                 SearchEndpoint::Tavily { key: key.ok_or_else(|| missing("key"))?, url: self.url }
             }
         })
@@ -155,7 +155,7 @@ impl SearchConfig {
 /// The search engines there are.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Engine {
+enum SearchEngine {
     Searxng,
     Brave,
     Tavily,
@@ -197,9 +197,9 @@ impl Settings {
         usual: Option<Preset>,
     ) -> Result<Self, Failure> {
         let user = user_config_path()
-            .map_or_else(|| Ok(ConfigFile::default()), |path| read(&path, Links::Followed))?;
+            .map_or_else(|| Ok(ConfigFile::default()), |path| read(&path, ConfigLinks::Followed))?;
         let project_path = root.join(".adjutant/config.toml");
-        let project = read(&project_path, Links::Refused)?;
+        let project = read(&project_path, ConfigLinks::Refused)?;
         if project.chooses() {
             return Err(Failure::usage(format!(
                 "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do",
@@ -280,7 +280,7 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
         let source = Source::Environment(name);
         policy.set(key.name(), &value, &source).map_err(|error| refused(&error, Some(source)))?;
     }
-    warn_of_strangers();
+    warn_of_unknown_variables();
     Ok(())
 }
 
@@ -303,7 +303,7 @@ pub(crate) fn base_depth() -> Result<u64, Failure> {
 }
 
 /// A misspelled variable sets nothing, which a person should hear.
-fn warn_of_strangers() {
+fn warn_of_unknown_variables() {
     let known = |name: &str| {
         OTHER_VARIABLES.contains(&name)
             || Key::ALL.iter().any(|key| key.name().to_uppercase() == name)
@@ -351,7 +351,7 @@ fn refused(error: &PolicyError, source: Option<Source>) -> Failure {
 }
 
 /// Reads a configuration file; one that is not there is an empty one.
-fn read(path: &Path, links: Links) -> Result<ConfigFile, Failure> {
+fn read(path: &Path, links: ConfigLinks) -> Result<ConfigFile, Failure> {
     let text = match read_small(path, links) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ConfigFile::default()),
@@ -360,14 +360,14 @@ fn read(path: &Path, links: Links) -> Result<ConfigFile, Failure> {
         }
     };
     toml::from_str(&text).map_err(|error| {
-        let said: String = error.to_string().trim_end().chars().take(LONGEST_COMPLAINT).collect();
+        let said: String = error.to_string().trim_end().chars().take(MAX_ERROR_CHARS).collect();
         Failure::usage(format!("{}: {said}", path.display()))
     })
 }
 
 /// Whether a configuration file may be a symbolic link.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Links {
+enum ConfigLinks {
     /// The person's own may, as dotfiles often are.
     Followed,
     /// A project's may not: it could lead anywhere.
@@ -378,12 +378,12 @@ enum Links {
 const CONFIG_BYTES: u64 = 1 << 20;
 
 /// Characters of a complaint about a configuration; a line of it may be endless.
-const LONGEST_COMPLAINT: usize = 2_000;
+const MAX_ERROR_CHARS: usize = 2_000;
 
 /// Reads a small regular file. A pipe must not hang us and a device must not fill the memory.
-fn read_small(path: &Path, links: Links) -> io::Result<String> {
+fn read_small(path: &Path, links: ConfigLinks) -> io::Result<String> {
     let mut flags = OFlags::NONBLOCK;
-    if links == Links::Refused {
+    if links == ConfigLinks::Refused {
         flags |= OFlags::NOFOLLOW;
     }
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;

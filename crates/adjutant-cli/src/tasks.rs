@@ -26,16 +26,16 @@ pub(crate) fn run_task(args: &TaskArgs, as_json: bool) -> Result<Exit, Failure> 
         TaskCommand::Add(add) => self::add(&args.root, add, as_json, |task, folder| {
             format!("Task {} added to {folder}.", task.number)
         }),
-        TaskCommand::List => Desk::open(&args.root)?.list(as_json),
+        TaskCommand::List => ProjectTasks::open(&args.root)?.list(as_json),
         TaskCommand::Show { number } => {
             let number = numbered(number.as_deref())?;
-            Desk::open(&args.root)?.show(number, as_json)
+            ProjectTasks::open(&args.root)?.show(number, as_json)
         }
         TaskCommand::Set(set) => {
             let (number, to) = (numbered(set.number.as_deref())?, status(set)?);
-            let desk = Desk::open(&args.root)?;
-            let changed = desk.specs.set_status(number, to, set.reason.clone()).map_err(failed)?;
-            desk.report(&changed, as_json, |task| moved(task, &changed))
+            let tasks = ProjectTasks::open(&args.root)?;
+            let changed = tasks.specs.set_status(number, to, set.reason.clone()).map_err(failed)?;
+            tasks.report(&changed, as_json, |task| moved(task, &changed))
         }
     }
 }
@@ -48,9 +48,9 @@ pub(crate) fn add(
     words: impl Fn(&Task, &str) -> String,
 ) -> Result<Exit, Failure> {
     let task = new_task(wish)?;
-    let desk = Desk::open(root)?;
-    let changed = desk.specs.add(task).map_err(failed)?;
-    desk.report(&changed, as_json, |task| words(task, desk.folder))
+    let tasks = ProjectTasks::open(root)?;
+    let changed = tasks.specs.add(task).map_err(failed)?;
+    tasks.report(&changed, as_json, |task| words(task, tasks.folder))
 }
 
 /// Says what `/task` came to: what every command is headed by, the entry, and what to type next.
@@ -65,12 +65,12 @@ pub(crate) fn added(task: &Task, folder: &str) -> String {
 }
 
 /// The tasks of a project, and where they lie.
-struct Desk {
+struct ProjectTasks {
     specs: Specs,
     folder: &'static str,
 }
 
-impl Desk {
+impl ProjectTasks {
     fn open(root: &Path) -> Result<Self, Failure> {
         let specs = Specs::open(&absolute(root)?).map_err(failed)?;
         let folder = specs.folder().map_err(failed)?;

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
-use crate::here::{self, Verb};
 use crate::hints::program;
 use crate::output::{print, print_json, say};
 use crate::records::counted;
-use crate::work::open_work;
+use crate::results::open_work;
+use crate::run_lookup::{self, CommandVerb};
 
 /// `adjutant undo`.
 #[derive(Debug, Args)]
@@ -50,13 +50,15 @@ Examples:
 
 /// Puts files back, or says which could be.
 pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = here::meant(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
+    let (files, session) =
+        run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
     let session = session.filter(|session| *session != files.id().root_session());
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
     let Undone { files: undone, elsewhere } = undone;
     let root = files.workdir().unwrap_or_default();
-    let AsItIs { elsewhere, discarded, merged } = as_it_is(archive, files.id(), &root, elsewhere);
-    let linked = left_on_the_list(&files, &root, &undone);
+    let WorkLocations { elsewhere, discarded, merged } =
+        locate_work(archive, files.id(), &root, elsewhere);
+    let linked = stale_tasks(&files, &root, &undone);
     if as_json {
         let files_json: Vec<Value> = undone.iter().map(as_object).collect();
         let session = session.map(|session| session.to_string());
@@ -64,7 +66,7 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
             "v": 1, "run": files.id(), "session": session, "dry_run": args.dry_run,
             "root": root, "files": files_json,
             "elsewhere": elsewhere.iter().map(elsewhere_object).collect::<Vec<_>>(),
-            "tasks": linked.iter().map(Linked::object).collect::<Vec<_>>(),
+            "tasks": linked.iter().map(StaleTask::object).collect::<Vec<_>>(),
         }))?;
     } else {
         if absolute(&args.root).ok().as_ref() != Some(&root) {
@@ -89,17 +91,17 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
     Ok(exit(&undone))
 }
 
-const UNDO: Verb = Verb { typed: "undo", noun: "run", has_anywhere: false };
+const UNDO: CommandVerb = CommandVerb { typed: "undo", noun: "run", has_anywhere: false };
 
 /// A task whose entry says what is no longer so.
-struct Linked {
+struct StaleTask {
     task: Task,
     /// The files it links that are not what the run left any more.
     links: Vec<String>,
 }
 
 /// Finds the tasks that link files that went back, or stand completed by the run.
-fn left_on_the_list(files: &RunFiles, root: &Path, undone: &[Undo]) -> Vec<Linked> {
+fn stale_tasks(files: &RunFiles, root: &Path, undone: &[Undo]) -> Vec<StaleTask> {
     let back = |undo: &&Undo| matches!(undo.fate, Fate::PutBack | Fate::Removed);
     let back: Vec<&str> = undone.iter().filter(back).map(|undo| undo.path.as_str()).collect();
     // Where nothing went back, or there is no list, there is nothing to say.
@@ -114,7 +116,7 @@ fn left_on_the_list(files: &RunFiles, root: &Path, undone: &[Undo]) -> Vec<Linke
         let links: Vec<String> = links.cloned().collect();
         let is_done = task.status == Some(Status::Completed);
         let is_meant = !links.is_empty() || (is_done && worked_on.contains(&task.number.get()));
-        is_meant.then_some(Linked { task, links })
+        is_meant.then_some(StaleTask { task, links })
     };
     book.tasks().into_iter().filter_map(linked).collect()
 }
@@ -129,7 +131,7 @@ fn worked_on(files: &RunFiles) -> Vec<u64> {
     assigned.flatten().collect()
 }
 
-impl Linked {
+impl StaleTask {
     fn object(&self) -> Value {
         json!({ "number": self.task.number, "status": self.task.status, "links": self.links })
     }
@@ -145,7 +147,7 @@ impl Linked {
 
 /// Where the work of delegations is now.
 #[derive(Default)]
-struct AsItIs {
+struct WorkLocations {
     elsewhere: Vec<(SessionId, Elsewhere)>,
     /// Those whose work was discarded since.
     discarded: Vec<SessionId>,
@@ -154,18 +156,18 @@ struct AsItIs {
 }
 
 /// Takes into account that work may have been kept after all, or discarded or merged since.
-fn as_it_is(
+fn locate_work(
     archive: &Archive,
     run: RunId,
     root: &Path,
     recorded: Vec<(SessionId, Elsewhere)>,
-) -> AsItIs {
+) -> WorkLocations {
     let work = open_work(root, archive);
     // Where git cannot be asked, what is on record is all there is.
     let Ok((work, kept)) = work.and_then(|work| work.results(run).map(|kept| (work, kept))) else {
-        return AsItIs { elsewhere: recorded, ..AsItIs::default() };
+        return WorkLocations { elsewhere: recorded, ..WorkLocations::default() };
     };
-    let AsItIs { elsewhere: mut now, mut discarded, mut merged } = AsItIs::default();
+    let WorkLocations { elsewhere: mut now, mut discarded, mut merged } = WorkLocations::default();
     for (session, at) in recorded {
         let found = kept.iter().find(|it| it.session == Some(session));
         if found.is_some_and(|found| work.is_applied(&found.commit).unwrap_or(false)) {
@@ -180,7 +182,7 @@ fn as_it_is(
             (None, at @ (Elsewhere::Workspace | Elsewhere::Nowhere)) => (session, at),
         });
     }
-    AsItIs { elsewhere: now, discarded, merged }
+    WorkLocations { elsewhere: now, discarded, merged }
 }
 
 /// Says how work that came into the files by a merge is taken out of them.

@@ -17,10 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::RunArg;
 use crate::exit::{Exit, Failure};
-use crate::here;
 use crate::live;
-use crate::output::{nobody_reads, print, print_json_line, say};
-use crate::records::{colours, failed, liveness, look, now, numbers, say_way_on};
+use crate::output::{has_no_reader, print, print_json_line, say};
+use crate::records::{colours, failed, liveness, look, now, numbers, say_how_to_resume};
+use crate::run_lookup;
 
 /// How often the journal is looked at, and the most often anything is drawn.
 const LOOK: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How what happens is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum WatchMode {
     Picture,
     Lines,
     Events,
@@ -38,33 +38,33 @@ enum Mode {
 
 /// Follows a run until it ends; exits as the run did.
 pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
-    let (files, session) = here::shown(archive, run.run.as_deref(), |_| true)?;
+    let (files, session) = run_lookup::find_to_show(archive, run.run.as_deref(), |_| true)?;
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let mode = match (as_json, io::stdout().is_terminal() && !is_dumb) {
-        (true, _) => Mode::Events,
-        (false, true) => Mode::Picture,
-        (false, false) => Mode::Lines,
+        (true, _) => WatchMode::Events,
+        (false, true) => WatchMode::Picture,
+        (false, false) => WatchMode::Lines,
     };
     let session = session.filter(|session| *session != files.id().root_session());
-    let mut watch = Watch::begin(files, session, mode)?;
+    let mut watch = WatchSession::begin(files, session, mode)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let left = runtime.and_then(|runtime| runtime.block_on(attend(&mut watch)));
-    // Left before anything is said: what follows belongs on the screen that stays.
+    let left = runtime.and_then(|runtime| runtime.block_on(follow(&mut watch)));
+    // WatchEnd before anything is said: what follows belongs on the screen that stays.
     watch.screen = None;
     match left {
-        Ok(Ok(Left::Ended)) => watch.conclude(),
-        Ok(Ok(Left::Asked)) => {
+        Ok(Ok(WatchEnd::Ended)) => watch.conclude(),
+        Ok(Ok(WatchEnd::Asked)) => {
             say(&format!("adjutant: no longer watching {}", watch.files.id()));
             Ok(Exit::Cancelled)
         }
-        Ok(Ok(Left::Unread)) => Ok(Exit::Completed),
+        Ok(Ok(WatchEnd::Unread)) => Ok(Exit::Completed),
         Ok(Err(failure)) => Err(failure),
         Err(error) => Err(Failure::new(Exit::Failed, format!("cannot watch: {error}"))),
     }
 }
 
 /// Why watching ended.
-enum Left {
+enum WatchEnd {
     /// There is nothing more to see.
     Ended,
     /// The person wanted it.
@@ -73,7 +73,7 @@ enum Left {
     Unread,
 }
 
-async fn attend(watch: &mut Watch) -> io::Result<Result<Left, Failure>> {
+async fn follow(watch: &mut WatchSession) -> io::Result<Result<WatchEnd, Failure>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -83,16 +83,16 @@ async fn attend(watch: &mut Watch) -> io::Result<Result<Left, Failure>> {
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = interrupt.recv() => return Ok(Ok(Left::Asked)),
-            _ = terminate.recv() => return Ok(Ok(Left::Asked)),
-            _ = hang_up.recv() => return Ok(Ok(Left::Asked)),
+            _ = interrupt.recv() => return Ok(Ok(WatchEnd::Asked)),
+            _ = terminate.recv() => return Ok(Ok(WatchEnd::Asked)),
+            _ = hang_up.recv() => return Ok(Ok(WatchEnd::Asked)),
             _ = resized.recv() => watch.drawn = None,
             _ = suspended.recv() => watch.suspend()?,
             _ = look.tick() => match watch.step() {
                 // A run may say nothing for long, so waiting for a write to fail is not enough.
-                Ok(_) if nobody_reads() => return Ok(Ok(Left::Unread)),
+                Ok(_) if has_no_reader() => return Ok(Ok(WatchEnd::Unread)),
                 Ok(false) => {}
-                Ok(true) => return Ok(Ok(Left::Ended)),
+                Ok(true) => return Ok(Ok(WatchEnd::Ended)),
                 Err(failure) => return Ok(Err(failure)),
             },
         }
@@ -100,29 +100,33 @@ async fn attend(watch: &mut Watch) -> io::Result<Result<Left, Failure>> {
 }
 
 /// A run that is watched.
-struct Watch {
+struct WatchSession {
     files: RunFiles,
     session: Option<SessionId>,
     view: RunView,
     follow: Follow,
     liveness: Liveness,
-    mode: Mode,
+    mode: WatchMode,
     palette: Palette,
-    screen: Option<Screen>,
+    screen: Option<AlternateScreen>,
     drawn: Option<Instant>,
 }
 
-impl Watch {
-    fn begin(files: RunFiles, session: Option<SessionId>, mode: Mode) -> Result<Self, Failure> {
+impl WatchSession {
+    fn begin(
+        files: RunFiles,
+        session: Option<SessionId>,
+        mode: WatchMode,
+    ) -> Result<Self, Failure> {
         let liveness = liveness(&files)?;
-        let (view, follow) = if mode == Mode::Picture {
+        let (view, follow) = if mode == WatchMode::Picture {
             numbers(&files)?
         } else {
             // Lines and events tell the whole story, from its beginning.
             (RunView::light(), files.follow())
         };
-        let screen = (mode == Mode::Picture).then(Screen::enter);
-        let palette = if mode == Mode::Picture { colours() } else { Palette::Plain };
+        let screen = (mode == WatchMode::Picture).then(AlternateScreen::enter);
+        let palette = if mode == WatchMode::Picture { colours() } else { Palette::Plain };
         Ok(Self { files, session, view, follow, liveness, mode, palette, screen, drawn: None })
     }
 
@@ -144,7 +148,7 @@ impl Watch {
         said?;
         let over = self.is_over();
         let due = grew || self.drawn.is_none_or(|drawn| drawn.elapsed() >= TICK);
-        if self.mode == Mode::Picture && due && !over {
+        if self.mode == WatchMode::Picture && due && !over {
             self.draw();
         }
         Ok(over)
@@ -154,7 +158,7 @@ impl Watch {
     fn suspend(&mut self) -> io::Result<()> {
         let had_screen = self.screen.take().is_some();
         kill_process(getpid(), Signal::STOP)?;
-        self.screen = had_screen.then(Screen::enter);
+        self.screen = had_screen.then(AlternateScreen::enter);
         self.drawn = None;
         Ok(())
     }
@@ -189,10 +193,10 @@ impl Watch {
             self.view.close_open_calls();
         }
         let (view, liveness) = (&self.view, self.liveness);
-        if self.mode != Mode::Events {
+        if self.mode != WatchMode::Events {
             print(&tree::render(view, now(&self.files, view), liveness, self.palette))?;
         }
-        say_way_on(&look(view, liveness, &self.files));
+        say_how_to_resume(&look(view, liveness, &self.files));
         let one = self.session.and_then(|session| view.delegation(session));
         let outcome = match one.map(|one| &one.state) {
             Some(State::Ended(outcome)) => Some(*outcome),
@@ -207,16 +211,16 @@ const FOOT: &str = "  ctrl+c stops watching; the run goes on";
 
 /// Says an event, where events are said.
 fn tell(
-    mode: Mode,
+    mode: WatchMode,
     palette: Palette,
     view: &RunView,
     entry: &TimedEvent<'_>,
 ) -> Result<(), Failure> {
     match mode {
-        Mode::Picture => Ok(()),
-        Mode::Lines => line(view, entry, palette)
+        WatchMode::Picture => Ok(()),
+        WatchMode::Lines => line(view, entry, palette)
             .map_or(Ok(()), |text| print(&format!("{}\n", sanitize::block(&text)))),
-        Mode::Events => events::translate(view, entry).iter().try_for_each(print_json_line),
+        WatchMode::Events => events::translate(view, entry).iter().try_for_each(print_json_line),
     }
 }
 
@@ -234,12 +238,12 @@ fn concerns(view: &RunView, session: Option<SessionId>, event: &Event) -> bool {
 }
 
 /// The alternate screen, left when this is dropped.
-struct Screen {
+struct AlternateScreen {
     /// How the terminal was set before.
     before: Option<Termios>,
 }
 
-impl Screen {
+impl AlternateScreen {
     fn enter() -> Self {
         let before = tcgetattr(io::stdout()).ok();
         if let Some(mut set) = before.clone() {
@@ -259,7 +263,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         write("\x1b[?7h\x1b[?25h\x1b[?1049l");
         if let Some(before) = &self.before {

@@ -34,7 +34,7 @@ pub(crate) struct Wiring {
 
 /// A model, and what is worth saying about the choice.
 #[derive(Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenModel {
     /// The model.
     pub(crate) model: Arc<dyn Model>,
     /// Sentences for the person; none when they named a model that is well known.
@@ -43,7 +43,7 @@ pub(crate) struct Chosen {
     replay: Option<Arc<ReplayModel>>,
 }
 
-impl Chosen {
+impl ChosenModel {
     /// Returns what opens the models that tasks ask for by name.
     pub(crate) fn opener(&self, wiring: &Wiring) -> ModelOpener {
         match self.replay.clone() {
@@ -57,7 +57,7 @@ impl Chosen {
 }
 
 /// A model as it is listed.
-pub(crate) struct Listed {
+pub(crate) struct ListedModel {
     /// What it holds and charges.
     pub(crate) spec: ModelSpec,
     /// Why it cannot be used; absent when it can.
@@ -114,7 +114,7 @@ impl Wiring {
     }
 
     /// Opens the model of that name, or the default of the first provider with a key.
-    pub(crate) fn choose(&self, named: Option<&str>) -> Result<Chosen, Failure> {
+    pub(crate) fn choose(&self, named: Option<&str>) -> Result<ChosenModel, Failure> {
         if let Some(model) = named.map(|name| self.offline(name)).transpose()?.flatten() {
             return Ok(model);
         }
@@ -142,11 +142,11 @@ impl Wiring {
             Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
         let remarks = self.remark(&name, named.is_some()).into_iter().chain(self.stale(&name));
-        Ok(Chosen { model, remarks: remarks.collect(), replay: None })
+        Ok(ChosenModel { model, remarks: remarks.collect(), replay: None })
     }
 
     /// Opens a model that is a file; nothing when the name is that of a provider's.
-    fn offline(&self, name: &str) -> Result<Option<Chosen>, Failure> {
+    fn offline(&self, name: &str) -> Result<Option<ChosenModel>, Failure> {
         let (script, replay) = (name.strip_prefix("script:"), name.strip_prefix("replay:"));
         let Some(path) = script.or(replay).map(Path::new) else { return Ok(None) };
         if self.recorder.is_some() {
@@ -158,24 +158,28 @@ impl Wiring {
         if script.is_some() {
             let script =
                 ScriptedModel::load(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
-            return Ok(Some(Chosen { model: Arc::new(script), remarks: Vec::new(), replay: None }));
+            return Ok(Some(ChosenModel {
+                model: Arc::new(script),
+                remarks: Vec::new(),
+                replay: None,
+            }));
         }
         let model = ReplayModel::load(path)
             .map_err(|error| Failure::caused(Exit::Usage, &error))
             .map(Arc::new)?;
         let recorded = &model.spec().name;
         let remark = format!("replaying {recorded}: nothing is sent, and costs are those recorded");
-        Ok(Some(Chosen { model: model.clone(), remarks: vec![remark], replay: Some(model) }))
+        Ok(Some(ChosenModel { model: model.clone(), remarks: vec![remark], replay: Some(model) }))
     }
 
     /// Does the same, and makes do with a model that says nothing where there is none: enough to
     /// judge limits with.
-    pub(crate) fn choose_or_none(&self, named: Option<&str>) -> Result<Chosen, Failure> {
+    pub(crate) fn choose_or_none(&self, named: Option<&str>) -> Result<ChosenModel, Failure> {
         if named.is_some() || self.sources.default_model().is_some() {
             return self.choose(named);
         }
         let remark = "no model is chosen; limits are judged without a price".to_owned();
-        Ok(Chosen {
+        Ok(ChosenModel {
             model: script("[[turn]]\ntext = \"\"\n", "none chosen")?,
             remarks: vec![remark],
             replay: None,
@@ -229,13 +233,13 @@ impl Wiring {
     }
 
     /// Lists the models of the catalogue, and whether each can be used.
-    pub(crate) fn list(&self) -> Vec<Listed> {
+    pub(crate) fn list(&self) -> Vec<ListedModel> {
         let default = self.sources.default_model();
         let listed = |entry: &adjutant_model::catalogue::Entry| {
             let name = entry.name();
             let problem = open_model(&name, &self.sources).err().map(|error| error.to_string());
             let spec = self.sources.describe(entry.provider, entry.model).spec;
-            Listed { spec, problem, is_default: default.as_deref() == Some(name.as_str()) }
+            ListedModel { spec, problem, is_default: default.as_deref() == Some(name.as_str()) }
         };
         catalogue().iter().map(listed).collect()
     }
@@ -288,10 +292,10 @@ fn provider(
 }
 
 /// A model of any kind.
-pub(crate) type AnyModel = Arc<dyn Model>;
+pub(crate) type SharedModel = Arc<dyn Model>;
 
 /// Reads a script that is part of the program.
-pub(crate) fn script(toml: &str, name: &str) -> Result<AnyModel, Failure> {
+pub(crate) fn script(toml: &str, name: &str) -> Result<SharedModel, Failure> {
     let script =
         ScriptedModel::from_toml(toml).map_err(|error| Failure::caused(Exit::Failed, &error))?;
     Ok(Arc::new(script.with_name(name)))

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::Form;
-use crate::here::Scope;
+use super::ResultFormat;
+use crate::run_lookup::RunScope;
 
 /// A run or a session.
 #[derive(Debug, Args)]
@@ -30,8 +30,8 @@ pub(crate) struct ScopeFlag {
 
 impl ScopeFlag {
     /// Returns where to search for the latest run.
-    pub(crate) const fn scope(self) -> Scope {
-        if self.anywhere { Scope::Anywhere } else { Scope::Here }
+    pub(crate) const fn scope(self) -> RunScope {
+        if self.anywhere { RunScope::Anywhere } else { RunScope::Here }
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct ResultArgs {
 
     /// The format of the result.
     #[arg(long = "return", value_enum, value_name = "FORM")]
-    pub(crate) return_form: Option<Form>,
+    pub(crate) return_form: Option<ResultFormat>,
 }
 
 /// `adjutant cancel`.

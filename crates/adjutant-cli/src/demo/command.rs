@@ -14,12 +14,12 @@ use adjutant_formats::task::TaskNumber;
 use adjutant_view::sanitize;
 
 use super::{engine, model};
-use crate::args::{Form, MergeAfter, TaskAddArgs};
+use crate::args::{MergeAfter, ResultFormat, TaskAddArgs};
 use crate::commands;
 use crate::delegate::absolute;
+use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, say};
-use crate::run::{Showing, Work, conclude, conduct};
 use crate::tasks;
 
 const TITLE: &str = "Sign sessions with JWT";
@@ -30,7 +30,7 @@ const NAMES: u32 = 100;
 
 /// Shows it; the folder is gone afterwards, the run stays.
 pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
-    let folder = Folder::create()?;
+    let folder = ScratchDir::create()?;
     say("\nNow a slash command, in an empty folder. Adjutant adds the task, agents research it.\n");
     say(&format!("$ adjutant run '/task \"{TITLE}\"'"));
     let wish = TaskAddArgs {
@@ -54,20 +54,20 @@ pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
 fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
     let policy = Preset::Command.policy();
     let unknown = || Failure::new(Exit::Failed, "there is no command `/research`");
-    let errand = commands::built_in(root, RESEARCH).ok_or_else(unknown)?;
+    let slash = commands::built_in(root, RESEARCH).ok_or_else(unknown)?;
     let mut roster = Roster::default();
-    let prepared = errand.prepare(&Routes::default(), None, &mut roster)?;
+    let prepared = slash.prepare(&Routes::default(), None, &mut roster)?;
     let engine = engine(policy.clone(), model()?, root)?;
     let known = roster.agents.iter().cloned().chain([prepared.definition.clone()]);
-    let engine = errand.engage(engine.with_agents(known, &[]), &prepared, &policy, &roster);
-    let showing = Showing {
-        form: Form::Markdown,
+    let engine = slash.configure(engine.with_agents(known, &[]), &prepared, &policy, &roster);
+    let showing = DisplayOptions {
+        form: ResultFormat::Markdown,
         events: false,
         result_tokens: policy.result_tokens,
         merge: MergeAfter::Report,
     };
-    let work = Work::Goal(prepared.goal(&policy, None, ""));
-    let conducted = conduct(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    let work = RunRequest::Goal(prepared.goal(&policy, None, ""));
+    let conducted = execute_run(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
     conclude(conducted, archive, true, &showing)
 }
 
@@ -82,9 +82,9 @@ fn entry(root: &Path) -> Result<(), Failure> {
 }
 
 /// A folder of our own that is removed again.
-pub(super) struct Folder(pub(super) PathBuf);
+pub(super) struct ScratchDir(pub(super) PathBuf);
 
-impl Folder {
+impl ScratchDir {
     pub(super) fn create() -> Result<Self, Failure> {
         let place = std::env::temp_dir();
         let wrong = |error| {
@@ -102,7 +102,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // Best effort: what stays is a small folder among temporary files.
         let _ = fs::remove_dir_all(&self.0);

@@ -13,16 +13,16 @@ use adjutant_formats::prd::{Prd, asked, story_prompt};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 
-use super::command::Folder;
+use super::command::ScratchDir;
 use super::{MODEL, engine};
-use crate::args::{Form, MergeAfter};
+use crate::args::{MergeAfter, ResultFormat};
+use crate::execute::{DisplayOptions, RunRequest, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::run::{Showing, Work, conduct};
-use crate::spaces::usual;
+use crate::results::search;
 use crate::story;
 use crate::wiring;
-use crate::work::search;
+use crate::workspace_flags::usual;
 
 const SCRIPT: &str = include_str!("story.toml");
 const PRD: &str = include_str!("story.json");
@@ -38,7 +38,7 @@ const REPOSITORY: [(&str, &str); 4] = [
 
 /// Shows it; the repository is gone afterwards, the run stays.
 pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
-    let folder = Folder::create()?;
+    let folder = ScratchDir::create()?;
     if let Some(why) = missing(&folder.0) {
         say(&format!("\nA story with two writers is left out: {why}."));
         return Ok(Exit::Completed);
@@ -96,14 +96,14 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
         Goal { agent: AgentName::new("story"), system: String::new(), text: story_prompt(story) };
     // What the work leaves behind goes with the folder.
     let engine = engine.with_spaces(usual(state));
-    let showing = Showing { result_tokens, ..showing() };
+    let showing = DisplayOptions { result_tokens, ..showing() };
     let yes = Arc::new(|_: &_| Answer::Yes);
-    Ok(conduct(engine, archive, Work::Goal(goal), yes, &showing)?.view)
+    Ok(execute_run(engine, archive, RunRequest::Goal(goal), yes, &showing)?.view)
 }
 
-const fn showing() -> Showing {
-    let (form, merge) = (Form::Markdown, MergeAfter::Report);
-    Showing { form, events: false, result_tokens: None, merge }
+const fn showing() -> DisplayOptions {
+    let (form, merge) = (ResultFormat::Markdown, MergeAfter::Report);
+    DisplayOptions { form, events: false, result_tokens: None, merge }
 }
 
 fn report(archive: &Archive, view: &RunView) -> Result<(), Failure> {

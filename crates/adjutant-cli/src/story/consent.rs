@@ -14,7 +14,7 @@ use crate::output::say;
 
 /// Whether the wishes of a PRD count, and which ones that was said of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Consent {
+pub(super) struct PrdConsent {
     /// The digest of the wishes and of the place of the file.
     of: String,
     is_given: bool,
@@ -24,7 +24,7 @@ pub(super) struct Consent {
     trust: String,
 }
 
-impl Consent {
+impl PrdConsent {
     /// Finds out: by the flag, by what was agreed to before, by asking where there is a terminal.
     pub(super) fn ask(
         prd: &Prd,

@@ -8,7 +8,7 @@ use adjutant_engine::prd::resolved;
 use adjutant_engine::{Archive, ArchiveError, RunFiles, story_key};
 use adjutant_view::{RunView, TimedEvent};
 
-use super::ended::{commit_of, last_child_of, story_end};
+use super::run_end::{commit_of, last_child_of, story_end};
 use crate::exit::Failure;
 use crate::output::say;
 use crate::records::numbers;
@@ -91,7 +91,7 @@ pub(super) fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, ArchiveEr
 }
 
 /// Says that a run cannot be read at all; which tree it is of is not known then.
-pub(super) fn tell_unread(files: &RunFiles) {
+pub(super) fn warn_unreadable(files: &RunFiles) {
     let first = files.records().map(|mut records| records.next().transpose());
     if let Err(error) = first.and_then(|first| first) {
         say(&format!(

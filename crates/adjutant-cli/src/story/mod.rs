@@ -6,18 +6,18 @@
 //! Start at [`run_story`]: here the stories are taken one after the other, as far as they are ready. `before`
 //! judges what ran earlier, `work` makes the run of one story, `report` says what came of all of them.
 
-mod before;
+mod claim_wait;
 mod consent;
-mod earlier;
+mod decision;
 mod earlier_versions;
-mod ended;
-mod holders;
-mod model;
+mod history;
+mod models;
 mod record;
 mod report;
-mod resumed;
-mod typed;
-mod work;
+mod resume;
+mod run_end;
+mod story_run;
+mod typed_flags;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,21 +30,21 @@ use adjutant_engine::{Archive, RegistryError, new_run_id};
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::story::StoryReport;
 
-use self::before::Before;
-use self::consent::Consent;
-use self::earlier::{Foundation, History};
-use self::holders::HolderWait;
-use self::model::Models;
+use self::claim_wait::HolderWait;
+use self::consent::PrdConsent;
+use self::decision::StoryDecision;
+use self::history::{StoryBase, StoryHistory};
+use self::models::StoryModels;
 pub(crate) use self::record::record_outcome;
-use self::record::{in_vain, tell_place};
+use self::record::{report_placement, resume_conflict};
 pub(crate) use self::report::show;
-pub(crate) use self::resumed::ResumedStory;
-use self::typed::completed as with_flags;
-pub(crate) use self::typed::flags;
+pub(crate) use self::resume::ResumedStory;
+use self::typed_flags::completed as with_flags;
+pub(crate) use self::typed_flags::flags;
 use crate::agents;
-use crate::args::{Form, MergeAfter, StoryArgs};
+use crate::args::{MergeAfter, ResultFormat, StoryArgs};
 use crate::delegate::{absolute, apply_flags, form};
-use crate::detached::{self, Terms};
+use crate::detached::{self, DetachedTerms};
 use crate::exit::{Exit, Failure};
 use crate::hints::completed;
 use crate::output::say;
@@ -66,8 +66,8 @@ pub(crate) fn run_story(
     let workdir = absolute(&flags.root)?;
     let mut handover = None;
     let path = if args.detached.detached {
-        handover = Some(detached::leave(&args.detached)?);
-        detached::prd(&workdir, &args.prd)?
+        handover = Some(detached::detach(&args.detached)?);
+        detached::resolve_prd(&workdir, &args.prd)?
     } else {
         std::path::absolute(&args.prd)
             .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?
@@ -80,16 +80,21 @@ pub(crate) fn run_story(
     }
     let order = order(&file, args.story.as_deref())?;
     let mut settings =
-        Settings::load_as(&typed::of_stories(flags)?, &workdir, Some(Preset::Story))?;
+        Settings::load_as(&typed_flags::of_stories(flags)?, &workdir, Some(Preset::Story))?;
     apply_flags(&mut settings, flags, false)?;
-    let terms =
-        Terms::of_agents(&args.detached, handover, given_home.clone(), &workdir, &mut settings)?;
+    let terms = DetachedTerms::for_agents(
+        &args.detached,
+        handover,
+        given_home.clone(),
+        &workdir,
+        &mut settings,
+    )?;
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
     let own_verify = args.verify.is_some() || settings.verify.is_some();
-    let trust = typed::advised(args, file.path(), None, "--trust-prd");
+    let trust = typed_flags::advised(args, file.path(), None, "--trust-prd");
     let consent =
-        Consent::ask(file.prd(), file.path(), &archive, (args.trust_prd, own_verify), trust);
+        PrdConsent::ask(file.prd(), file.path(), &archive, (args.trust_prd, own_verify), trust);
     let mut wiring = Wiring::new(&settings)?;
     if let Some(path) = flags.record.as_deref() {
         wiring = wiring.record(path, &settings.secrets)?;
@@ -98,10 +103,11 @@ pub(crate) fn run_story(
     let usual = agents::choose(&settings, flags, None, |name| wiring.choose(name));
     let is_typed = flags.model.is_some();
     let allowed = &settings.models_allowed;
-    let models = Models::new(usual, wiring.clone(), is_typed, allowed, (file.prd(), &consent))?;
-    let history = History::new(&archive, &workdir, file.path());
+    let models =
+        StoryModels::new(usual, wiring.clone(), is_typed, allowed, (file.prd(), &consent))?;
+    let history = StoryHistory::new(&archive, &workdir, file.path());
     let form = form(flags.return_form, Default::default(), as_json);
-    let mut reading = Reading {
+    let mut session = PrdSession {
         args,
         workdir,
         settings,
@@ -121,12 +127,12 @@ pub(crate) fn run_story(
         held: Vec::new(),
         unsaved: false,
     };
-    let done = reading.run_all(order);
-    reading.wiring.end_recording();
+    let done = session.run_all(order);
+    session.wiring.end_recording();
     let exit = done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit);
     // What was done before something broke is reported all the same.
-    if done.is_ok() || !reading.reports.is_empty() || !reading.left.is_empty() {
-        reading.report(exit)?;
+    if done.is_ok() || !session.reports.is_empty() || !session.left.is_empty() {
+        session.report(exit)?;
     }
     done
 }
@@ -166,20 +172,20 @@ fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
 }
 
 /// A PRD that is being worked on.
-struct Reading<'a> {
+struct PrdSession<'a> {
     args: &'a StoryArgs,
     workdir: PathBuf,
     settings: Settings,
     archive: &'a Archive,
     file: PrdFile,
-    consent: Consent,
+    consent: PrdConsent,
     wiring: Wiring,
     roster: Roster,
-    models: Models,
-    history: History<'a>,
-    form: Form,
+    models: StoryModels,
+    history: StoryHistory<'a>,
+    form: ResultFormat,
     /// What a run on behalf of an MCP client goes by.
-    terms: Option<Terms>,
+    terms: Option<DetachedTerms>,
     /// The depth at which the agent of a story works.
     base_depth: u64,
     /// Whether a run has begun.
@@ -193,7 +199,7 @@ struct Reading<'a> {
     unsaved: bool,
 }
 
-impl Reading<'_> {
+impl PrdSession<'_> {
     /// Works on those of the stories that are ready.
     fn run_all(&mut self, order: Vec<String>) -> Result<Exit, Failure> {
         if order.is_empty() {
@@ -204,7 +210,7 @@ impl Reading<'_> {
             return Ok(Exit::Completed);
         }
         let mut outcomes = Vec::new();
-        let mut open = self.take_each(order, &mut outcomes)?;
+        let mut open = self.run_each(order, &mut outcomes)?;
         if self.args.detached.detached && !self.has_begun {
             return Err(self.nothing_begun());
         }
@@ -214,7 +220,7 @@ impl Reading<'_> {
                 return Ok(Exit::Cancelled);
             }
             self.left.retain(|(id, _)| !open.contains(id));
-            open = self.take_each(open, &mut outcomes)?;
+            open = self.run_each(open, &mut outcomes)?;
         }
         outcomes.extend(open.iter().map(|_| Outcome::Partial));
         // A person who cancels expects that exit code, also where earlier stories passed.
@@ -223,7 +229,7 @@ impl Reading<'_> {
     }
 
     /// Works on the stories in their order; adds how they ended, and returns those that were not begun.
-    fn take_each(
+    fn run_each(
         &mut self,
         order: Vec<String>,
         outcomes: &mut Vec<Outcome>,
@@ -231,7 +237,7 @@ impl Reading<'_> {
         let (mut order, mut open) = (order.into_iter(), Vec::new());
         self.held.clear();
         while let Some(id) = order.next() {
-            let taken = self.take(&id);
+            let taken = self.run_one(&id);
             let over = match &taken {
                 Ok(Some(Outcome::Cancelled)) => Some(format!("you cancelled {id} before it")),
                 Err(_) if self.has_begun => {
@@ -240,7 +246,7 @@ impl Reading<'_> {
                 Ok(_) | Err(_) => None,
             };
             if let Some(why) = &over {
-                order.by_ref().for_each(|rest| _ = self.leave(&rest, why));
+                order.by_ref().for_each(|rest| _ = self.skip(&rest, why));
             }
             match taken? {
                 Some(outcome) => outcomes.push(outcome),
@@ -262,55 +268,55 @@ impl Reading<'_> {
     }
 
     /// Works on one story, unless it has to wait or was begun before; returns how it ended.
-    fn take(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
-        if let Err(left) = self.ready(id) {
+    fn run_one(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
+        if let Err(left) = self.check_ready(id) {
             return Ok(left);
         }
         // Held until the outcome is written down. What ran before and what the file says is read after it.
         let _claim = match self.archive.registry().claim_story(self.file.path(), id) {
             Ok(claim) => claim,
             Err(RegistryError::Refused(RegistryRefusal::StoryHeld { pid, .. })) => {
-                let why = self.busy(id, pid)?;
+                let why = self.describe_holder(id, pid)?;
                 self.held.push(id.to_owned());
-                return Ok(self.leave(id, &why));
+                return Ok(self.skip(id, &why));
             }
             Err(error) => return Err(Failure::caused(Exit::Failed, &error)),
         };
-        let story = match self.ready(id) {
+        let story = match self.check_ready(id) {
             Ok(story) => story,
             Err(left) => return Ok(left),
         };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
-        if let Some(why) = self.unallowed(&story) {
+        if let Some(why) = self.missing_consent(&story) {
             // What nobody may check would be paid for and could not pass.
-            return Ok(self.leave(id, &completed(&why)));
+            return Ok(self.skip(id, &completed(&why)));
         }
-        let again = match self.before(&story)? {
-            Before::Begin(why) => why,
-            Before::Done(run) => return self.write_down(id, run),
-            Before::Leave(why) => {
-                self.catch_up(&story)?;
-                return Ok(self.leave(id, &completed(&why)));
+        let again = match self.decide(&story)? {
+            StoryDecision::Begin(why) => why,
+            StoryDecision::Done(run) => return self.record_earlier_success(id, run),
+            StoryDecision::Leave(why) => {
+                self.record_latest_end(&story)?;
+                return Ok(self.skip(id, &completed(&why)));
             }
         };
-        let foundation = match self.history.work_before(self.file.prd(), &story) {
+        let foundation = match self.history.base_of(self.file.prd(), &story) {
             Ok(foundation) => foundation,
             // Without what it builds on it would be another piece of work.
-            Err(why) => return Ok(self.leave(id, &why)),
+            Err(why) => return Ok(self.skip(id, &why)),
         };
         match self.models.of(&story, &self.consent) {
             Ok(chosen) => {
-                let Foundation { commits, remarks } = foundation;
+                let StoryBase { commits, remarks } = foundation;
                 let remarks: Vec<String> = again.into_iter().chain(remarks).collect();
                 remarks.iter().for_each(|remark| say(&format!("adjutant: {id}: {remark}")));
                 let work = self.work_of(&story, commits);
                 let begun = match self.begin(&work)? {
                     Ok(begun) => begun,
-                    Err(refusal) => return Ok(self.leave(id, &refusal.to_string())),
+                    Err(refusal) => return Ok(self.skip(id, &refusal.to_string())),
                 };
                 self.work_on(&story, work, begun, chosen, remarks).map(Some)
             }
-            Err(failure) => Ok(self.leave(id, &failure.to_string())),
+            Err(failure) => Ok(self.skip(id, &failure.to_string())),
         }
     }
 
@@ -332,28 +338,28 @@ impl Reading<'_> {
     }
 
     /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
-    fn ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
+    fn check_ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
         if let Err(error) = self.reread() {
-            return Err(self.leave(id, &format!("its outcome could not be written down: {error}")));
+            return Err(self.skip(id, &format!("its outcome could not be written down: {error}")));
         }
         let Some(story) = self.file.prd().story(id).cloned() else {
-            return Err(self.leave(id, "it is not in the PRD any more"));
+            return Err(self.skip(id, "it is not in the PRD any more"));
         };
         if story.passes {
-            self.leave(id, "it passes by now");
+            self.skip(id, "it passes by now");
             return Err(Some(Outcome::Completed));
         }
         match self.file.prd().waits_for(&story).as_slice() {
             [] => Ok(story),
-            waits => Err(self.leave(id, &format!("waits for {}", waits.join(", ")))),
+            waits => Err(self.skip(id, &format!("waits for {}", waits.join(", ")))),
         }
     }
 
     /// Says who works on a story that another process has claimed.
-    fn busy(&mut self, id: &str, pid: u32) -> Result<String, Failure> {
+    fn describe_holder(&mut self, id: &str, pid: u32) -> Result<String, Failure> {
         let process = format!("process {pid}");
-        self.history.look(id)?;
-        Ok(completed(&match self.history.at_work() {
+        self.history.load(id)?;
+        Ok(completed(&match self.history.live_run() {
             Some(run) => format!(
                 "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
                  for its end"
@@ -375,13 +381,13 @@ impl Reading<'_> {
     }
 
     /// Remembers why a story is not begun.
-    fn leave(&mut self, id: &str, why: &str) -> Option<Outcome> {
+    fn skip(&mut self, id: &str, why: &str) -> Option<Outcome> {
         self.left.push((id.to_owned(), why.to_owned()));
         None
     }
 
     /// Says why a story is not begun for want of consent: a command decides that nobody allowed.
-    fn unallowed(&self, story: &Story) -> Option<String> {
+    fn missing_consent(&self, story: &Story) -> Option<String> {
         let trust = self.advised(&story.id, "--trust-prd");
         if story.verify.is_some() && self.verify_of(story).is_none() {
             let own = self.advised(&story.id, "--verify COMMAND");
@@ -400,7 +406,7 @@ impl Reading<'_> {
 
     /// Returns how a person gives a flag for a story.
     fn advised(&self, id: &str, flag: &str) -> String {
-        typed::advised(self.args, self.file.path(), Some(id), flag)
+        typed_flags::advised(self.args, self.file.path(), Some(id), flag)
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::work::Placed;
+use crate::results::WorkPlacement;
 
 /// Writes down what came of a run on a story, where it is one of a PRD; what is in the way is said.
 pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<String>) -> Exit {
@@ -32,7 +32,7 @@ pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<S
 }
 
 /// Says in the report of a story where its work was put, and why elsewhere than usual.
-pub(super) fn tell_place(report: &mut StoryReport, placed: Placed) {
+pub(super) fn report_placement(report: &mut StoryReport, placed: WorkPlacement) {
     report.remarks.extend(placed.problems);
     if let Some(branch) = &placed.branch {
         let usual = format!("adjutant/{}", report.id);
@@ -51,7 +51,7 @@ pub(super) fn tell_place(report: &mut StoryReport, placed: Placed) {
 }
 
 /// What the entry of a story says of the run that was last written down in it.
-pub(super) struct Recorded {
+pub(super) struct RecordedOutcome {
     /// The run.
     pub(super) run: RunId,
     /// Whether it completed the story.
@@ -65,7 +65,7 @@ pub(super) struct Recorded {
 }
 
 /// Reads what was written down in the entry of a story.
-pub(super) fn recorded(prd: &Prd, story: &str) -> Option<Recorded> {
+pub(super) fn recorded(prd: &Prd, story: &str) -> Option<RecordedOutcome> {
     let entry: Value = serde_json::from_str(prd.entry(story)?).ok()?;
     let record = &entry["adjutant"];
     let is_completed = record["status"] == Outcome::Completed.word();
@@ -73,7 +73,7 @@ pub(super) fn recorded(prd: &Prd, story: &str) -> Option<Recorded> {
     let is_empty = is_completed && commit.is_none() && record["reference"].is_null();
     let status = record["status"].as_str().unwrap_or_default().to_owned();
     let run = record["run"].as_str()?.parse().ok()?;
-    Some(Recorded { run, is_completed, commit, is_empty, status })
+    Some(RecordedOutcome { run, is_completed, commit, is_empty, status })
 }
 
 /// Says whether a run began after another.
@@ -94,10 +94,10 @@ pub(super) fn save(
     view: &RunView,
     branch: Option<String>,
 ) -> Result<(), Failure> {
-    let (Some(story), Some(outcome)) = (view.story(), written(view, branch)) else {
+    let (Some(story), Some(outcome)) = (view.story(), outcome_to_write(view, branch)) else {
         return Ok(());
     };
-    if let Some(why) = in_the_way(file.prd(), archive, view, &outcome)? {
+    if let Some(why) = write_conflict(file.prd(), archive, view, &outcome)? {
         let (path, id, run) = (file.path().display(), &story.id, &outcome.run);
         return Err(Failure::new(
             Exit::Partial,
@@ -120,18 +120,18 @@ pub(super) fn save(
 }
 
 /// Says why an outcome may not be written over what the entry of its story has by now.
-fn in_the_way(
+fn write_conflict(
     prd: &Prd,
     archive: &Archive,
     view: &RunView,
     outcome: &Written,
 ) -> Result<Option<String>, Failure> {
     let (Some(work), Some(run)) = (view.story(), view.run()) else { return Ok(None) };
-    overtaken(prd, archive, work, (run, outcome.passes))
+    entry_conflict(prd, archive, work, (run, outcome.passes))
 }
 
 /// Says why what a run comes to that goes on would not be written down; nothing where the file cannot be read.
-pub(super) fn in_vain(
+pub(super) fn resume_conflict(
     archive: &Archive,
     work: &StoryWork,
     run: RunId,
@@ -140,11 +140,11 @@ pub(super) fn in_vain(
         return Ok(None);
     };
     let is_its_own = recorded(file.prd(), &work.id).is_some_and(|it| it.run == run);
-    overtaken(file.prd(), archive, work, (run, is_its_own))
+    entry_conflict(file.prd(), archive, work, (run, is_its_own))
 }
 
 /// Says what became of a story that a run worked on which came to `passes`.
-fn overtaken(
+fn entry_conflict(
     prd: &Prd,
     archive: &Archive,
     work: &StoryWork,
@@ -163,7 +163,7 @@ fn overtaken(
 }
 
 /// Returns what is written of a run that has ended.
-fn written(view: &RunView, branch: Option<String>) -> Option<Written> {
+fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
     let State::Ended(status) = root.state else { return None };
     // Nothing came of what nobody let begin.

@@ -1,32 +1,32 @@
 //! What is said of stories at the end: what came of those that ran, and why others were not begun.
 //!
-//! Start at [`Reading::report`]; [`show`] is for one story of a run that went on.
+//! Start at [`PrdSession::report`]; [`show`] is for one story of a run that went on.
 
 use adjutant_view::RunView;
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
 use serde::Serialize;
 
-use super::{Reading, tell_place, with_flags};
-use crate::args::Form;
+use super::{PrdSession, report_placement, with_flags};
+use crate::args::ResultFormat;
+use crate::execute::DisplayOptions;
 use crate::exit::{Exit, Failure};
 use crate::hints::completed;
 use crate::output::{print, print_json};
-use crate::run::Showing;
-use crate::work::Placed;
+use crate::results::WorkPlacement;
 
-impl Reading<'_> {
+impl PrdSession<'_> {
     /// Adds what came of a run to what is reported at the end; returns whether its story passes.
-    pub(super) fn tell(
+    pub(super) fn add_report(
         &mut self,
         view: &RunView,
-        placed: Placed,
+        placed: WorkPlacement,
         add: impl FnOnce(&mut StoryReport),
     ) -> bool {
         let Some(mut report) = StoryReport::of(view).map(|it| with_flags(it, view)) else {
             return false;
         };
         add(&mut report);
-        tell_place(&mut report, placed);
+        report_placement(&mut report, placed);
         let passes = report.passes;
         self.reports.push(report);
         passes
@@ -36,9 +36,10 @@ impl Reading<'_> {
         if self.args.work.events {
             return Ok(());
         }
-        if self.form == Form::Json {
-            let left = |(id, why): &(String, String)| NotBegun { id: id.clone(), why: why.clone() };
-            return print_json(&Document {
+        if self.form == ResultFormat::Json {
+            let left =
+                |(id, why): &(String, String)| StoryNotBegun { id: id.clone(), why: why.clone() };
+            return print_json(&StoriesDocument {
                 prd: Some(self.file.path().display().to_string()),
                 exit: Some(exit.code()),
                 not_begun: self.left.iter().map(left).collect(),
@@ -57,33 +58,33 @@ impl Reading<'_> {
 
 /// What a program is told of stories.
 #[derive(Serialize)]
-struct Document {
+struct StoriesDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     prd: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exit: Option<u8>,
-    not_begun: Vec<NotBegun>,
+    not_begun: Vec<StoryNotBegun>,
     #[serde(flatten)]
     all: StoriesJson,
 }
 
 /// A story that was not begun, and why.
 #[derive(Serialize)]
-struct NotBegun {
+struct StoryNotBegun {
     id: String,
     why: String,
 }
 
 /// Shows what came of the one story of a run that went on.
-pub(crate) fn show(report: &StoryReport, showing: &Showing) -> Result<(), Failure> {
+pub(crate) fn show(report: &StoryReport, showing: &DisplayOptions) -> Result<(), Failure> {
     match showing.form {
         _ if showing.events => Ok(()),
-        Form::Json => print_json(&Document {
+        ResultFormat::Json => print_json(&StoriesDocument {
             prd: None,
             exit: None,
             not_begun: Vec::new(),
             all: json(std::slice::from_ref(report)),
         }),
-        Form::Markdown => print(&completed(&render(std::slice::from_ref(report)))),
+        ResultFormat::Markdown => print(&completed(&render(std::slice::from_ref(report)))),
     }
 }

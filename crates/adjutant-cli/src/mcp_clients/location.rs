@@ -15,7 +15,7 @@ use crate::exit::Failure;
 
 /// A configuration that is there or may come to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConfigLocation {
     /// The file.
     pub(crate) path: PathBuf,
     /// Whose it is.
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     pub(crate) within: Option<PathBuf>,
 }
 
-impl Place {
+impl ConfigLocation {
     /// Finds the files that the client reads, at least the one that may come to be.
     pub(crate) fn find(
         client: KnownClient,

@@ -3,11 +3,11 @@
 //! `file` reads and replaces files, `entry` changes their text, `place` knows where they are. What an
 //! entry holds is said in `adjutant-mcp`.
 
-mod entry;
-mod file;
-mod flags;
-mod look;
-mod place;
+mod config_file;
+mod config_text;
+mod doctor;
+mod location;
+mod server_flags;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -21,13 +21,13 @@ use crate::exit::{Exit, Failure};
 use crate::models::model_of_server;
 use crate::output::{print, say};
 
-use entry::Text;
-use place::Place;
+use config_text::ClientConfigText;
+use location::ConfigLocation;
 
-pub(crate) use look::findings;
+pub(crate) use doctor::findings;
 
 /// What is to be installed, and where.
-pub(crate) struct Order<'a> {
+pub(crate) struct InstallTarget<'a> {
     /// The client.
     pub(crate) client: McpClient,
     /// Whose configuration; none is the usual one of the client.
@@ -36,25 +36,25 @@ pub(crate) struct Order<'a> {
     pub(crate) root: &'a Path,
 }
 
-impl Order<'_> {
+impl InstallTarget<'_> {
     fn client(&self) -> KnownClient {
         known(self.client)
     }
 
     /// Returns the files of the client that are there, or the one that may come to be.
-    fn places(&self) -> Result<Vec<Place>, Failure> {
+    fn places(&self) -> Result<Vec<ConfigLocation>, Failure> {
         let client = self.client();
         let usual = if client == KnownClient::Codex { McpScope::User } else { McpScope::Project };
-        Place::find(client, self.scope.unwrap_or(usual), self.root)
+        ConfigLocation::find(client, self.scope.unwrap_or(usual), self.root)
     }
 
     /// Returns the file that names the server, else the usual one.
-    fn place(&self) -> Result<(KnownClient, Place), Failure> {
+    fn place(&self) -> Result<(KnownClient, ConfigLocation), Failure> {
         let client = self.client();
         let mut places = self.places()?;
-        let names_it = |place: &Place| {
-            let text = file::look(&place.path).ok().flatten();
-            let text = text.and_then(|text| Text::read(client, text).ok());
+        let names_it = |place: &ConfigLocation| {
+            let text = config_file::look(&place.path).ok().flatten();
+            let text = text.and_then(|text| ClientConfigText::read(client, text).ok());
             text.is_some_and(|text| text.entry().is_some())
         };
         let at = places.iter().position(names_it).unwrap_or(0);
@@ -75,12 +75,12 @@ const fn known(client: McpClient) -> KnownClient {
 
 /// Prints what a client's file must hold.
 pub(crate) fn show(
-    order: &Order<'_>,
+    order: &InstallTarget<'_>,
     flags: &[String],
     home: Option<&Path>,
 ) -> Result<Exit, Failure> {
     let (client, place) = order.place()?;
-    let empty = Text::read(client, String::new()).map_err(Failure::usage)?;
+    let empty = ClientConfigText::read(client, String::new()).map_err(Failure::usage)?;
     let started = started(client, &place, &empty, flags, home)?;
     let new = empty.with(&started.command).map_err(Failure::usage)?;
     say(&format!("adjutant: {} must hold:", shown(&place.path)));
@@ -90,12 +90,12 @@ pub(crate) fn show(
 
 /// Adds the server to a client's configuration.
 pub(crate) fn install(
-    order: &Order<'_>,
+    order: &InstallTarget<'_>,
     flags: &[String],
     home: Option<&Path>,
 ) -> Result<Exit, Failure> {
     let (client, place) = order.place()?;
-    let file = file::File::open(&place)?;
+    let file = config_file::ClientConfigFile::open(&place)?;
     let broken = |problem: String| {
         Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
             .hint(format!(
@@ -103,7 +103,7 @@ pub(crate) fn install(
                 client.name()
             ))
     };
-    let text = Text::read(client, file.text().to_owned()).map_err(broken)?;
+    let text = ClientConfigText::read(client, file.text().to_owned()).map_err(broken)?;
     let started = started(client, &place, &text, flags, home)?;
     let new = text.with(&started.command).map_err(broken)?;
     if new == file.text() {
@@ -129,7 +129,7 @@ pub(crate) fn install(
 }
 
 /// Takes the server out of a client's configuration.
-pub(crate) fn remove(order: &Order<'_>) -> Result<Exit, Failure> {
+pub(crate) fn remove(order: &InstallTarget<'_>) -> Result<Exit, Failure> {
     let client = order.client();
     for place in order.places()? {
         remove_from(client, &place)?;
@@ -137,12 +137,12 @@ pub(crate) fn remove(order: &Order<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-fn remove_from(client: KnownClient, place: &Place) -> Result<(), Failure> {
-    let file = file::File::open(place)?;
+fn remove_from(client: KnownClient, place: &ConfigLocation) -> Result<(), Failure> {
+    let file = config_file::ClientConfigFile::open(place)?;
     let broken = |problem: String| {
         Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
     };
-    let text = Text::read(client, file.text().to_owned()).map_err(broken)?;
+    let text = ClientConfigText::read(client, file.text().to_owned()).map_err(broken)?;
     let new = text.without().map_err(broken)?;
     if new == file.text() {
         say(&format!("adjutant: {} does not name the server", shown(&place.path)));
@@ -155,7 +155,7 @@ fn remove_from(client: KnownClient, place: &Place) -> Result<(), Failure> {
 }
 
 /// What a client is to start, and what of it was in its file before.
-struct Started {
+struct ServerLaunch {
     command: Vec<String>,
     /// Flags that nobody typed now and that no client needs.
     flags: Vec<String>,
@@ -163,11 +163,11 @@ struct Started {
     variables: Vec<String>,
 }
 
-impl Started {
+impl ServerLaunch {
     /// Refuses to make an entry work whose terms may be somebody else's: a project's file comes with
     /// the project, and nothing in a project decides what may be spent or reached.
-    fn check_kept(&self, client: KnownClient, place: &Place) -> Result<(), Failure> {
-        let is_harmless = self.variables.is_empty() && !flags::decide(&self.flags);
+    fn check_kept(&self, client: KnownClient, place: &ConfigLocation) -> Result<(), Failure> {
+        let is_harmless = self.variables.is_empty() && !server_flags::decide(&self.flags);
         if place.scope == McpScope::User || is_harmless {
             return Ok(());
         }
@@ -206,11 +206,11 @@ impl Started {
 /// flags it has unless others are given.
 fn started(
     client: KnownClient,
-    place: &Place,
-    text: &Text,
+    place: &ConfigLocation,
+    text: &ClientConfigText,
     flags: &[String],
     home: Option<&Path>,
-) -> Result<Started, Failure> {
+) -> Result<ServerLaunch, Failure> {
     // One that says nothing of a program or an address may say other things of the server.
     let is_of_another =
         |entry: &&Value| ["command", "url", "httpUrl"].iter().any(|key| !entry[key].is_null());
@@ -239,10 +239,10 @@ fn started(
     };
     let entry = text.entry().unwrap_or(&Value::Null);
     let gives_up = client.timeout(entry);
-    let plain = client.arguments(&flags::with_home(flags, home)?, gives_up);
+    let plain = client.arguments(&server_flags::with_home(flags, home)?, gives_up);
     let keeps = flags.is_empty() && known.get(1).is_some_and(|first| first == "mcp");
     let arguments = if keeps {
-        let kept = flags::kept(&known[2..], gives_up).map_err(|problem| {
+        let kept = server_flags::kept(&known[2..], gives_up).map_err(|problem| {
             Failure::usage(format!("{} was left alone: {problem}", shown(&place.path))).hint(
                 format!(
                     "`adjutant mcp install {} -- FLAGS` puts others in their place.",
@@ -257,7 +257,7 @@ fn started(
     let kept = if keeps && arguments != plain { arguments[1..].to_vec() } else { Vec::new() };
     let variables = ["env", "environment"].iter().filter_map(|key| entry[key].as_object());
     let variables = variables.flat_map(|all| all.keys().cloned()).collect();
-    Ok(Started { command: [vec![program], arguments].concat(), flags: kept, variables })
+    Ok(ServerLaunch { command: [vec![program], arguments].concat(), flags: kept, variables })
 }
 
 /// Returns how this program is best named: a file that a project shares must not hold a person's

@@ -7,9 +7,9 @@ use adjutant_mcp::KnownClient;
 use adjutant_view::sanitize;
 use serde_json::Value;
 
-use super::entry::Text;
-use super::place::Place;
-use super::{file, flags, on_path, resolved, shown, this_program};
+use super::config_text::ClientConfigText;
+use super::location::ConfigLocation;
+use super::{config_file, on_path, resolved, server_flags, shown, this_program};
 use crate::args::McpScope;
 
 /// Looks at the clients that are installed or configured: a name, whether it is as it should be, and
@@ -28,7 +28,7 @@ fn look(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
     let name = format!("mcp {}", client.name());
     let mut seen = Vec::new();
     for scope in [McpScope::Project, McpScope::User] {
-        let places = Place::find(client, scope, root).unwrap_or_default();
+        let places = ConfigLocation::find(client, scope, root).unwrap_or_default();
         seen.extend(places.iter().filter_map(|place| judge(client, place)));
     }
     if let Some((_, says)) = seen.iter().find(|(fine, _)| !fine) {
@@ -43,17 +43,17 @@ fn look(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
 }
 
 /// Judges one configuration; none where it says nothing of the server.
-fn judge(client: KnownClient, place: &Place) -> Option<(bool, String)> {
+fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> {
     let path = shown(&place.path);
     let fix = match place.scope {
         McpScope::Project => format!("adjutant mcp install {} --scope project", client.name()),
         McpScope::User => format!("adjutant mcp install {} --scope user", client.name()),
     };
-    let text = match file::look(&place.path) {
+    let text = match config_file::look(&place.path) {
         Ok(text) => text?,
         Err(problem) => return Some((false, format!("{path} cannot be read: {problem}"))),
     };
-    let text = match Text::read(client, text) {
+    let text = match ClientConfigText::read(client, text) {
         Ok(text) => text,
         Err(problem) => {
             return Some((false, format!("{path}: {problem}; the client cannot read it either")));
@@ -91,12 +91,12 @@ fn judge_flags(
         return (false, format!("{path} does not start the server: {fix}"));
     };
     let gives_up = client.timeout(entry);
-    match flags::kept(flags, gives_up) {
+    match server_flags::kept(flags, gives_up) {
         Err(problem) => (false, format!("{path}: {problem}: {fix} -- FLAGS")),
         Ok(kept) if client.arguments(&kept, gives_up) != arguments => {
             (false, format!("{path}: the client gives up before it is answered: {fix}"))
         }
-        Ok(kept) if flags::decide(&kept) => {
+        Ok(kept) if server_flags::decide(&kept) => {
             let flags = sanitize::line(&kept.join(" ")).into_owned();
             (true, format!("configured in {path}, with {flags}"))
         }

@@ -10,8 +10,8 @@ use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::merge::left_line;
-use super::{explained, open_work};
+use super::merge::unrestored_line;
+use super::{open_work, work_failure};
 use crate::records::counted;
 
 /// How old a result is when nobody says another age.
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What was found of old results, and what room is taken.
 #[derive(Default)]
-pub(crate) struct Old {
+pub(crate) struct PrunedResults {
     dropped: Vec<(PathBuf, KeptResult)>,
     left: Vec<(PathBuf, KeptResult)>,
     quota: Quota,
@@ -32,8 +32,8 @@ pub(crate) struct Old {
 }
 
 /// Drops old results in the repositories that runs worked in: merged ones, and others with `unmerged`.
-pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool) -> Old {
-    let mut old = Old::default();
+pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool) -> PrunedResults {
+    let mut old = PrunedResults::default();
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let mut seen = BTreeSet::new();
     let setup = SpaceSetup::new(archive.path().to_owned());
@@ -55,7 +55,7 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
             }
             Err(error) => {
                 let tree = work.tree().display();
-                old.problems.push(format!("{tree}: {}", explained(&error)));
+                old.problems.push(format!("{tree}: {}", work_failure(&error)));
             }
         }
     }
@@ -81,22 +81,22 @@ fn repositories(archive: &Archive) -> Vec<Work> {
     all
 }
 
-impl Old {
+impl PrunedResults {
     /// Puts back what a merge that was killed had replaced, and removes what it had prepared.
     fn put_back(&mut self, work: &Work) {
         let tree = work.tree().display();
         let done = match work.recover() {
             Ok(done) => done,
             Err(error) => {
-                self.problems.push(format!("{tree}: {}", explained(&error)));
+                self.problems.push(format!("{tree}: {}", work_failure(&error)));
                 return;
             }
         };
         if done.merges > 0 {
             self.swept.push(format!("put back what a merge that was cut short left in {tree}"));
         }
-        self.swept.extend(done.left.iter().map(left_line));
-        self.problems.extend(done.stuck.map(|error| format!("{tree}: {}", explained(&error))));
+        self.swept.extend(done.left.iter().map(unrestored_line));
+        self.problems.extend(done.stuck.map(|error| format!("{tree}: {}", work_failure(&error))));
     }
 
     fn judge(&mut self, work: &Work, result: KeptResult, unmerged: bool) {
@@ -108,7 +108,7 @@ impl Old {
         match work.discard(&result) {
             Ok(()) => self.dropped.push((tree, result)),
             Err(error) => {
-                self.problems.push(format!("{}: {}", result.reference, explained(&error)));
+                self.problems.push(format!("{}: {}", result.reference, work_failure(&error)));
             }
         }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Gid, OFlags, Uid};
 
-use super::place::Place;
+use super::location::ConfigLocation;
 use super::shown;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -22,7 +22,7 @@ const BEFORE: &str = ".before-adjutant";
 const LARGEST: u64 = 64 << 20;
 
 /// A configuration as it was read.
-pub(crate) struct File {
+pub(crate) struct ClientConfigFile {
     /// The file itself, at the end of all links.
     path: PathBuf,
     text: String,
@@ -30,13 +30,13 @@ pub(crate) struct File {
     metadata: Option<Metadata>,
 }
 
-impl File {
+impl ClientConfigFile {
     /// Reads a configuration, or finds that there is none yet.
-    pub(crate) fn open(place: &Place) -> Result<Self, Failure> {
+    pub(crate) fn open(place: &ConfigLocation) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(Exit::Failed, format!("cannot read {}: {error}", shown(&place.path)))
         };
-        let path = followed(place)?;
+        let path = resolve_links(place)?;
         match read(&path) {
             Ok((text, metadata)) => Ok(Self { path, text, metadata: Some(metadata) }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -58,9 +58,9 @@ impl File {
         };
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder).map_err(failed)?;
-        let kept = self.keep().map_err(failed)?;
-        let (temp, file) = self.beside().map_err(failed)?;
-        let written = self.write(file, new).and_then(|()| self.is_as_it_was());
+        let kept = self.back_up().map_err(failed)?;
+        let (temp, file) = self.create_temp().map_err(failed)?;
+        let written = self.write(file, new).and_then(|()| self.check_unchanged());
         let written = written.and_then(|()| fs::rename(&temp, &self.path));
         if let Err(error) = written {
             // The error that matters is the one above.
@@ -73,7 +73,7 @@ impl File {
     }
 
     /// Keeps the file as it was, unless an older one is kept already.
-    fn keep(&self) -> io::Result<Option<PathBuf>> {
+    fn back_up(&self) -> io::Result<Option<PathBuf>> {
         let Some(metadata) = &self.metadata else { return Ok(None) };
         let mut name = self.path.clone().into_os_string();
         name.push(BEFORE);
@@ -82,7 +82,7 @@ impl File {
             return Ok(None);
         }
         // Whole before it has its name: half a file must not count as the one that was.
-        let (temp, mut file) = self.beside()?;
+        let (temp, mut file) = self.create_temp()?;
         let written = file.write_all(self.text.as_bytes());
         let written = written.and_then(|()| file.set_permissions(metadata.permissions()));
         let named =
@@ -95,7 +95,7 @@ impl File {
         }
     }
 
-    fn beside(&self) -> io::Result<(PathBuf, StdFile)> {
+    fn create_temp(&self) -> io::Result<(PathBuf, StdFile)> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let temp = self.path.with_file_name(format!(".{name}.adjutant-{}", std::process::id()));
         // Ours alone until it has the mode of the one it replaces.
@@ -118,7 +118,7 @@ impl File {
     }
 
     /// Makes sure that nobody wrote to the file since it was read.
-    fn is_as_it_was(&self) -> io::Result<()> {
+    fn check_unchanged(&self) -> io::Result<()> {
         let is_same = match read(&self.path) {
             Ok((text, _)) => self.metadata.is_some() && text == self.text,
             Err(error) => error.kind() == io::ErrorKind::NotFound && self.metadata.is_none(),
@@ -131,7 +131,7 @@ impl File {
 }
 
 /// Follows links, which are named; those of a project must stay within it.
-fn followed(place: &Place) -> Result<PathBuf, Failure> {
+fn resolve_links(place: &ConfigLocation) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| {
         Failure::new(Exit::Failed, format!("cannot find {}: {error}", shown(&place.path)))
     };

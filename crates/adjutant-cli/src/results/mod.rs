@@ -1,15 +1,15 @@
 //! What agents left in results: which results are meant, and how they are named to a person.
 //!
-//! The repository says what is kept, the journal who made it. Start at [`Chosen::find`]; the commands are in the
+//! The repository says what is kept, the journal who made it. Start at [`ResultSelection::find`]; the commands are in the
 //! files beside this one.
 
+mod after_run;
 mod diff;
 mod discard;
-mod machine;
+mod doctor;
 mod merge;
-mod old_merges;
-mod prune;
-mod report;
+mod prune_merges;
+mod prune_results;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,19 +25,19 @@ use adjutant_view::{Delegation, Liveness, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
-use crate::here::{self, Tree};
 use crate::hints::advise;
 use crate::output::say;
-use crate::records::{self, Need, counted, failed};
+use crate::records::{self, ViewDetail, counted, failed};
+use crate::run_lookup::{self, ProjectTree};
 use crate::settings::user_config_dir;
 
+pub(crate) use after_run::{MergeScope, WorkPlacement, after_run};
 pub(crate) use diff::run_diff;
 pub(crate) use discard::run_discard;
-pub(crate) use machine::findings;
+pub(crate) use doctor::findings;
 pub(crate) use merge::run_merge;
-pub(crate) use old_merges::prune_merges;
-pub(crate) use prune::prune_results;
-pub(crate) use report::{MergeScope, Placed, after_run};
+pub(crate) use prune_merges::prune_merges;
+pub(crate) use prune_results::prune_results;
 
 /// Where git is looked for when nothing says it.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -57,7 +57,7 @@ pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<Work, WorkErro
 }
 
 /// One result and who made it.
-pub(crate) struct Picked {
+pub(crate) struct SelectedResult {
     /// The result.
     pub(crate) kept: KeptResult,
     /// What its agent was called; empty where no journal says it.
@@ -69,21 +69,21 @@ pub(crate) struct Picked {
 }
 
 /// A result that was kept once and is not there any more.
-pub(crate) struct Gone {
+pub(crate) struct MissingResult {
     session: SessionId,
     label: String,
     commit: String,
 }
 
 /// Work that could not be kept and is still in its workspace.
-pub(crate) struct Unkept {
+pub(crate) struct UnsavedWork {
     session: SessionId,
     label: String,
     problem: String,
 }
 
 /// The results that a command is about.
-pub(crate) struct Chosen {
+pub(crate) struct ResultSelection {
     /// Where they are.
     pub(crate) work: Work,
     /// Whose they are.
@@ -91,13 +91,13 @@ pub(crate) struct Chosen {
     /// What was named on the command line or stands for it: a run or a session.
     pub(crate) name: String,
     /// Those that are there, parents before their children.
-    pub(crate) picked: Vec<Picked>,
+    pub(crate) picked: Vec<SelectedResult>,
     /// Those that are not.
-    pub(crate) gone: Vec<Gone>,
+    pub(crate) gone: Vec<MissingResult>,
     /// Those that could not be made yet.
-    pub(crate) unkept: Vec<Unkept>,
+    pub(crate) unkept: Vec<UnsavedWork>,
     /// Why there may be more to come.
-    pub(crate) unfinished: Option<Unfinished>,
+    pub(crate) unfinished: Option<UnfinishedReason>,
     /// The commits of earlier runs that it began with, first things first.
     stands_on: Vec<String>,
 }
@@ -105,23 +105,23 @@ pub(crate) struct Chosen {
 /// Whether work counts by itself that is part of what the one above made of it, or left aside: the
 /// children of a story, and whatever was merged into the workspace above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Parts {
+pub(crate) enum MergedChildren {
     /// It counts, as every result does.
-    With,
+    Include,
     /// It counts only where it is named.
-    Without,
+    Exclude,
 }
 
 /// Why what there is of a run is not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfinished {
+pub(crate) enum UnfinishedReason {
     /// Somebody works on it.
     Running,
     /// Nobody does any more, and it never ended.
     Interrupted,
 }
 
-impl Unfinished {
+impl UnfinishedReason {
     /// Looks at what is meant of a run: one session, or all.
     fn of(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> Option<Self> {
         let is_open = |it: &Delegation| it.state.is_live() || it.is_keeping();
@@ -144,25 +144,25 @@ impl Unfinished {
     }
 }
 
-impl Chosen {
+impl ResultSelection {
     /// Finds the results of a run or session; of the latest run of this folder where none is named.
     pub(crate) fn find(
         archive: &Archive,
         text: Option<&str>,
-        parts: Parts,
+        parts: MergedChildren,
     ) -> Result<Self, Failure> {
-        let (files, session) = match here::name(text) {
-            Some(text) => here::resolve(archive, text, || latest_here(archive))?,
+        let (files, session) = match run_lookup::typed_name(text) {
+            Some(text) => run_lookup::resolve(archive, text, || latest_here(archive))?,
             None => (latest_here(archive)?, None),
         };
-        let (view, liveness) = records::fold(&files, Need::Numbers)?;
+        let (view, liveness) = records::fold(&files, ViewDetail::Numbers)?;
         let workdir = Path::new(view.workdir());
         if !workdir.is_dir() {
             let work = moved_here(archive, files.id(), workdir)?;
             return Self::of(work, &view, liveness, session, parts);
         }
         let work = open_work(workdir, archive);
-        let work = work.map_err(|error| explained(&error))?;
+        let work = work.map_err(|error| work_failure(&error))?;
         say_elsewhere(&work, files.id());
         Self::of(work, &view, liveness, session, parts)
     }
@@ -173,10 +173,10 @@ impl Chosen {
         view: &RunView,
         liveness: Liveness,
         session: Option<SessionId>,
-        parts: Parts,
+        parts: MergedChildren,
     ) -> Result<Self, Failure> {
         let run = view.run().ok_or_else(|| Failure::new(Exit::Failed, "the run never began"))?;
-        let mut kept = work.results(run).map_err(|error| explained(&error))?;
+        let mut kept = work.results(run).map_err(|error| work_failure(&error))?;
         let session = session.filter(|session| *session != run.root_session());
         let is_meant = |it: Option<SessionId>| session.is_none() || it == session;
         let (mut picked, mut gone, mut unkept) = (Vec::new(), Vec::new(), Vec::new());
@@ -188,7 +188,8 @@ impl Chosen {
                 State::AwaitingApproval | State::Queued | State::Running => None,
             };
             let is_part = session.is_none() && view.is_part_of_parent(delegation);
-            if !is_meant(Some(delegation.session)) || (is_part && parts == Parts::Without) {
+            if !is_meant(Some(delegation.session)) || (is_part && parts == MergedChildren::Exclude)
+            {
                 continue;
             }
             let label = delegation.label.as_str().to_owned();
@@ -204,25 +205,25 @@ impl Chosen {
                     let recorded = delegation.kept.as_ref().map(|it| &it.0);
                     let left_out = recorded.map(|it| [&it.left[..], &it.skipped].concat());
                     let left_out = left_out.unwrap_or_default();
-                    picked.push(Picked { kept, label, outcome, left_out });
+                    picked.push(SelectedResult { kept, label, outcome, left_out });
                 }
                 (None, Some(commit)) => {
-                    gone.push(Gone { session: delegation.session, label, commit });
+                    gone.push(MissingResult { session: delegation.session, label, commit });
                 }
                 (None, None) => {
                     let session = delegation.session;
                     let problem = delegation.kept.as_ref().and_then(|it| it.1.clone());
-                    unkept.extend(problem.map(|problem| Unkept { session, label, problem }));
+                    unkept.extend(problem.map(|problem| UnsavedWork { session, label, problem }));
                 }
             }
         }
         // What no journal tells of is somebody's work all the same.
         for kept in kept.into_iter().filter(|it| is_meant(it.session)) {
             let (label, left_out) = (String::new(), Vec::new());
-            picked.push(Picked { kept, label, outcome: None, left_out });
+            picked.push(SelectedResult { kept, label, outcome: None, left_out });
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
-        let unfinished = Unfinished::of(view, liveness, session);
+        let unfinished = UnfinishedReason::of(view, liveness, session);
         let stands_on = view.begun_upon().to_vec();
         Ok(Self { work, run, name, picked, gone, unkept, unfinished, stands_on })
     }
@@ -268,7 +269,7 @@ impl Chosen {
     }
 
     fn unkept_json(&self) -> Vec<Value> {
-        let one = |it: &Unkept| {
+        let one = |it: &UnsavedWork| {
             let session = it.session.to_string();
             json!({ "session": session, "label": it.label, "problem": it.problem })
         };
@@ -284,13 +285,13 @@ impl Chosen {
             "not all of it is kept yet"
         };
         match self.unfinished {
-            Some(Unfinished::Running) => {
+            Some(UnfinishedReason::Running) => {
                 say(&format!("adjutant: {name} is still running: {rest}"));
                 advise(&format!(
                     "`adjutant wait {run}` waits for its end, `adjutant status {run}` shows it."
                 ));
             }
-            Some(Unfinished::Interrupted) => {
+            Some(UnfinishedReason::Interrupted) => {
                 say(&format!("adjutant: {name} was interrupted: {rest}"));
                 advise(&format!(
                     "`adjutant resume {run}` goes on with it, in the workspaces as they were left."
@@ -307,13 +308,13 @@ impl Chosen {
     }
 
     fn unfinished_json(&self) -> Option<&'static str> {
-        self.unfinished.map(Unfinished::word)
+        self.unfinished.map(UnfinishedReason::word)
     }
 
     /// Compares every result with what its agent began from.
     pub(crate) fn diffs(&self, paths: &[PathBuf]) -> Result<Vec<Diff>, Failure> {
-        let diff = |it: &Picked| self.work.diff(&it.kept, paths);
-        self.picked.iter().map(diff).collect::<Result<_, _>>().map_err(|error| explained(&error))
+        let diff = |it: &SelectedResult| self.work.diff(&it.kept, paths);
+        self.picked.iter().map(diff).collect::<Result<_, _>>().map_err(|error| work_failure(&error))
     }
 
     /// Fails when everything that was kept is gone, and says which of it is where only some is.
@@ -338,7 +339,7 @@ impl Chosen {
     }
 
     fn gone_json(&self) -> Vec<Value> {
-        let one = |it: &Gone| {
+        let one = |it: &MissingResult| {
             let session = it.session.to_string();
             json!({ "session": session, "label": it.label, "commit": it.commit })
         };
@@ -352,7 +353,7 @@ impl Chosen {
                 .by
                 .iter()
                 .filter_map(|place| self.picked.get(*place))
-                .map(Picked::title)
+                .map(SelectedResult::title)
                 .collect();
             let path = sanitize::line(&one.path.to_string_lossy()).into_owned();
             say(&format!("adjutant: {path} is touched by {}", by.join(" and ")));
@@ -365,14 +366,18 @@ impl Chosen {
 
     fn shared_json(&self, shared: &[Shared]) -> Vec<Value> {
         let names = |it: &Shared| -> Vec<String> {
-            it.by.iter().filter_map(|place| self.picked.get(*place)).map(Picked::id).collect()
+            it.by
+                .iter()
+                .filter_map(|place| self.picked.get(*place))
+                .map(SelectedResult::id)
+                .collect()
         };
         let one = |it: &Shared| json!({ "path": it.path.to_string_lossy(), "by": names(it) });
         shared.iter().map(one).collect()
     }
 }
 
-impl Picked {
+impl SelectedResult {
     /// Returns the session, or the reference where its name is no session's.
     pub(crate) fn id(&self) -> String {
         self.kept.session.map_or_else(|| self.kept.reference.clone(), |it| it.to_string())
@@ -393,7 +398,7 @@ impl Picked {
     }
 }
 
-impl Gone {
+impl MissingResult {
     fn title(&self) -> String {
         title(&self.session.to_string(), &self.label)
     }
@@ -409,9 +414,9 @@ fn title(id: &str, label: &str) -> String {
 /// Finds the latest run in the work tree around the current folder that kept something.
 fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let work = open_work(Path::new("."), archive);
-    let work = work.map_err(|error| explained(&error))?;
-    let with_results = work.runs().map_err(|error| explained(&error))?;
-    let here = Tree::around(work.tree());
+    let work = work.map_err(|error| work_failure(&error))?;
+    let with_results = work.runs().map_err(|error| work_failure(&error))?;
+    let here = ProjectTree::around(work.tree());
     for files in archive.runs().map_err(failed)? {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
@@ -443,7 +448,8 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
 
 /// Says what of a run could not be kept and is still in its workspace, and how it is kept; nothing where all is.
 pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
-    let chosen = Chosen::find(archive, Some(&run.to_string()), Parts::With).ok()?;
+    let chosen =
+        ResultSelection::find(archive, Some(&run.to_string()), MergedChildren::Include).ok()?;
     let first = chosen.unkept.first()?;
     Some(format!(
         "The work of {} could not be kept and is still in its workspace; once the cause is gone, `adjutant prune` \
@@ -476,7 +482,7 @@ fn say_elsewhere(work: &Work, run: RunId) {
 }
 
 /// Returns the failure of something with a repository.
-pub(crate) fn explained(error: &WorkError) -> Failure {
+pub(crate) fn work_failure(error: &WorkError) -> Failure {
     let exit = match error {
         WorkError::Git(GitError::NotARepository { path }) => {
             if let Some(why) = why_no_repository(path) {

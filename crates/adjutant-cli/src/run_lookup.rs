@@ -25,7 +25,7 @@ const LATEST: &str = "latest";
 
 /// What a command does with a run, for its hints.
 #[derive(Clone, Copy)]
-pub(crate) struct Verb {
+pub(crate) struct CommandVerb {
     /// How it is typed, such as `undo`.
     pub(crate) typed: &'static str,
     /// What the run is called, such as `run`.
@@ -35,9 +35,9 @@ pub(crate) struct Verb {
 }
 
 /// A folder and all that belongs together with it.
-pub(crate) struct Tree(PathBuf);
+pub(crate) struct ProjectTree(PathBuf);
 
-impl Tree {
+impl ProjectTree {
     /// Takes the work tree of git around a folder, or the folder itself where there is none.
     pub(crate) fn around(folder: &Path) -> Self {
         Self(folder.ancestors().find(|it| is_top(it)).unwrap_or(folder).to_owned())
@@ -67,7 +67,7 @@ fn is_pointer(git: &Path) -> bool {
 const POINTER: &[u8; 7] = b"gitdir:";
 
 /// Returns the name of a run that was typed; none where the latest is meant.
-pub(crate) fn name(text: Option<&str>) -> Option<&str> {
+pub(crate) fn typed_name(text: Option<&str>) -> Option<&str> {
     text.filter(|text| *text != LATEST)
 }
 
@@ -171,15 +171,15 @@ fn not_a_label(text: &str, run: RunId, view: &RunView) -> String {
 
 /// Finds the run or session that a command is to change or end: by its name, or the latest of the tree around `root`
 /// that fits; one elsewhere is named and left alone.
-pub(crate) fn meant(
+pub(crate) fn find_to_change(
     archive: &Archive,
     text: Option<&str>,
     root: &Path,
-    verb: Verb,
+    verb: CommandVerb,
     fits: impl Fn(&RunFiles) -> bool,
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
     let latest = || latest_here(archive, root, verb, fits);
-    match name(text) {
+    match typed_name(text) {
         Some(text) => resolve(archive, text, latest),
         None => latest().map(|files| (files, None)),
     }
@@ -189,16 +189,16 @@ pub(crate) fn meant(
 fn latest_here(
     archive: &Archive,
     root: &Path,
-    verb: Verb,
+    verb: CommandVerb,
     fits: impl Fn(&RunFiles) -> bool,
 ) -> Result<RunFiles, Failure> {
     let root = absolute(root)?;
     let found = match latest(&archive.runs().map_err(failed)?, &root, fits) {
-        Latest::Here(files) => return Ok(files),
-        Latest::Elsewhere(files, workdir) => Some((files.id(), workdir)),
-        Latest::None => None,
+        LatestRun::Here(files) => return Ok(files),
+        LatestRun::Elsewhere(files, workdir) => Some((files.id(), workdir)),
+        LatestRun::None => None,
     };
-    let Verb { typed, noun, has_anywhere } = verb;
+    let CommandVerb { typed, noun, has_anywhere } = verb;
     let flag = if has_anywhere { " or --anywhere" } else { "" };
     let folder = sanitize::line(&root.display().to_string()).into_owned();
     let failure = Failure::usage(format!("no {noun} worked in {folder}"));
@@ -213,7 +213,7 @@ fn latest_here(
 
 /// Where the latest run is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum RunScope {
     /// In the tree around the current folder.
     Here,
     /// In all folders.
@@ -226,19 +226,19 @@ pub(crate) enum Scope {
 pub(crate) fn find_in_scope(
     archive: &Archive,
     text: Option<&str>,
-    scope: Scope,
-    verb: Verb,
+    scope: RunScope,
+    verb: CommandVerb,
     preferred: impl Fn(&RunFiles) -> bool,
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
     let latest = || match scope {
-        Scope::Here => {
+        RunScope::Here => {
             let here = Path::new(".");
             latest_here(archive, here, verb, preferred)
                 .or_else(|_| latest_here(archive, here, verb, |_| true))
         }
-        Scope::Anywhere => latest_anywhere(archive, preferred),
+        RunScope::Anywhere => latest_anywhere(archive, preferred),
     };
-    match name(text) {
+    match typed_name(text) {
         Some(text) => resolve(archive, text, latest),
         None => latest().map(|files| (files, None)),
     }
@@ -263,13 +263,13 @@ fn latest_anywhere(
 
 /// Finds the run or session that is to be shown: by its name, or the latest of the tree one stands in, preferably one
 /// that fits; where there is none in this tree, the latest of all, which is said.
-pub(crate) fn shown(
+pub(crate) fn find_to_show(
     archive: &Archive,
     text: Option<&str>,
     preferred: impl Fn(&RunFiles) -> bool,
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
     let latest = || latest_shown(archive, preferred);
-    match name(text) {
+    match typed_name(text) {
         Some(text) => resolve(archive, text, latest),
         None => latest().map(|files| (files, None)),
     }
@@ -287,15 +287,15 @@ fn latest_shown(
     };
     let runs = archive.runs().map_err(failed)?;
     let liked = latest(&runs, &root, &preferred);
-    if let Latest::Here(files) = liked {
+    if let LatestRun::Here(files) = liked {
         return Ok(files);
     }
-    if let Latest::Here(files) = latest(&runs, &root, |_| true) {
+    if let LatestRun::Here(files) = latest(&runs, &root, |_| true) {
         return Ok(files);
     }
     let (files, workdir) = match liked {
-        Latest::Elsewhere(files, workdir) => (files, workdir),
-        Latest::Here(_) | Latest::None => (newest, of_newest),
+        LatestRun::Elsewhere(files, workdir) => (files, workdir),
+        LatestRun::Here(_) | LatestRun::None => (newest, of_newest),
     };
     let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
     say(&format!("adjutant: no run worked here; {} worked in {workdir}", files.id()));
@@ -303,23 +303,23 @@ fn latest_shown(
 }
 
 /// The latest run that fits, and whether it is one of a tree.
-enum Latest {
+enum LatestRun {
     Here(RunFiles),
     /// There is none here; this one worked in another folder.
     Elsewhere(RunFiles, PathBuf),
     None,
 }
 
-fn latest(runs: &[RunFiles], root: &Path, fits: impl Fn(&RunFiles) -> bool) -> Latest {
-    let (tree, mut elsewhere) = (Tree::around(root), Latest::None);
+fn latest(runs: &[RunFiles], root: &Path, fits: impl Fn(&RunFiles) -> bool) -> LatestRun {
+    let (tree, mut elsewhere) = (ProjectTree::around(root), LatestRun::None);
     for files in runs.iter().filter(|it| fits(it)) {
         // One that cannot be read is passed over here; naming it says why.
         let Some(workdir) = files.workdir() else { continue };
         if tree.has(&workdir) {
-            return Latest::Here(files.clone());
+            return LatestRun::Here(files.clone());
         }
-        if let Latest::None = elsewhere {
-            elsewhere = Latest::Elsewhere(files.clone(), workdir);
+        if let LatestRun::None = elsewhere {
+            elsewhere = LatestRun::Elsewhere(files.clone(), workdir);
         }
     }
     elsewhere
@@ -331,7 +331,11 @@ const ASKED: usize = 20;
 /// Finds the latest run at `root` that was given the task and has not ended.
 ///
 /// A list of tasks is of its own folder: another one in the same work tree counts its tasks from one too.
-pub(crate) fn at_work_on(archive: &Archive, root: &Path, task: u64) -> Option<(RunId, Liveness)> {
+pub(crate) fn unfinished_run_with_task(
+    archive: &Archive,
+    root: &Path,
+    task: u64,
+) -> Option<(RunId, Liveness)> {
     let runs = archive.runs().unwrap_or_default();
     let mut here = runs.into_iter().take(ASKED).filter(|it| it.workdir().as_deref() == Some(root));
     here.find_map(|files| {

@@ -1,23 +1,23 @@
 //! What an earlier run on a story means for it: whether it may be begun, and what the PRD still lacks.
 //!
 //! What ran is found by `earlier`; here it is judged, and written down where the run could not do it.
-//! Start at [`Reading::before`]. Invariant: what a run achieved is not done again unless a person says so.
+//! Start at [`PrdSession::decide`]. Invariant: what a run achieved is not done again unless a person says so.
 
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::work::Whereabouts;
 use adjutant_formats::prd::{Story, asked};
 use adjutant_view::story::StoryReport;
 
-use super::earlier::Earlier;
-use super::{Reading, record};
+use super::history::EarlierOutcome;
+use super::{PrdSession, record};
 use crate::args::MergeAfter;
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
-use crate::work::{MergeScope, Placed, after_run};
+use crate::results::{MergeScope, WorkPlacement, after_run};
 
 /// What an earlier run means for a story.
-pub(super) enum Before {
+pub(super) enum StoryDecision {
     /// It may be begun; one that is begun again although it was done says why.
     Begin(Option<String>),
     /// It was done, which is not written down.
@@ -26,42 +26,42 @@ pub(super) enum Before {
     Leave(String),
 }
 
-impl Reading<'_> {
+impl PrdSession<'_> {
     /// Looks at what ran before on a story, and what that means for it.
-    pub(super) fn before(&mut self, story: &Story) -> Result<Before, Failure> {
-        self.history.look(&story.id)?;
+    pub(super) fn decide(&mut self, story: &Story) -> Result<StoryDecision, Failure> {
+        self.history.load(&story.id)?;
         let asked = asked(story, self.verify_of(story).as_deref());
-        Ok(match self.history.find(&asked) {
-            Some(Earlier::Running(run)) => {
-                Before::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
+        Ok(match self.history.latest_outcome(&asked) {
+            Some(EarlierOutcome::Running(run)) => {
+                StoryDecision::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
             }
-            Some(_) if self.args.again => Before::Begin(None),
-            Some(Earlier::Unread(run)) => Before::Leave(format!(
+            Some(_) if self.args.again => StoryDecision::Begin(None),
+            Some(EarlierOutcome::Unread(run)) => StoryDecision::Leave(format!(
                 "{run} cannot be read ({}); {} begins it anew",
                 self.history.problem(run),
                 self.advised(&story.id, "--again")
             )),
-            Some(Earlier::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
-                match self.history.lost(run)? {
-                    None => Before::Done(run),
-                    Some(why) => Before::Begin(Some(format!("{why}, so it was begun anew"))),
+            Some(EarlierOutcome::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
+                match self.history.lost_work(run)? {
+                    None => StoryDecision::Done(run),
+                    Some(why) => StoryDecision::Begin(Some(format!("{why}, so it was begun anew"))),
                 }
             }
-            Some(Earlier::Open(run)) => Before::Leave(format!(
+            Some(EarlierOutcome::Open(run)) => StoryDecision::Leave(format!(
                 "{run} can go on with it: `adjutant resume {run}`; {} begins it anew",
                 self.advised(&story.id, "--again")
             )),
-            Some(Earlier::Spent(run)) => {
+            Some(EarlierOutcome::Spent(run)) => {
                 let goes_on = self.raised(run).map(|command| format!("`{command}` goes on with it, "));
-                Before::Leave(format!(
+                StoryDecision::Leave(format!(
                     "{run} used up what it was given; {}{} begins it anew, with a higher --budget-usd, \
                      --budget-tokens or the limit that `adjutant result {run}` names",
                     goes_on.unwrap_or_default(),
                     self.advised(&story.id, "--again")
                 ))
             }
-            Some(Earlier::Passed(_) | Earlier::Over) => Before::Begin(None),
-            None => Before::Begin(self.history.unfinished().map(|run| {
+            Some(EarlierOutcome::Passed(_) | EarlierOutcome::Over) => StoryDecision::Begin(None),
+            None => StoryDecision::Begin(self.history.unfinished().map(|run| {
                 format!(
                     "{run} was left unfinished and was asked for something else (the story or its verify command \
                      is another one), so it was begun anew; `adjutant diff {run}` shows what that run has"
@@ -90,13 +90,15 @@ impl Reading<'_> {
     }
 
     /// Writes down what the latest run on a story came to, where that ended and could not write it itself.
-    pub(super) fn catch_up(&mut self, story: &Story) -> Result<(), Failure> {
+    pub(super) fn record_latest_end(&mut self, story: &Story) -> Result<(), Failure> {
         let asked = asked(story, self.verify_of(story).as_deref());
-        let Some(Earlier::Open(run) | Earlier::Spent(run)) = self.history.find(&asked) else {
+        let Some(EarlierOutcome::Open(run) | EarlierOutcome::Spent(run)) =
+            self.history.latest_outcome(&asked)
+        else {
             return Ok(());
         };
         let found = self.archive.find(&run.to_string()).map_err(crate::records::failed);
-        let need = crate::records::Need::Texts;
+        let need = crate::records::ViewDetail::Texts;
         let Ok((view, _)) = found.and_then(|(files, _)| crate::records::fold(&files, need)) else {
             return Ok(());
         };
@@ -118,9 +120,13 @@ impl Reading<'_> {
     }
 
     /// Writes down what an earlier run achieved and could not write: nothing is done twice.
-    pub(super) fn write_down(&mut self, id: &str, run: RunId) -> Result<Option<Outcome>, Failure> {
+    pub(super) fn record_earlier_success(
+        &mut self,
+        id: &str,
+        run: RunId,
+    ) -> Result<Option<Outcome>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
-        let (view, _) = crate::records::fold(&files, crate::records::Need::Texts)?;
+        let (view, _) = crate::records::fold(&files, crate::records::ViewDetail::Texts)?;
         let again = self.advised(id, "--again");
         let remark = format!("was done by {run}; it is written down now, {again} begins it anew");
         advise(&format!("adjutant: {id} {remark}"));
@@ -128,17 +134,17 @@ impl Reading<'_> {
         // A branch is only a name that may be missing; files are changed once.
         let is_due = match merge {
             MergeAfter::Branch => true,
-            MergeAfter::Apply => self.history.place_of(&view)? == Some(Whereabouts::Kept),
+            MergeAfter::Apply => self.history.work_location(&view)? == Some(Whereabouts::Kept),
             MergeAfter::Report => false,
         };
         let placed = if is_due {
             after_run(self.archive, &view, merge, MergeScope::EveryResult)
         } else {
-            Placed::nowhere()
+            WorkPlacement::nowhere()
         };
         let is_placed = placed.exit == Exit::Completed;
         record::save(&mut self.file, self.archive, &view, placed.branch.clone())?;
-        self.tell(&view, placed, |report| {
+        self.add_report(&view, placed, |report| {
             report.earlier = true;
             report.remarks.push(remark);
         });

@@ -12,14 +12,14 @@ use adjutant_engine::prd::{PrdFile, reserved_files};
 use adjutant_engine::{Archive, Engine, Past, RegistryError, ReleaseOnDrop, SpaceSetup};
 use adjutant_view::story::StoryReport;
 
-use super::ended::record_end;
-use super::{in_vain, names, record_outcome, show, tell_place, with_flags};
+use super::run_end::record_end;
+use super::{names, record_outcome, report_placement, resume_conflict, show, with_flags};
 use crate::args::MergeAfter;
+use crate::execute::{DisplayOptions, ExecutedRun, exit_of};
 use crate::exit::{Exit, Failure};
 use crate::hints::{completed, quoted};
 use crate::output::say;
-use crate::run::{Conducted, Showing, exit_of};
-use crate::work::{MergeScope, after_run};
+use crate::results::{MergeScope, after_run};
 
 /// The story of a run that goes on.
 pub(crate) struct ResumedStory<'a> {
@@ -64,9 +64,9 @@ impl<'a> ResumedStory<'a> {
     }
 
     /// Refuses to pay for what could not be written down.
-    pub(crate) fn refuse_in_vain(&self) -> Result<(), Failure> {
+    pub(crate) fn refuse_unwritable(&self) -> Result<(), Failure> {
         let Self { archive, run, work, .. } = self;
-        let Some(why) = in_vain(archive, work, *run)? else { return Ok(()) };
+        let Some(why) = resume_conflict(archive, work, *run)? else { return Ok(()) };
         let prd = work.prd.as_deref().unwrap_or_default();
         let text = format!(
             "story `{}` of `{prd}` {why}, so nothing that {run} comes to would be written down",
@@ -86,7 +86,7 @@ impl<'a> ResumedStory<'a> {
     }
 
     /// Records that the run goes on, and makes the other stories known to the engine: none is handed down.
-    pub(crate) fn engage(&mut self, engine: Engine) -> Engine {
+    pub(crate) fn configure(&mut self, engine: Engine) -> Engine {
         let prd = self.work.prd.as_ref().filter(|_| self.claim.is_some()).map(Path::new);
         if let Some(prd) = prd {
             let (registry, story) = (self.archive.registry(), (prd, self.work.id.as_str()));
@@ -120,7 +120,11 @@ impl<'a> ResumedStory<'a> {
     }
 
     /// Writes down what came of the run, and prints it.
-    pub(crate) fn conclude(self, conducted: Conducted, showing: &Showing) -> Result<Exit, Failure> {
+    pub(crate) fn conclude(
+        self,
+        conducted: ExecutedRun,
+        showing: &DisplayOptions,
+    ) -> Result<Exit, Failure> {
         let view = &conducted.view;
         if self.is_recorded {
             record_end(self.archive, view);
@@ -130,7 +134,7 @@ impl<'a> ResumedStory<'a> {
         let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;
         if let Some(mut report) = StoryReport::of(view).map(|report| with_flags(report, view)) {
             // It names the branch, so it comes after that is made.
-            tell_place(&mut report, placed);
+            report_placement(&mut report, placed);
             show(&report, showing)?;
         }
         self.archive.prune_daily();

@@ -1,7 +1,7 @@
 //! The run that works on one story: what it is asked, where its agents act, which command decides, and
 //! what becomes of the work.
 //!
-//! Start at [`Reading::work_on`]. Whether a story may be begun at all was settled before.
+//! Start at [`PrdSession::work_on`]. Whether a story may be begun at all was settled before.
 
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Outcome, Policy, RunId};
@@ -9,18 +9,18 @@ use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Engine, Goal, Setup, SpaceSetup};
 use adjutant_formats::prd::{Story, asked, story_prompt};
 
-use super::ended::record_end;
-use super::{Reading, names, record};
+use super::run_end::record_end;
+use super::{PrdSession, names, record};
 use crate::args::MergeAfter;
 use crate::ask::{Terminal, approver, may_ask};
 use crate::delegate::failed;
 use crate::detached;
+use crate::execute::{DisplayOptions, ExecutedRun, RunRequest, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::hints::typed;
 use crate::output::say;
-use crate::run::{Conducted, Showing, Work, conduct};
-use crate::wiring::Chosen;
-use crate::work::{MergeScope, after_run};
+use crate::results::{MergeScope, after_run};
+use crate::wiring::ChosenModel;
 
 /// What to do where the agent of a story gets no workspace.
 const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
@@ -28,13 +28,13 @@ const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
 /// Columns that a title may take in the line that says a story begins.
 const TITLE_COLUMNS: usize = 80;
 
-impl Reading<'_> {
+impl PrdSession<'_> {
     pub(super) fn work_on(
         &mut self,
         story: &Story,
         work: StoryWork,
         (run, mut policy): (RunId, Policy),
-        chosen: Chosen,
+        chosen: ChosenModel,
         remarks: Vec<String>,
     ) -> Result<Outcome, Failure> {
         let spaces = self.spaces()?;
@@ -47,7 +47,7 @@ impl Reading<'_> {
         let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
         say(&format!("adjutant: {} {title}", adjutant_view::sanitize::line(&story.id)));
         if let Some(terms) = &self.terms {
-            terms.bound(&mut policy, chosen.model.spec().price.is_some());
+            terms.bound_policy(&mut policy, chosen.model.spec().price.is_some());
         }
         let setup = Setup {
             policy: policy.clone(),
@@ -70,7 +70,7 @@ impl Reading<'_> {
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces);
         let mut terms = self.terms.take();
-        let mut engine = detached::tie(engine, terms.as_mut());
+        let mut engine = detached::hand_to_engine(engine, terms.as_mut());
         let goal = Goal {
             agent: AgentName::new("story"),
             system: String::new(),
@@ -82,21 +82,21 @@ impl Reading<'_> {
             Some(terms) => {
                 engine = engine.asking_first(None);
                 let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
-                terms.begin(&preview.events)
+                terms.approver_of_run(&preview.events)
             }
             None => approver(self.args.work.yes, terminal),
         };
         self.has_begun = true;
-        let showing = Showing {
+        let showing = DisplayOptions {
             form: self.form,
             events: self.args.work.events,
             result_tokens: policy.result_tokens,
             merge: self.merge(),
         };
-        let Conducted { view, finished } =
-            conduct(engine, self.archive, Work::Goal(goal), approver, &showing)?;
+        let ExecutedRun { view, finished } =
+            execute_run(engine, self.archive, RunRequest::Goal(goal), approver, &showing)?;
         if let Some(terms) = terms {
-            terms.end(&view, finished.is_ok());
+            terms.settle(&view, finished.is_ok());
         }
         record_end(self.archive, &view);
         let placed = after_run(self.archive, &view, showing.merge, MergeScope::EveryResult);
@@ -106,9 +106,9 @@ impl Reading<'_> {
             say(&format!("adjutant: {failure}"));
             self.unsaved = true;
         }
-        let passes = self.tell(&view, placed, |report| report.remarks.extend(remarks));
+        let passes = self.add_report(&view, placed, |report| report.remarks.extend(remarks));
         let finished = finished.map_err(|error| {
-            let failure = crate::run::broken_off(&error, &view);
+            let failure = crate::execute::interrupted_failure(&error, &view);
             // Agents of stories always write.
             let needs_space = matches!(error, adjutant_engine::EngineError::Spaces(_));
             if needs_space { failure.hint(NEEDS_SPACE) } else { failure }

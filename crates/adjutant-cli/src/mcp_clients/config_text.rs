@@ -5,14 +5,14 @@ use adjutant_mcp::{KnownClient, SERVER};
 use serde_json::Value;
 
 /// A configuration and what it says of the server.
-pub(crate) struct Text {
+pub(crate) struct ClientConfigText {
     client: KnownClient,
     text: String,
     path: Vec<&'static str>,
     entry: Option<Value>,
 }
 
-impl Text {
+impl ClientConfigText {
     /// Reads a configuration; the error says in words what is wrong with it.
     pub(crate) fn read(client: KnownClient, text: String) -> Result<Self, String> {
         let whole = if client == KnownClient::Codex {

@@ -11,16 +11,16 @@ use adjutant_engine::{Archive, RunFiles};
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::{Liveness, RunView};
 
-use super::earlier_versions::{has_kept, runs_of_earlier_versions, tell_unread};
-use super::ended::{commit_of, last_child_of, story_end};
-use super::record::{Recorded, began_later, recorded};
+use super::earlier_versions::{has_kept, runs_of_earlier_versions, warn_unreadable};
+use super::record::{RecordedOutcome, began_later, recorded};
+use super::run_end::{commit_of, last_child_of, story_end};
 use crate::exit::{Exit, Failure};
 use crate::records::{liveness, numbers};
-use crate::work::{explained, open_work};
+use crate::results::{open_work, work_failure};
 
 /// What the latest run on a story came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Earlier {
+pub(super) enum EarlierOutcome {
     /// It completed.
     Passed(RunId),
     /// Somebody works on it now.
@@ -37,7 +37,7 @@ pub(super) enum Earlier {
 
 /// What a story begins with.
 #[derive(Default)]
-pub(super) struct Foundation {
+pub(super) struct StoryBase {
     /// The commits of the stories it depends on that the user's files do not have.
     pub(super) commits: Vec<String>,
     /// What is not known of those stories, a sentence each.
@@ -45,36 +45,36 @@ pub(super) struct Foundation {
 }
 
 /// One that a story depends on, and what was done for it.
-struct Before<'p> {
+struct FinishedDependency<'p> {
     id: &'p str,
-    done: Recorded,
+    done: RecordedOutcome,
     /// The one that depends on it, through which the story does too, and whose work has that of this one.
     above: Option<&'p str>,
 }
 
 /// What a run did for the story that is looked at.
-struct Past {
+struct EarlierRun {
     /// The digest of what was asked then.
     asked: String,
-    came_to: Earlier,
+    came_to: EarlierOutcome,
     /// The highest number that a child of the story had, whether it was admitted or not.
     last_child: u64,
 }
 
 /// The runs on the stories of one PRD.
-pub(super) struct History<'a> {
+pub(super) struct StoryHistory<'a> {
     archive: &'a Archive,
     workdir: PathBuf,
     prd: PathBuf,
     /// Those on the story that was looked at last, the latest first.
-    runs: Vec<Past>,
+    runs: Vec<EarlierRun>,
     /// Why some of them cannot be read.
     problems: BTreeMap<RunId, String>,
     /// The repository, once it was asked about.
     work: OnceCell<Work>,
 }
 
-impl<'a> History<'a> {
+impl<'a> StoryHistory<'a> {
     /// Makes one that knows nothing yet.
     pub(super) fn new(archive: &'a Archive, workdir: &Path, prd: &Path) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl<'a> History<'a> {
     }
 
     /// Reads what is known of the runs on a story by now.
-    pub(super) fn look(&mut self, story: &str) -> Result<(), Failure> {
+    pub(super) fn load(&mut self, story: &str) -> Result<(), Failure> {
         self.runs.clear();
         for run in self.recorded_runs(story)? {
             let past = self.past(&run);
@@ -115,7 +115,7 @@ impl<'a> History<'a> {
     }
 
     /// Looks at one run; nothing where its records are gone, or it worked in another tree.
-    fn past(&mut self, recorded: &StoryRun) -> Option<Past> {
+    fn past(&mut self, recorded: &StoryRun) -> Option<EarlierRun> {
         let run = recorded.run;
         let (files, _) = self.archive.find(&run.to_string()).ok()?;
         // Asked first: a run that ends while it is read must not look interrupted.
@@ -125,17 +125,17 @@ impl<'a> History<'a> {
             Some(_) => return None,
             None if is_alive => {}
             None => {
-                tell_unread(&files);
+                warn_unreadable(&files);
                 return None;
             }
         }
         let (asked, mut last_child) = (recorded.asked.clone(), recorded.last_child);
         let came_to = match &recorded.state {
             StoryRunState::Running(_) | StoryRunState::Ended(_) if is_alive => {
-                Earlier::Running(run)
+                EarlierOutcome::Running(run)
             }
-            StoryRunState::Ended(StoryEnd::LimitsUsedUp) => Earlier::Spent(run),
-            StoryRunState::Ended(StoryEnd::Over) => Earlier::Over,
+            StoryRunState::Ended(StoryEnd::LimitsUsedUp) => EarlierOutcome::Spent(run),
+            StoryRunState::Ended(StoryEnd::Over) => EarlierOutcome::Over,
             // A process that died may have brought the run to its end. And what passed has to be read later on.
             StoryRunState::Running(_)
             | StoryRunState::Ended(StoryEnd::Resumable | StoryEnd::Passed) => {
@@ -143,20 +143,20 @@ impl<'a> History<'a> {
                     Ok((view, _)) => {
                         last_child = last_child.max(last_child_of(&view));
                         match story_end(&view) {
-                            StoryEnd::Passed => Earlier::Passed(run),
-                            StoryEnd::Resumable => Earlier::Open(run),
-                            StoryEnd::LimitsUsedUp => Earlier::Spent(run),
-                            StoryEnd::Over => Earlier::Over,
+                            StoryEnd::Passed => EarlierOutcome::Passed(run),
+                            StoryEnd::Resumable => EarlierOutcome::Open(run),
+                            StoryEnd::LimitsUsedUp => EarlierOutcome::Spent(run),
+                            StoryEnd::Over => EarlierOutcome::Over,
                         }
                     }
                     Err(failure) => {
                         self.problems.insert(run, failure.to_string());
-                        Earlier::Unread(run)
+                        EarlierOutcome::Unread(run)
                     }
                 }
             }
         };
-        Some(Past { asked, came_to, last_child })
+        Some(EarlierRun { asked, came_to, last_child })
     }
 
     /// Says why a run cannot be read.
@@ -166,28 +166,31 @@ impl<'a> History<'a> {
 
     /// Returns the outcome of the latest run with the same request. A process that works on the story now comes
     /// first, whatever its request is.
-    pub(super) fn find(&self, asked: &str) -> Option<Earlier> {
+    pub(super) fn latest_outcome(&self, asked: &str) -> Option<EarlierOutcome> {
         let same = || self.runs.iter().find(|past| past.asked == asked).map(|past| past.came_to);
-        self.at_work().map(Earlier::Running).or_else(same)
+        self.live_run().map(EarlierOutcome::Running).or_else(same)
     }
 
     /// Returns the run that works on the story now.
-    pub(super) fn at_work(&self) -> Option<RunId> {
+    pub(super) fn live_run(&self) -> Option<RunId> {
         self.runs.iter().find_map(|past| match past.came_to {
-            Earlier::Running(run) => Some(run),
-            Earlier::Passed(_)
-            | Earlier::Open(_)
-            | Earlier::Spent(_)
-            | Earlier::Over
-            | Earlier::Unread(_) => None,
+            EarlierOutcome::Running(run) => Some(run),
+            EarlierOutcome::Passed(_)
+            | EarlierOutcome::Open(_)
+            | EarlierOutcome::Spent(_)
+            | EarlierOutcome::Over
+            | EarlierOutcome::Unread(_) => None,
         })
     }
 
     /// Returns the latest run where it did not come to its end, whatever it was asked.
     pub(super) fn unfinished(&self) -> Option<RunId> {
         match self.runs.first()?.came_to {
-            Earlier::Open(run) | Earlier::Spent(run) => Some(run),
-            Earlier::Passed(_) | Earlier::Running(_) | Earlier::Over | Earlier::Unread(_) => None,
+            EarlierOutcome::Open(run) | EarlierOutcome::Spent(run) => Some(run),
+            EarlierOutcome::Passed(_)
+            | EarlierOutcome::Running(_)
+            | EarlierOutcome::Over
+            | EarlierOutcome::Unread(_) => None,
         }
     }
 
@@ -197,9 +200,9 @@ impl<'a> History<'a> {
     }
 
     /// Says why the work of a run that completed is lost; nothing where it is there, or it changed nothing.
-    pub(super) fn lost(&self, run: RunId) -> Result<Option<String>, Failure> {
+    pub(super) fn lost_work(&self, run: RunId) -> Result<Option<String>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
-        Ok(match self.place_of(&numbers(&files)?.0)? {
+        Ok(match self.work_location(&numbers(&files)?.0)? {
             None | Some(Whereabouts::Merged | Whereabouts::Kept) => None,
             Some(Whereabouts::Dropped) => Some(format!("the work of {run} was discarded")),
             Some(Whereabouts::Gone) => {
@@ -209,26 +212,29 @@ impl<'a> History<'a> {
     }
 
     /// Says where the work of a run is by now; nothing where it changed nothing.
-    pub(super) fn place_of(&self, view: &RunView) -> Result<Option<Whereabouts>, Failure> {
+    pub(super) fn work_location(&self, view: &RunView) -> Result<Option<Whereabouts>, Failure> {
         let Some(commit) = commit_of(view) else { return Ok(None) };
         Ok(self.whereabouts(&[commit])?.pop())
     }
 
     /// Returns what a story begins with: the work of those it depends on as far as it is not in the tree
     /// already, those that others depend on first. Otherwise why it cannot begin.
-    pub(super) fn work_before(&self, prd: &Prd, story: &Story) -> Result<Foundation, String> {
-        let mut found = Foundation::default();
-        let before = self.before(prd, story).map_err(|failure| unread(&failure))?;
+    pub(super) fn base_of(&self, prd: &Prd, story: &Story) -> Result<StoryBase, String> {
+        let mut found = StoryBase::default();
+        let before =
+            self.finished_dependencies(prd, story).map_err(|failure| unreadable(&failure))?;
         if before.is_empty() {
             return Ok(found);
         }
         let registry = self.archive.registry().look();
-        let registry = registry.map_err(|error| unread(&Failure::caused(Exit::Failed, &error)))?;
-        let runs = self.archive.runs().map_err(|error| unread(&crate::records::failed(error)))?;
+        let registry =
+            registry.map_err(|error| unreadable(&Failure::caused(Exit::Failed, &error)))?;
+        let runs =
+            self.archive.runs().map_err(|error| unreadable(&crate::records::failed(error)))?;
         let runs: BTreeMap<RunId, RunFiles> =
             runs.into_iter().map(|files| (files.id(), files)).collect();
         let (mut works, mut commits) = (Vec::new(), Vec::new());
-        for Before { id, done, above } in before {
+        for FinishedDependency { id, done, above } in before {
             let run = done.run;
             let Some(files) = runs.get(&run) else {
                 found.remarks.push(format!(
@@ -236,12 +242,12 @@ impl<'a> History<'a> {
                 ));
                 continue;
             };
-            if let Some(commit) = passed_as(&registry, files, id, done)? {
+            if let Some(commit) = passing_commit(&registry, files, id, done)? {
                 works.push((id, run, above));
                 commits.push(commit);
             }
         }
-        let places = self.whereabouts(&commits).map_err(|failure| unread(&failure))?;
+        let places = self.whereabouts(&commits).map_err(|failure| unreadable(&failure))?;
         // From the last one down. What is merged was merged with all below it, whatever a person made of it since.
         let mut merged = BTreeSet::new();
         for (((id, run, above), commit), place) in works.into_iter().zip(commits).zip(places).rev()
@@ -262,23 +268,27 @@ impl<'a> History<'a> {
     }
 
     /// Returns all that a story depends on and a run did, each after what it depends on itself; cycles are left out.
-    fn before<'p>(&self, prd: &'p Prd, story: &'p Story) -> Result<Vec<Before<'p>>, Failure> {
+    fn finished_dependencies<'p>(
+        &self,
+        prd: &'p Prd,
+        story: &'p Story,
+    ) -> Result<Vec<FinishedDependency<'p>>, Failure> {
         /// One all of whose own are taken, or one to look at.
-        enum Step<'p> {
-            Take(Before<'p>),
+        enum VisitStep<'p> {
+            Take(FinishedDependency<'p>),
             Look(&'p str, Option<(&'p str, RunId)>),
         }
         let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
         let direct: BTreeSet<&str> = story.dependencies.iter().map(String::as_str).collect();
         let first = story.dependencies.iter().rev();
-        let mut open: Vec<_> = first.map(|id| Step::Look(id, None)).collect();
+        let mut open: Vec<_> = first.map(|id| VisitStep::Look(id, None)).collect();
         while let Some(step) = open.pop() {
             let (id, above) = match step {
-                Step::Take(before) => {
+                VisitStep::Take(before) => {
                     order.push(before);
                     continue;
                 }
-                Step::Look(id, above) => (id, above.filter(|_| !direct.contains(id))),
+                VisitStep::Look(id, above) => (id, above.filter(|_| !direct.contains(id))),
             };
             let Some(story) = prd.story(id).filter(|_| seen.insert(id)) else { continue };
             let done = done_by(prd, id);
@@ -290,11 +300,11 @@ impl<'a> History<'a> {
                     None => false,
                 };
                 let above = above.filter(|_| !is_later).map(|(id, _)| id);
-                open.push(Step::Take(Before { id, done, above }));
+                open.push(VisitStep::Take(FinishedDependency { id, done, above }));
             }
             // The work of a child is in that of the story it is a part of.
             let below = story.dependencies.iter().map(String::as_str).chain(story.parent());
-            open.extend(below.map(|id| Step::Look(id, own.or(above))));
+            open.extend(below.map(|id| VisitStep::Look(id, own.or(above))));
         }
         Ok(order)
     }
@@ -308,11 +318,11 @@ impl<'a> History<'a> {
             Some(work) => work,
             None => {
                 let work = open_work(&self.workdir, self.archive);
-                let work = work.map_err(|error| explained(&error))?;
+                let work = work.map_err(|error| work_failure(&error))?;
                 self.work.get_or_init(|| work)
             }
         };
-        opened.whereabouts(commits).map_err(|error| explained(&error))
+        opened.whereabouts(commits).map_err(|error| work_failure(&error))
     }
 }
 
@@ -321,11 +331,11 @@ impl<'a> History<'a> {
 ///
 /// A PRD is content of the repository: what it names is built on only where it came of that run, lest
 /// it hand an agent what lies on another branch.
-fn passed_as(
+fn passing_commit(
     registry: &Registry,
     files: &RunFiles,
     id: &str,
-    recorded: Recorded,
+    recorded: RecordedOutcome,
 ) -> Result<Option<String>, String> {
     if recorded.is_empty {
         return Ok(None);
@@ -341,13 +351,15 @@ fn passed_as(
     };
     let is_its_own = match passed {
         Some(known) => known.passed_with.contains(&commit),
-        None => has_kept(files, &commit).map_err(|error| unread(&crate::records::failed(error)))?,
+        None => {
+            has_kept(files, &commit).map_err(|error| unreadable(&crate::records::failed(error)))?
+        }
     };
     let why = "is not the commit that its entry names";
     if is_its_own { Ok(Some(commit)) } else { Err(missing(id, recorded.run, why)) }
 }
 
-fn unread(failure: &Failure) -> String {
+fn unreadable(failure: &Failure) -> String {
     format!("the work before it cannot be read: {failure}")
 }
 
@@ -360,7 +372,7 @@ fn missing(id: &str, run: RunId, why: &str) -> String {
 }
 
 /// Returns what the entry of a story that is done says of its run; one without a run was done by a person, in the tree.
-fn done_by(prd: &Prd, id: &str) -> Option<Recorded> {
+fn done_by(prd: &Prd, id: &str) -> Option<RecordedOutcome> {
     let is_done = prd.story(id).is_some_and(|story| story.passes);
     recorded(prd, id).filter(|_| is_done)
 }

@@ -5,30 +5,30 @@ use adjutant_engine::model_of_file;
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::sanitize;
 
-use super::consent::Consent;
+use super::consent::PrdConsent;
 use crate::exit::Failure;
 use crate::output::say;
-use crate::wiring::{Chosen, Wiring};
+use crate::wiring::{ChosenModel, Wiring};
 
 /// The models that there are to choose from.
-pub(super) struct Models {
+pub(super) struct StoryModels {
     wiring: Wiring,
     /// The usual one; why there is none where none was needed so far.
-    usual: Result<Chosen, Failure>,
+    usual: Result<ChosenModel, Failure>,
     /// Whether the usual one was typed: that outweighs what a file suggests.
     is_typed: bool,
     /// What files of a project may choose.
     allowed: Vec<String>,
 }
 
-impl Models {
+impl StoryModels {
     /// Keeps the usual model; that there is none matters only if a story has no other.
     pub(super) fn new(
-        usual: Result<Chosen, Failure>,
+        usual: Result<ChosenModel, Failure>,
         wiring: Wiring,
         is_typed: bool,
         allowed: &[String],
-        (prd, consent): (&Prd, &Consent),
+        (prd, consent): (&Prd, &PrdConsent),
     ) -> Result<Self, Failure> {
         let models = Self { wiring, usual, is_typed, allowed: allowed.to_owned() };
         let is_left = |story: &&Story| !story.passes && story.parent().is_none();
@@ -42,7 +42,7 @@ impl Models {
     }
 
     /// Returns what the file suggests for a story, where that counts.
-    fn wish<'story>(&self, story: &'story Story, consent: &Consent) -> Option<&'story str> {
+    fn wish<'story>(&self, story: &'story Story, consent: &PrdConsent) -> Option<&'story str> {
         let wish = story.suggested_model.as_deref().filter(|_| !self.is_typed)?;
         let is_allowed =
             || matches!(model_of_file(wish, self.running(), false, &self.allowed), Ok(Some(_)));
@@ -54,7 +54,7 @@ impl Models {
     }
 
     /// Chooses the model of a story, and says so where it is not the usual one.
-    pub(super) fn of(&self, story: &Story, consent: &Consent) -> Result<Chosen, Failure> {
+    pub(super) fn of(&self, story: &Story, consent: &PrdConsent) -> Result<ChosenModel, Failure> {
         let Some(wish) = self.wish(story, consent) else { return self.usual() };
         let (id, shown) = (&story.id, sanitize::line(wish));
         match (self.open(wish), &self.usual) {
@@ -77,11 +77,11 @@ impl Models {
         }
     }
 
-    fn usual(&self) -> Result<Chosen, Failure> {
+    fn usual(&self) -> Result<ChosenModel, Failure> {
         self.usual.clone()
     }
 
-    fn open(&self, wish: &str) -> Result<Chosen, Failure> {
+    fn open(&self, wish: &str) -> Result<ChosenModel, Failure> {
         // Whether it may be chosen was judged before: by the person, or by what they list.
         match model_of_file(wish, self.running(), true, &self.allowed).map_err(Failure::usage)? {
             Some(name) => self.wiring.choose(Some(&name)),

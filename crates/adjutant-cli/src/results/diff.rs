@@ -12,7 +12,7 @@ use adjutant_view::palette::TextStyle;
 use adjutant_view::{patch, sanitize};
 use serde_json::{Value, json};
 
-use super::{Chosen, Parts, Picked, explained, file_json, size};
+use super::{MergedChildren, ResultSelection, SelectedResult, file_json, size, work_failure};
 use crate::args::DiffArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
@@ -23,9 +23,9 @@ const PATCH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Shows what results change.
 pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Result<Exit, Failure> {
-    let (run, paths) = split(args);
-    let chosen = Chosen::find(archive, run, Parts::Without)?;
-    let paths = beneath(&chosen, &paths)?;
+    let (run, paths) = split_run_and_paths(args);
+    let chosen = ResultSelection::find(archive, run, MergedChildren::Exclude)?;
+    let paths = paths_in_tree(&chosen, &paths)?;
     let diffs = chosen.diffs(&paths)?;
     let shared = shared_files(&diffs);
     if as_json {
@@ -59,7 +59,7 @@ pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Res
     Ok(chosen.exit(Exit::Completed))
 }
 
-fn as_object((picked, diff): (&Picked, &Diff)) -> Value {
+fn as_object((picked, diff): (&SelectedResult, &Diff)) -> Value {
     let mut object = picked.json();
     let lines = diff.lines();
     object["files"] = diff.entries.iter().map(file_json).collect();
@@ -72,7 +72,7 @@ fn as_object((picked, diff): (&Picked, &Diff)) -> Value {
 }
 
 /// Takes the first word for a path where it can be nothing else.
-fn split(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
+fn split_run_and_paths(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
     let Some(first) = args.run.as_deref() else { return (None, args.paths.clone()) };
     let is_id = first == "latest" || first.starts_with("run_") || first.starts_with("sess_");
     if !is_id && (first.contains('/') || Path::new(first).symlink_metadata().is_ok()) {
@@ -83,7 +83,7 @@ fn split(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
 }
 
 /// Returns paths as the repository has them; they need not exist here.
-fn beneath(chosen: &Chosen, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn paths_in_tree(chosen: &ResultSelection, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
     let tree = chosen.work.tree();
     // For a run of another folder, paths count from the top of that.
@@ -114,11 +114,16 @@ fn beneath(chosen: &Chosen, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> 
 }
 
 /// Prints a patch: for eyes on a terminal, and exactly as it is anywhere else.
-fn show(chosen: &Chosen, picked: &Picked, paths: &[PathBuf]) -> Result<(), Failure> {
+fn show(
+    chosen: &ResultSelection,
+    picked: &SelectedResult,
+    paths: &[PathBuf],
+) -> Result<(), Failure> {
     let terminal = io::stdout().is_terminal();
     let binary = if terminal { BinaryContent::Named } else { BinaryContent::Whole };
     let what = PatchOptions { paths, binary, max_bytes: PATCH_BYTES };
-    let (bytes, more) = chosen.work.patch(&picked.kept, what).map_err(|error| explained(&error))?;
+    let (bytes, more) =
+        chosen.work.patch(&picked.kept, what).map_err(|error| work_failure(&error))?;
     if terminal {
         print(&patch::render(&bytes, colours()))?;
     } else {

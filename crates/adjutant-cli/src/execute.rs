@@ -22,20 +22,20 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::args::{Form, MergeAfter};
+use crate::args::{MergeAfter, ResultFormat};
 use crate::ask::is_asking;
 use crate::delegate::failed;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
-use crate::live::{self, Live};
+use crate::live::{self, LiveView};
 use crate::output::{print, print_json, say, say_view};
 use crate::projections;
-use crate::work::{MergeScope, after_run};
+use crate::results::{MergeScope, after_run};
 
 /// How a run and its result are shown.
-pub(crate) struct Showing {
+pub(crate) struct DisplayOptions {
     /// The form of the result.
-    pub(crate) form: Form,
+    pub(crate) form: ResultFormat,
     /// Whether events go to standard output instead of the result.
     pub(crate) events: bool,
     /// Tokens of one result; `None` for all of it.
@@ -55,17 +55,17 @@ const REDRAW: Duration = Duration::from_millis(100);
 const ORDERS: usize = 8;
 
 /// What is to be carried out.
-pub(crate) enum Work {
+pub(crate) enum RunRequest {
     /// Tasks without a parent agent.
     Tasks { briefs: Vec<Brief>, concurrency: Option<u64> },
     /// A goal for a parent agent.
     Goal(Goal),
     /// A run that exists.
-    Again { files: RunFiles, journal: ReadJournal, wish: Resume },
+    Resume { files: RunFiles, journal: ReadJournal, wish: Resume },
 }
 
 /// A run that was carried as far as it came.
-pub(crate) struct Conducted {
+pub(crate) struct ExecutedRun {
     /// What it came to.
     pub(crate) view: RunView,
     /// How it ended, or why it broke off.
@@ -74,10 +74,10 @@ pub(crate) struct Conducted {
 
 /// Prints what came of a run, which may have pursued a goal, and merges what is to be merged.
 pub(crate) fn conclude(
-    conducted: Conducted,
+    conducted: ExecutedRun,
     archive: &Archive,
     pursues: bool,
-    showing: &Showing,
+    showing: &DisplayOptions,
 ) -> Result<Exit, Failure> {
     let view = &conducted.view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
@@ -93,24 +93,24 @@ pub(crate) fn conclude(
 }
 
 /// Returns how the command ends; `is_placed` says whether the work is where it was to be.
-pub(crate) fn exit_of(conducted: Conducted, is_placed: bool) -> Result<Exit, Failure> {
-    let Conducted { view, finished } = conducted;
+pub(crate) fn exit_of(conducted: ExecutedRun, is_placed: bool) -> Result<Exit, Failure> {
+    let ExecutedRun { view, finished } = conducted;
     match finished {
         Ok(_) if ran_out_of_time(&view) => Ok(Exit::TimedOut),
         Ok(finished) if finished.outcome == Outcome::Completed && !is_placed => Ok(Exit::Partial),
         Ok(finished) => Ok(Exit::of(finished.outcome)),
-        Err(error) => Err(broken_off(&error, &view)),
+        Err(error) => Err(interrupted_failure(&error, &view)),
     }
 }
 
 /// Carries `work` out, showing meanwhile what happens, and keeps the records of it.
-pub(crate) fn conduct(
+pub(crate) fn execute_run(
     engine: Engine,
     archive: &Archive,
-    work: Work,
+    work: RunRequest,
     approver: Approver,
-    showing: &Showing,
-) -> Result<Conducted, Failure> {
+    showing: &DisplayOptions,
+) -> Result<ExecutedRun, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(TOOL_THREADS)
@@ -118,28 +118,28 @@ pub(crate) fn conduct(
         .map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot start the runtime: {error}"))
         })?;
-    let live = Rc::new(RefCell::new(Live::new(showing.events)));
+    let live = Rc::new(RefCell::new(LiveView::new(showing.events)));
     let (orders, control) = mpsc::channel(ORDERS);
-    let telling = Telling { live: Rc::clone(&live), result_tokens: showing.result_tokens };
+    let telling = ResultNarrator { live: Rc::clone(&live), result_tokens: showing.result_tokens };
     let staff = |storage| Staff {
         storage,
         approver,
-        reporters: vec![Box::new(Shared(Rc::clone(&live)))],
+        reporters: vec![Box::new(LiveReporter(Rc::clone(&live)))],
         narrator: Rc::new(telling),
         control,
     };
     let finished = runtime.block_on(async {
         match work {
-            Work::Tasks { briefs, concurrency } => {
+            RunRequest::Tasks { briefs, concurrency } => {
                 let staff = staff(archive.storage());
-                attend(engine.delegate(briefs, concurrency, staff), &orders, &live).await
+                wait_for_run(engine.delegate(briefs, concurrency, staff), &orders, &live).await
             }
-            Work::Goal(goal) => {
-                attend(engine.run(goal, staff(archive.storage())), &orders, &live).await
+            RunRequest::Goal(goal) => {
+                wait_for_run(engine.run(goal, staff(archive.storage())), &orders, &live).await
             }
-            Work::Again { files, journal, wish } => {
+            RunRequest::Resume { files, journal, wish } => {
                 let staff = staff(files.storage_read(journal));
-                attend(engine.resume(files.id(), wish, staff), &orders, &live).await
+                wait_for_run(engine.resume(files.id(), wish, staff), &orders, &live).await
             }
         }
     });
@@ -158,8 +158,8 @@ pub(crate) fn conduct(
         // Refused as a whole: no run was begun.
         return Err(failed(error));
     }
-    keep_projections(archive, &view);
-    Ok(Conducted { view, finished })
+    write_projections(archive, &view);
+    Ok(ExecutedRun { view, finished })
 }
 
 /// Says whether the agent at the root was ended by its deadline.
@@ -169,15 +169,15 @@ fn ran_out_of_time(view: &RunView) -> bool {
 }
 
 /// Writes what can be made anew from the journal: transcripts and the errors of the project.
-pub(crate) fn keep_projections(archive: &Archive, view: &RunView) {
+pub(crate) fn write_projections(archive: &Archive, view: &RunView) {
     if let Some(run) = view.run() {
-        keep_records(archive, view, run);
+        write_transcripts(archive, view, run);
     }
     projections::keep_errors(view);
 }
 
 /// Leaves transcripts beside the journal; results are shown even where nothing could be kept.
-fn keep_records(archive: &Archive, view: &RunView, run: RunId) {
+fn write_transcripts(archive: &Archive, view: &RunView, run: RunId) {
     let found = archive.find(&run.to_string());
     let written = found
         .map_err(|error| Failure::caused(Exit::Failed, &error))
@@ -188,7 +188,7 @@ fn keep_records(archive: &Archive, view: &RunView, run: RunId) {
 }
 
 /// Says why a run broke off; what was done before counts.
-pub(crate) fn broken_off(error: &EngineError, view: &RunView) -> Failure {
+pub(crate) fn interrupted_failure(error: &EngineError, view: &RunView) -> Failure {
     let mut failure = failed(error);
     if view.outcomes().completed > 0 {
         failure.exit = Exit::Partial;
@@ -205,10 +205,10 @@ pub(crate) fn broken_off(error: &EngineError, view: &RunView) -> Failure {
 }
 
 /// Waits for the run, drawing meanwhile and passing on the person's ctrl+c.
-async fn attend(
+async fn wait_for_run(
     run: impl Future<Output = Result<Finished, EngineError>>,
     orders: &mpsc::Sender<Control>,
-    live: &Rc<RefCell<Live>>,
+    live: &Rc<RefCell<LiveView>>,
 ) -> Result<Finished, EngineError> {
     let mut run = std::pin::pin!(run);
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -225,23 +225,23 @@ async fn attend(
             // Said again it is no hurry: the kernel repeats it for each thread of an MCP server that ends.
             _ = terminate.recv() => if !asked { cancel(&mut asked, orders, live) },
             // Nobody can answer any more; what was asked stays open, and `resume` asks again.
-            _ = hang_up.recv() => if is_asking() { leave() } else { cancel(&mut asked, orders, live) },
+            _ = hang_up.recv() => if is_asking() { exit_at_once() } else { cancel(&mut asked, orders, live) },
             // Not a guard of this arm: guards are asked once, before anything has started.
             _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }
 
-fn leave() -> ! {
+fn exit_at_once() -> ! {
     say("adjutant: leaving now; what was recorded is kept");
     std::process::exit(i32::from(Exit::Cancelled.code()))
 }
 
 /// The first time everything is cancelled and kept; the second time we leave at once.
-fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<Live>>) {
+fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<LiveView>>) {
     live.borrow_mut().finish();
     if std::mem::replace(asked, true) {
-        leave();
+        exit_at_once();
     }
     say("adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)");
     // A full queue holds an order to cancel already.
@@ -252,14 +252,14 @@ fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<Li
 fn show_synthesis(
     view: &RunView,
     files: Option<&RunFiles>,
-    showing: &Showing,
+    showing: &DisplayOptions,
 ) -> Result<(), Failure> {
     let (now, palette) = (view.latest().at, live::palette(io::stderr().is_terminal()));
     if showing.events {
         return Ok(());
     }
     let text = synthesis(view);
-    if showing.form == Form::Json {
+    if showing.form == ResultFormat::Json {
         let tree = tree::json(view, now, Liveness::Alive);
         let cost = cost::json(view, None);
         let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
@@ -283,13 +283,13 @@ fn show_synthesis(
     let said = Some(sanitize::block(&text).into_owned()).filter(|text| !text.is_empty());
     let came = command_end(view, program());
     // What one of the tasks says of itself need not be said of the command again.
-    let (head, end) = (command_head(view), root_end(view).filter(|_| !is_of_a_task(view)));
+    let (head, end) = (command_head(view), root_end(view).filter(|_| !ended_like_a_task(view)));
     let end = end.map(|text| text.trim_end().to_owned());
     let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
     print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
     say(&total(view, now, Liveness::Alive));
-    unasked(view).iter().for_each(|words| say(words));
+    auto_approved_line(view).iter().for_each(|words| say(words));
     if let Some(files) = files {
         say(&format!("Transcripts in {}", transcripts(files).display()));
     }
@@ -297,7 +297,7 @@ fn show_synthesis(
 }
 
 /// Says whether the root ended for the reason that one of its tasks did: both were cancelled.
-fn is_of_a_task(view: &RunView) -> bool {
+fn ended_like_a_task(view: &RunView) -> bool {
     let why = |it: &Delegation| it.reason.as_ref().map(|why| (why.code, why.message.clone()));
     let Some(root) = view.root() else { return false };
     root.reason.is_some() && view.children(root).any(|child| why(child) == why(root))
@@ -308,7 +308,7 @@ pub(crate) fn show_results(
     view: &RunView,
     results: &CallResults<'_>,
     files: Option<&RunFiles>,
-    form: Form,
+    form: ResultFormat,
     result_tokens: Option<u64>,
 ) -> Result<(), Failure> {
     // A run that goes on, or refused everything, has no transcripts to name.
@@ -322,7 +322,7 @@ pub(crate) fn show_results(
         ..ResultOptions::default()
     };
     match form {
-        Form::Json => {
+        ResultFormat::Json => {
             let mut json = results.json(&options);
             json.auto_approved_usd = Some(view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
             for result in &mut json.results {
@@ -331,12 +331,12 @@ pub(crate) fn show_results(
             }
             print_json(&json)
         }
-        Form::Markdown => {
+        ResultFormat::Markdown => {
             let mut text = results.markdown(&options);
             if let Some(run) = view.run() {
                 let place = format!(", transcripts in {}", sanitize::line(&folder));
                 text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
-                text.extend(unasked(view).map(|words| words + "\n"));
+                text.extend(auto_approved_line(view).map(|words| words + "\n"));
             }
             print(&text)
         }
@@ -344,7 +344,7 @@ pub(crate) fn show_results(
 }
 
 /// Says what started without asking, where anything did.
-fn unasked(view: &RunView) -> Option<String> {
+fn auto_approved_line(view: &RunView) -> Option<String> {
     let (total, limit) = (view.auto_approved(), view.approve_below());
     (total > Usd::ZERO)
         .then(|| format!("Approved without asking: {total} of {limit}, by the worst case"))
@@ -356,12 +356,12 @@ pub(crate) fn transcripts(files: &RunFiles) -> PathBuf {
 }
 
 /// Words for a parent agent, from the same fold that people see.
-struct Telling {
-    live: Rc<RefCell<Live>>,
+struct ResultNarrator {
+    live: Rc<RefCell<LiveView>>,
     result_tokens: Option<u64>,
 }
 
-impl Narrator for Telling {
+impl Narrator for ResultNarrator {
     fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String {
         let live = self.live.borrow();
         let results = CallResults::of(&live.view, parent, Some(call));
@@ -375,9 +375,9 @@ impl Narrator for Telling {
 }
 
 /// A view that the engine reports to and the loop draws.
-struct Shared(Rc<RefCell<Live>>);
+struct LiveReporter(Rc<RefCell<LiveView>>);
 
-impl Reporter for Shared {
+impl Reporter for LiveReporter {
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
         self.0.borrow_mut().take(TimedEvent::new(at, wall_ms, event));
     }

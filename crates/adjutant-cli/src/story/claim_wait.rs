@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Reading;
+use super::PrdSession;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
@@ -24,7 +24,7 @@ pub(super) enum HolderWait {
     Interrupted,
 }
 
-impl Reading<'_> {
+impl PrdSession<'_> {
     /// Waits until no other process has a claim on the stories that were left to them, or a signal arrives.
     pub(super) fn wait_for_holders(&mut self) -> Result<HolderWait, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -14,30 +14,30 @@ use crate::settings::{Settings, command_folders, user_config_dir, user_folders};
 
 /// Flags of the commands that start agents.
 #[derive(Args, Debug, Default)]
-pub(crate) struct SpaceFlags {
+pub(crate) struct WriteFlags {
     /// Let agents write, each in its own workspace. Their work comes back as commits, which you review with
     /// `adjutant diff` and merge with `adjutant merge`.
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) write: bool,
 
     #[command(flatten)]
-    pub(crate) terms: TermFlags,
+    pub(crate) terms: WorkspaceSetupFlags,
 }
 
 /// What a person says about workspaces, when a run begins and when it goes on.
 #[derive(Args, Debug, Default)]
-pub(crate) struct TermFlags {
+pub(crate) struct WorkspaceSetupFlags {
     /// A git-ignored directory to include in workspaces, such as target or node_modules; can be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) include_ignored: Vec<PathBuf>,
 
     /// The kind of workspace [default: overlay where this machine supports it, otherwise worktree].
     #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) workspace: Option<WorkspaceWish>,
+    pub(crate) workspace: Option<WorkspaceKindArg>,
 
     /// Whether the commands of agents run in a sandbox [default: on]. `off` runs them as you, with all your rights.
     #[arg(long, value_enum, value_name = "WHICH")]
-    pub(crate) sandbox: Option<SandboxWish>,
+    pub(crate) sandbox: Option<SandboxSwitch>,
 
     /// A directory that commands may read in addition to the system's, such as a toolchain; can be repeated.
     #[arg(long, value_name = "DIR")]
@@ -46,7 +46,7 @@ pub(crate) struct TermFlags {
 
 /// How workspaces are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WorkspaceWish {
+pub(crate) enum WorkspaceKindArg {
     /// A writable layer over a shared checkout.
     Overlay,
     /// A git worktree.
@@ -55,14 +55,14 @@ pub(crate) enum WorkspaceWish {
 
 /// What holds commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SandboxWish {
+pub(crate) enum SandboxSwitch {
     /// In the sandbox; where it is not available, no command runs.
     On,
     /// Without a sandbox.
     Off,
 }
 
-impl SpaceFlags {
+impl WriteFlags {
     /// Takes the flags into the policy.
     pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
         if self.write {
@@ -72,10 +72,10 @@ impl SpaceFlags {
     }
 
     /// Refuses what was typed about workspaces where `policy` gives agents none; `merge` whether that was typed.
-    pub(crate) fn refuse_idle(&self, policy: &Policy, merge: bool) -> Result<(), Failure> {
+    pub(crate) fn refuse_unused(&self, policy: &Policy, merge: bool) -> Result<(), Failure> {
         let typed = self.terms.typed().or(merge.then_some("--merge"));
         match typed {
-            Some(flag) if !gives_spaces(policy) => {
+            Some(flag) if !gives_workspaces(policy) => {
                 let text = format!("{flag}: no agent has a workspace of its own here");
                 Err(Failure::usage(text).hint(WITH_WRITE))
             }
@@ -86,7 +86,7 @@ impl SpaceFlags {
     /// Returns what the engine is told about the workspaces of a new run in `tree`.
     pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<SpaceSetup, Failure> {
         let mut setup = usual(home);
-        self.terms.put_into(&mut setup, tree)?;
+        self.terms.add_to(&mut setup, tree)?;
         warn_of_wide_root(tree);
         if setup.sandbox_off {
             say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");
@@ -97,7 +97,7 @@ impl SpaceFlags {
 
 const WITH_WRITE: &str = "Add --write: agents write then, each in a workspace of its own.";
 
-impl TermFlags {
+impl WorkspaceSetupFlags {
     /// Names a flag that was typed, if any was.
     fn typed(&self) -> Option<&'static str> {
         let all = [
@@ -110,7 +110,7 @@ impl TermFlags {
     }
 
     /// Returns what the engine is told about a run that goes on: what is on record, and what was typed now.
-    pub(crate) fn setup_again(
+    pub(crate) fn setup_resumed(
         &self,
         home: &Path,
         run: RunId,
@@ -118,7 +118,7 @@ impl TermFlags {
         merge: bool,
     ) -> Result<SpaceSetup, Failure> {
         let typed = self.typed().or(merge.then_some("--merge"));
-        if let Some(flag) = typed.filter(|_| !gives_spaces(&past.policy)) {
+        if let Some(flag) = typed.filter(|_| !gives_workspaces(&past.policy)) {
             let text = format!("{flag}: no agent of {run} has a workspace of its own");
             return Err(
                 Failure::usage(text).hint("Whether agents write is decided when a run begins.")
@@ -128,13 +128,13 @@ impl TermFlags {
         for lost in past.terms.iter().flat_map(|terms| setup.recall(terms)) {
             say(&format!("adjutant: {lost}"));
         }
-        self.put_into(&mut setup, &past.workdir)?;
-        if self.sandbox == Some(SandboxWish::Off) && past.has_overlays {
+        self.add_to(&mut setup, &past.workdir)?;
+        if self.sandbox == Some(SandboxSwitch::Off) && past.has_overlays {
             let text =
                 format!("--sandbox=off: {run} has overlays, which are seen only within a sandbox");
             return Err(Failure::usage(text).hint("Go on without it, or begin a new run with it."));
         }
-        if setup.sandbox_off && gives_spaces(&past.policy) {
+        if setup.sandbox_off && gives_workspaces(&past.policy) {
             let why = if self.sandbox.is_some() { "" } else { ", as it was before" };
             say(&format!(
                 "adjutant: the sandbox is off{why}: commands of agents run as you, with all your rights"
@@ -144,15 +144,15 @@ impl TermFlags {
     }
 
     /// Adds what was typed; what is strange about it is said.
-    fn put_into(&self, setup: &mut SpaceSetup, tree: &Path) -> Result<(), Failure> {
+    fn add_to(&self, setup: &mut SpaceSetup, tree: &Path) -> Result<(), Failure> {
         if let Some(wish) = self.workspace {
             setup.kind = Some(match wish {
-                WorkspaceWish::Overlay => SpaceKind::Overlay,
-                WorkspaceWish::Worktree => SpaceKind::Worktree,
+                WorkspaceKindArg::Overlay => SpaceKind::Overlay,
+                WorkspaceKindArg::Worktree => SpaceKind::Worktree,
             });
         }
         if let Some(wish) = self.sandbox {
-            setup.sandbox_off = wish == SandboxWish::Off;
+            setup.sandbox_off = wish == SandboxSwitch::Off;
         }
         if setup.sandbox_off && setup.kind == Some(SpaceKind::Overlay) {
             return Err(Failure::usage(
@@ -162,7 +162,7 @@ impl TermFlags {
         for grant in &self.grant {
             // Seen from the workspace, a relative path would be another one; a link may lead elsewhere later.
             let path = granted(grant)?;
-            if let Some((why, hint)) = never_shown(&path, setup, tree) {
+            if let Some((why, hint)) = why_not_granted(&path, setup, tree) {
                 return Err(
                     Failure::usage(format!("--grant {}: {why}", grant.display())).hint(hint)
                 );
@@ -194,7 +194,7 @@ fn granted(typed: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Says why commands would not see a directory although it was granted, and what to do instead.
-fn never_shown(
+fn why_not_granted(
     grant: &Path,
     setup: &SpaceSetup,
     tree: &Path,
@@ -244,7 +244,7 @@ fn refuse_included(typed: &Path, tree: &Path) -> Result<(), Failure> {
 }
 
 /// Says whether agents have workspaces of their own under a policy.
-fn gives_spaces(policy: &Policy) -> bool {
+fn gives_workspaces(policy: &Policy) -> bool {
     policy.workspace == WorkspaceKind::Own && !policy.in_place
 }
 

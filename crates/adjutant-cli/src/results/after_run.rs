@@ -8,15 +8,17 @@ use adjutant_engine::Archive;
 use adjutant_engine::work::{Verdict, shared_files};
 use adjutant_view::{Liveness, RunView};
 
-use super::merge::{Fate, branched, exit, line, merge_one, outlook, preview, say_next, tree_key};
-use super::{Chosen, Parts, Picked, explained, open_work};
+use super::merge::{
+    MergeFate, branched, exit, line, merge_one, outlook, preview, say_next, tree_key,
+};
+use super::{MergedChildren, ResultSelection, SelectedResult, open_work, work_failure};
 use crate::args::{MergeAfter, MergeAs};
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
 
 /// Where the work of a run was put.
-pub(crate) struct Placed {
+pub(crate) struct WorkPlacement {
     /// Whether all of it is where it was to be.
     pub(crate) exit: Exit,
     /// The branch that the work of the run's own agent is on; nothing where none was made.
@@ -29,7 +31,7 @@ pub(crate) struct Placed {
     pub(crate) problems: Vec<String>,
 }
 
-impl Placed {
+impl WorkPlacement {
     /// Says that nothing had to be put anywhere.
     pub(crate) const fn nowhere() -> Self {
         Self {
@@ -59,20 +61,20 @@ pub(crate) fn after_run(
     view: &RunView,
     how: MergeAfter,
     scope: MergeScope,
-) -> Placed {
+) -> WorkPlacement {
     let kept = |commit: Option<&String>| commit.is_some();
     let any = view
         .preorder()
         .iter()
         .any(|it| it.kept.as_ref().is_some_and(|it| kept(it.0.commit.as_ref())));
     if !any {
-        return Placed::nowhere();
+        return WorkPlacement::nowhere();
     }
     look(archive, view, how, scope).unwrap_or_else(|failure| {
         say(&format!("adjutant: {failure}"));
         // A report that could not be made changes nothing about the work.
         let exit = if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed };
-        Placed { exit, problems: vec![failure.to_string()], ..Placed::nowhere() }
+        WorkPlacement { exit, problems: vec![failure.to_string()], ..WorkPlacement::nowhere() }
     })
 }
 
@@ -81,22 +83,25 @@ fn look(
     view: &RunView,
     how: MergeAfter,
     scope: MergeScope,
-) -> Result<Placed, Failure> {
+) -> Result<WorkPlacement, Failure> {
     let work = open_work(Path::new(view.workdir()), archive);
-    let work = work.map_err(|error| explained(&error))?;
-    let mut chosen = Chosen::of(work, view, Liveness::Dead, None, Parts::Without)?;
+    let work = work.map_err(|error| work_failure(&error))?;
+    let mut chosen =
+        ResultSelection::of(work, view, Liveness::Dead, None, MergedChildren::Exclude)?;
     let Some(request) = how.request() else {
-        return report(&chosen).map(|()| Placed::nowhere());
+        return report(&chosen).map(|()| WorkPlacement::nowhere());
     };
-    let is_root = |it: &Picked| it.kept.session == Some(chosen.run.root_session());
+    let is_root = |it: &SelectedResult| it.kept.session == Some(chosen.run.root_session());
     let passes = view.is_root_work_accepted();
-    let is_done = |it: &Picked| it.outcome == Some(Outcome::Completed) && (passes || !is_root(it));
+    let is_done =
+        |it: &SelectedResult| it.outcome == Some(Outcome::Completed) && (passes || !is_root(it));
     let (done, others) = std::mem::take(&mut chosen.picked).into_iter().partition(is_done);
     chosen.picked = done;
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
-    let merge = |picked: &Picked| merge_and_record(archive, view, &chosen, picked, request, scope);
-    let fates: Vec<Fate> = chosen.picked.iter().map(merge).collect();
-    let mut placed = Placed::nowhere();
+    let merge =
+        |picked: &SelectedResult| merge_and_record(archive, view, &chosen, picked, request, scope);
+    let fates: Vec<MergeFate> = chosen.picked.iter().map(merge).collect();
+    let mut placed = WorkPlacement::nowhere();
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         let line = line(picked, fate, false);
         say(line.trim_end());
@@ -106,12 +111,12 @@ fn look(
         if !is_root(picked) {
             continue;
         }
-        if let Fate::Branched { name, .. } = fate {
+        if let MergeFate::Branched { name, .. } = fate {
             placed.branch = Some(name.clone());
         }
-        placed.is_applied = matches!(fate, Fate::Judged(Verdict::Merges { .. }));
+        placed.is_applied = matches!(fate, MergeFate::Judged(Verdict::Merges { .. }));
         placed.is_in_files = placed.is_applied
-            || matches!(fate, Fate::Judged(Verdict::Already) | Fate::MergedBefore);
+            || matches!(fate, MergeFate::Judged(Verdict::Already) | MergeFate::MergedBefore);
     }
     say_next(&chosen, &fates, false);
     for picked in others {
@@ -123,18 +128,18 @@ fn look(
             picked.id()
         ));
     }
-    Ok(Placed { exit: exit(&fates, 0), ..placed })
+    Ok(WorkPlacement { exit: exit(&fates, 0), ..placed })
 }
 
 /// Merges a result and records that in the journal of its run, so that `resume` does not do it again.
 fn merge_and_record(
     archive: &Archive,
     view: &RunView,
-    chosen: &Chosen,
-    picked: &Picked,
+    chosen: &ResultSelection,
+    picked: &SelectedResult,
     request: MergeRequest,
     scope: MergeScope,
-) -> Fate {
+) -> MergeFate {
     let commit = picked.kept.commit.clone();
     let delegation = picked.kept.session.and_then(|session| view.delegation(session));
     let recorded = delegation.and_then(|it| it.merged_after_run.as_ref());
@@ -145,13 +150,13 @@ fn merge_and_record(
             branched(chosen, picked, picked.kept.branch.clone())
         }
         MergeRequest::Branch => merge_one(archive, chosen, picked, MergeAs::Branch),
-        MergeRequest::Apply if is_recorded && is_pending => Fate::MergedBefore,
+        MergeRequest::Apply if is_recorded && is_pending => MergeFate::MergedBefore,
         // A merge that was killed after its last file has a record of its own.
         MergeRequest::Apply if is_pending => match chosen.work.is_applied(&commit) {
-            Ok(true) => Fate::MergedBefore,
-            Ok(false) if is_registered(archive, chosen, &commit) => Fate::MergedBefore,
+            Ok(true) => MergeFate::MergedBefore,
+            Ok(false) if is_registered(archive, chosen, &commit) => MergeFate::MergedBefore,
             Ok(false) => merge_one(archive, chosen, picked, MergeAs::Apply),
-            Err(error) => Fate::UnreadRecords(error),
+            Err(error) => MergeFate::UnreadRecords(error),
         },
         MergeRequest::Apply => merge_one(archive, chosen, picked, MergeAs::Apply),
     };
@@ -168,16 +173,17 @@ fn merge_and_record(
 }
 
 /// Says whether the registry knows of the merge; where it cannot be read, merging is refused later.
-fn is_registered(archive: &Archive, chosen: &Chosen, commit: &str) -> bool {
+fn is_registered(archive: &Archive, chosen: &ResultSelection, commit: &str) -> bool {
     archive.registry().look().is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
 }
 
-fn report(chosen: &Chosen) -> Result<(), Failure> {
+fn report(chosen: &ResultSelection) -> Result<(), Failure> {
     let previews = preview(chosen)?;
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
     say(&outlook(chosen, &previews));
-    let fates: Vec<Fate> = previews.into_iter().map(Fate::Judged).collect();
-    let merges = |it: &Fate| matches!(it, Fate::Judged(Verdict::Merges { .. } | Verdict::Already));
+    let fates: Vec<MergeFate> = previews.into_iter().map(MergeFate::Judged).collect();
+    let merges =
+        |it: &MergeFate| matches!(it, MergeFate::Judged(Verdict::Merges { .. } | Verdict::Already));
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         say(line(picked, fate, true).trim_end());
     }

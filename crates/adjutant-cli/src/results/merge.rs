@@ -12,7 +12,8 @@ use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use super::{
-    Chosen, LISTED, Parts, Picked, conflict_json, conflict_line, explained, file_json, size,
+    LISTED, MergedChildren, ResultSelection, SelectedResult, conflict_json, conflict_line,
+    file_json, size, work_failure,
 };
 use crate::args::{MergeArgs, MergeAs};
 use crate::exit::{Exit, Failure};
@@ -21,7 +22,7 @@ use crate::output::{print, print_json, say};
 use crate::records::counted;
 
 /// What became of one result.
-pub(super) enum Fate {
+pub(super) enum MergeFate {
     /// It was judged, and merged where that was wanted.
     Judged(Verdict),
     /// It was merged into the files before, and is not merged again.
@@ -42,7 +43,7 @@ pub(crate) fn run_merge(
     args: &MergeArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let chosen = Chosen::find(archive, args.run.as_deref(), Parts::Without)?;
+    let chosen = ResultSelection::find(archive, args.run.as_deref(), MergedChildren::Exclude)?;
     if args.undo {
         return take_back(archive, &chosen, as_json);
     }
@@ -61,7 +62,7 @@ pub(crate) fn run_merge(
         }
     }
     let fates = match (args.how, args.dry_run) {
-        (_, true) => previews.into_iter().map(Fate::Judged).collect(),
+        (_, true) => previews.into_iter().map(MergeFate::Judged).collect(),
         (how, false) => carry_out(archive, &chosen, how),
     };
     if as_json {
@@ -77,14 +78,14 @@ pub(crate) fn run_merge(
 }
 
 /// Puts back what a merge that was killed left half done, before anything is judged.
-fn recover(chosen: &Chosen) -> Result<(), Failure> {
-    let done = chosen.work.recover().map_err(|error| explained(&error))?;
-    done.left.iter().for_each(|left| say(&format!("adjutant: {}", left_line(left))));
-    done.stuck.map_or(Ok(()), |error| Err(explained(&error)))
+fn recover(chosen: &ResultSelection) -> Result<(), Failure> {
+    let done = chosen.work.recover().map_err(|error| work_failure(&error))?;
+    done.left.iter().for_each(|left| say(&format!("adjutant: {}", unrestored_line(left))));
+    done.stuck.map_or(Ok(()), |error| Err(work_failure(&error)))
 }
 
 /// Says of a file that it was not put back, and where its earlier content lies.
-pub(super) fn left_line(UnrestoredFile { path, before }: &UnrestoredFile) -> String {
+pub(super) fn unrestored_line(UnrestoredFile { path, before }: &UnrestoredFile) -> String {
     let before = before.as_ref().map_or_else(String::new, |before| {
         format!("; its earlier content is in {}", before.display())
     });
@@ -93,32 +94,37 @@ pub(super) fn left_line(UnrestoredFile { path, before }: &UnrestoredFile) -> Str
 }
 
 /// Judges the results in their order.
-pub(super) fn preview(chosen: &Chosen) -> Result<Vec<Verdict>, Failure> {
+pub(super) fn preview(chosen: &ResultSelection) -> Result<Vec<Verdict>, Failure> {
     let kept: Vec<_> = chosen.picked.iter().map(|it| it.kept.clone()).collect();
-    chosen.work.preview(&kept).map_err(|error| explained(&error))
+    chosen.work.preview(&kept).map_err(|error| work_failure(&error))
 }
 
 /// Merges the results one after the other; what is wrong with one does not stop the others.
-fn carry_out(archive: &Archive, chosen: &Chosen, how: MergeAs) -> Vec<Fate> {
+fn carry_out(archive: &Archive, chosen: &ResultSelection, how: MergeAs) -> Vec<MergeFate> {
     chosen.picked.iter().map(|picked| merge_one(archive, chosen, picked, how)).collect()
 }
 
 /// Merges one result.
-pub(super) fn merge_one(archive: &Archive, chosen: &Chosen, picked: &Picked, how: MergeAs) -> Fate {
+pub(super) fn merge_one(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    picked: &SelectedResult,
+    how: MergeAs,
+) -> MergeFate {
     match how {
         MergeAs::Apply => apply(archive, chosen, picked),
         MergeAs::Branch => match chosen.work.branch(&picked.kept) {
             Ok(name) => branched(chosen, picked, name),
-            Err(error) => Fate::Unbranched(error),
+            Err(error) => MergeFate::Unbranched(error),
         },
     }
 }
 
 /// Merges one result into the files and records that in the registry of runs, which must be usable for it.
-fn apply(archive: &Archive, chosen: &Chosen, picked: &Picked) -> Fate {
+fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -> MergeFate {
     let registry = archive.registry();
     if let Err(error) = registry.look() {
-        return Fate::Unregistered(error.into());
+        return MergeFate::Unregistered(error.into());
     }
     let verdict = chosen.work.apply(&picked.kept);
     if matches!(verdict, Verdict::Merges { .. }) {
@@ -130,23 +136,27 @@ fn apply(archive: &Archive, chosen: &Chosen, picked: &Picked) -> Fate {
             say(&format!("adjutant: the merge of {} is not registered: {failure}", picked.title()));
         }
     }
-    Fate::Judged(verdict)
+    MergeFate::Judged(verdict)
 }
 
 /// Returns the tree that results are merged into, as the registry knows it.
-pub(super) fn tree_key(chosen: &Chosen) -> TreeKey {
+pub(super) fn tree_key(chosen: &ResultSelection) -> TreeKey {
     TreeKey::new(chosen.work.tree().to_string_lossy())
 }
 
 /// Returns the fate of a result that is on the branch `name`.
-pub(super) fn branched(chosen: &Chosen, picked: &Picked, name: String) -> Fate {
+pub(super) fn branched(
+    chosen: &ResultSelection,
+    picked: &SelectedResult,
+    name: String,
+) -> MergeFate {
     // A remark depends on it and nothing else, so git may fail here.
     let uncommitted = chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false);
-    Fate::Branched { name, uncommitted }
+    MergeFate::Branched { name, uncommitted }
 }
 
 /// Says in one line what is to be expected.
-pub(super) fn outlook(chosen: &Chosen, previews: &[Verdict]) -> String {
+pub(super) fn outlook(chosen: &ResultSelection, previews: &[Verdict]) -> String {
     if previews.is_empty() {
         return format!("adjutant: {} kept no work: there is nothing to merge", chosen.name);
     }
@@ -167,10 +177,10 @@ pub(super) fn outlook(chosen: &Chosen, previews: &[Verdict]) -> String {
 }
 
 /// Returns what became of a result in words, with its files where they matter.
-pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
+pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> String {
     let title = picked.title();
     match fate {
-        Fate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
+        MergeFate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
             let word = if dry_run { "would merge" } else { "merged" };
             let mut text = format!("{word}  {title}: {}\n", size(diff));
             for path in submodules {
@@ -187,24 +197,24 @@ pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
             }
             text
         }
-        Fate::Judged(Verdict::Already) => format!("there already  {title}\n"),
-        Fate::MergedBefore => format!("merged before  {title}\n"),
-        Fate::UnreadRecords(error) => {
-            let failure = explained(error).to_string();
+        MergeFate::Judged(Verdict::Already) => format!("there already  {title}\n"),
+        MergeFate::MergedBefore => format!("merged before  {title}\n"),
+        MergeFate::UnreadRecords(error) => {
+            let failure = work_failure(error).to_string();
             format!(
                 "failed  {title}: not merged: cannot read whether it was merged before: {}\n",
                 sanitize::line(&failure)
             )
         }
-        Fate::Unregistered(error) => {
+        MergeFate::Unregistered(error) => {
             let failure = Failure::caused(Exit::Failed, error).to_string();
             format!("failed  {title}: not merged: {}\n", sanitize::line(&failure))
         }
-        Fate::Judged(Verdict::Conflicts(conflicts)) => {
+        MergeFate::Judged(Verdict::Conflicts(conflicts)) => {
             let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
             head + &conflicts.iter().map(conflict_line).collect::<String>()
         }
-        Fate::Judged(Verdict::Dirty(paths)) => {
+        MergeFate::Judged(Verdict::Dirty(paths)) => {
             let mut text = format!(
                 "refused  {title}: {} with uncommitted changes it never saw\n",
                 counted(paths.len(), "file")
@@ -214,11 +224,11 @@ pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
             }
             text
         }
-        Fate::Judged(Verdict::Failed(error)) => {
+        MergeFate::Judged(Verdict::Failed(error)) => {
             let failure = Failure::caused(Exit::Failed, error).to_string();
             format!("failed  {title}: {}\n", sanitize::line(&failure))
         }
-        Fate::Branched { name, uncommitted } => {
+        MergeFate::Branched { name, uncommitted } => {
             let remark = if *uncommitted {
                 "; it also holds the uncommitted files the work began from"
             } else {
@@ -226,18 +236,18 @@ pub(super) fn line(picked: &Picked, fate: &Fate, dry_run: bool) -> String {
             };
             format!("branch  {title}: {name}{remark}\n")
         }
-        Fate::Unbranched(error) => {
-            let failure = explained(error).to_string();
+        MergeFate::Unbranched(error) => {
+            let failure = work_failure(error).to_string();
             format!("failed  {title}: {}\n", sanitize::line(&failure))
         }
     }
 }
 
 /// Says what can be done now.
-pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
+pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: bool) {
     let name = &chosen.name;
-    let has = |is: fn(&Fate) -> bool| fates.iter().any(is);
-    if has(|it| matches!(it, Fate::Judged(Verdict::Dirty(_)))) {
+    let has = |is: fn(&MergeFate) -> bool| fates.iter().any(is);
+    if has(|it| matches!(it, MergeFate::Judged(Verdict::Dirty(_)))) {
         advise(&format!(
             "Commit or stash those files, or take the work as a branch: `adjutant merge {name} --as branch`."
         ));
@@ -246,10 +256,10 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
         .picked
         .iter()
         .zip(fates)
-        .find(|(_, fate)| matches!(fate, Fate::Judged(Verdict::Conflicts(_))))
+        .find(|(_, fate)| matches!(fate, MergeFate::Judged(Verdict::Conflicts(_))))
     {
         advise(&match chosen.unmerged_before().as_slice() {
-            [] => by_hand(chosen, picked),
+            [] => conflict_advice(chosen, picked),
             // What it was built upon is not there, which no hand can solve in these files.
             before @ [first, ..] => format!(
                 "{name} stands on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
@@ -257,13 +267,13 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
             ),
         });
     }
-    if has(|it| matches!(it, Fate::Judged(Verdict::Failed(ApplyError::Sparse { .. })))) {
+    if has(|it| matches!(it, MergeFate::Judged(Verdict::Failed(ApplyError::Sparse { .. })))) {
         advise(&format!(
             "This checkout is a sparse one: `git sparse-checkout add DIR` brings a folder in, \
              `adjutant merge {name} --as branch` takes the work as a branch."
         ));
     }
-    let merges = has(|it| matches!(it, Fate::Judged(Verdict::Merges { .. })));
+    let merges = has(|it| matches!(it, MergeFate::Judged(Verdict::Merges { .. })));
     if dry_run && merges {
         advise(&format!("`adjutant merge {name}` does it; `adjutant diff {name}` shows it."));
     } else if merges {
@@ -274,7 +284,7 @@ pub(super) fn say_next(chosen: &Chosen, fates: &[Fate], dry_run: bool) {
 }
 
 /// Says how a conflict is solved with git.
-fn by_hand(chosen: &Chosen, picked: &Picked) -> String {
+fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String {
     // A branch would bring along what was not committed then, and git refuses that over files it does not know.
     if chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false) {
         let commit = picked.kept.commit.get(..12).unwrap_or(&picked.kept.commit);
@@ -292,16 +302,16 @@ fn by_hand(chosen: &Chosen, picked: &Picked) -> String {
 }
 
 /// Returns the exit code: everything, some, nothing, or nothing because of uncommitted changes.
-pub(super) fn exit(fates: &[Fate], gone: usize) -> Exit {
-    let well = |fate: &&Fate| {
+pub(super) fn exit(fates: &[MergeFate], gone: usize) -> Exit {
+    let well = |fate: &&MergeFate| {
         matches!(
             fate,
-            Fate::Judged(Verdict::Merges { .. } | Verdict::Already)
-                | Fate::MergedBefore
-                | Fate::Branched { .. }
+            MergeFate::Judged(Verdict::Merges { .. } | Verdict::Already)
+                | MergeFate::MergedBefore
+                | MergeFate::Branched { .. }
         )
     };
-    let dirty = |fate: &Fate| matches!(fate, Fate::Judged(Verdict::Dirty(_)));
+    let dirty = |fate: &MergeFate| matches!(fate, MergeFate::Judged(Verdict::Dirty(_)));
     let merged = fates.iter().filter(well).count();
     match merged {
         all if all == fates.len() && gone == 0 => Exit::Completed,
@@ -311,13 +321,18 @@ pub(super) fn exit(fates: &[Fate], gone: usize) -> Exit {
     }
 }
 
-fn as_object(chosen: &Chosen, args: &MergeArgs, fates: &[Fate], shared: &[Shared]) -> Value {
+fn as_object(
+    chosen: &ResultSelection,
+    args: &MergeArgs,
+    fates: &[MergeFate],
+    shared: &[Shared],
+) -> Value {
     let how = match args.how {
         MergeAs::Apply => "apply",
         MergeAs::Branch => "branch",
     };
     let results = chosen.picked.iter().zip(fates);
-    let merged = |it: &Fate| matches!(it, Fate::Judged(Verdict::Merges { .. }));
+    let merged = |it: &MergeFate| matches!(it, MergeFate::Judged(Verdict::Merges { .. }));
     let undo = (!args.dry_run && fates.iter().any(merged))
         .then(|| command(&format!("adjutant merge --undo {}", chosen.name)));
     json!({
@@ -334,32 +349,34 @@ fn command(text: &str) -> String {
     completed(&format!("`{text}`")).trim_matches('`').to_owned()
 }
 
-fn fate_json(picked: &Picked, fate: &Fate, dry_run: bool) -> Value {
+fn fate_json(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> Value {
     let mut object = picked.json();
     let (word, name, value): (&str, &str, Value) = match fate {
-        Fate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
+        MergeFate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
             let paths =
                 |all: &[PathBuf]| all.iter().map(|it| json!(it.to_string_lossy())).collect();
             object["submodules"] = paths(submodules);
             object["git_like"] = paths(git_like);
             (if dry_run { "would_merge" } else { "merged" }, "files", files(diff))
         }
-        Fate::Judged(Verdict::Already) | Fate::MergedBefore => ("already", "files", json!([])),
-        Fate::Judged(Verdict::Conflicts(all)) => ("conflict", "conflicts", conflicts(all)),
-        Fate::Judged(Verdict::Dirty(paths)) => {
+        MergeFate::Judged(Verdict::Already) | MergeFate::MergedBefore => {
+            ("already", "files", json!([]))
+        }
+        MergeFate::Judged(Verdict::Conflicts(all)) => ("conflict", "conflicts", conflicts(all)),
+        MergeFate::Judged(Verdict::Dirty(paths)) => {
             ("refused", "dirty", paths.iter().map(|it| json!(it.to_string_lossy())).collect())
         }
-        Fate::Judged(Verdict::Failed(error)) => {
+        MergeFate::Judged(Verdict::Failed(error)) => {
             ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
         }
-        Fate::Branched { name, uncommitted } => {
+        MergeFate::Branched { name, uncommitted } => {
             object["holds_uncommitted"] = json!(uncommitted);
             ("branched", "branch", json!(name))
         }
-        Fate::Unbranched(error) | Fate::UnreadRecords(error) => {
-            ("failed", "reason", json!(explained(error).to_string()))
+        MergeFate::Unbranched(error) | MergeFate::UnreadRecords(error) => {
+            ("failed", "reason", json!(work_failure(error).to_string()))
         }
-        Fate::Unregistered(error) => {
+        MergeFate::Unregistered(error) => {
             ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
         }
     };
@@ -377,7 +394,7 @@ fn conflicts(all: &[Conflict]) -> Value {
 }
 
 /// Records that a merge was taken back. Merges of earlier versions are in no registry.
-fn register_undo(archive: &Archive, chosen: &Chosen, commit: &str) {
+fn register_undo(archive: &Archive, chosen: &ResultSelection, commit: &str) {
     let undo = RegistryCommand::UndoMerge { tree: tree_key(chosen), commit: commit.to_owned() };
     match archive.registry().submit(undo) {
         Ok(_) | Err(RegistryError::Refused(RegistryRefusal::NotMerged { .. })) => {}
@@ -389,14 +406,14 @@ fn register_undo(archive: &Archive, chosen: &Chosen, commit: &str) {
 }
 
 /// Takes back what was merged into the files; also of results that were discarded since.
-fn take_back(archive: &Archive, chosen: &Chosen, as_json: bool) -> Result<Exit, Failure> {
+fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Result<Exit, Failure> {
     recover(chosen)?;
     let there = chosen.picked.iter().map(|it| (it.json(), it.title(), it.kept.commit.clone()));
     let gone = chosen.gone.iter().zip(chosen.gone_json());
     let gone = gone.map(|(it, json)| (json, it.title(), it.commit.clone()));
     let all: Vec<(Value, String, String)> = there.chain(gone).collect();
     let commits: Vec<String> = all.iter().map(|(_, _, commit)| commit.clone()).collect();
-    let taken = chosen.work.take_back(&commits).map_err(|error| explained(&error))?;
+    let taken = chosen.work.take_back(&commits).map_err(|error| work_failure(&error))?;
     for (commit, _) in commits.iter().zip(&taken).filter(|(_, it)| matches!(it, TakenBack::Done)) {
         register_undo(archive, chosen, commit);
     }

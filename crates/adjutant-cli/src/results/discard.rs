@@ -5,7 +5,7 @@ use adjutant_engine::{Archive, SpaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::{Chosen, Parts, Picked, explained, size};
+use super::{MergedChildren, ResultSelection, SelectedResult, size, work_failure};
 use crate::args::DiscardArgs;
 use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
@@ -18,7 +18,7 @@ pub(crate) fn run_discard(
     args: &DiscardArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let chosen = Chosen::find(archive, Some(&args.run), Parts::With)?;
+    let chosen = ResultSelection::find(archive, Some(&args.run), MergedChildren::Include)?;
     if !as_json || chosen.picked.is_empty() {
         chosen.say_gone()?;
     }
@@ -33,7 +33,7 @@ pub(crate) fn run_discard(
     if !args.yes && !chosen.picked.is_empty() {
         ask(&chosen)?;
     }
-    let done: Vec<(&Picked, Result<(), WorkError>)> =
+    let done: Vec<(&SelectedResult, Result<(), WorkError>)> =
         chosen.picked.iter().map(|it| (it, chosen.work.discard(&it.kept))).collect();
     SpaceSetup::new(archive.path().to_owned()).let_go(chosen.work.tree(), archive);
     let failed = done.iter().filter(|(_, done)| done.is_err()).count();
@@ -60,7 +60,7 @@ pub(crate) fn run_discard(
 }
 
 /// Shows what would be lost and asks; nobody to ask is a no.
-fn ask(chosen: &Chosen) -> Result<(), Failure> {
+fn ask(chosen: &ResultSelection) -> Result<(), Failure> {
     let count = counted(chosen.picked.len(), "result");
     let Some(terminal) = Terminal::open() else {
         let text = format!("{count} would be discarded, and there is no terminal to ask on");
@@ -78,21 +78,21 @@ fn ask(chosen: &Chosen) -> Result<(), Failure> {
     Err(Failure::new(Exit::Refused, "nothing was discarded"))
 }
 
-fn line((picked, done): &(&Picked, Result<(), WorkError>)) -> String {
+fn line((picked, done): &(&SelectedResult, Result<(), WorkError>)) -> String {
     match done {
         Ok(()) => format!("discarded  {}: commit {}\n", picked.title(), picked.kept.commit),
         Err(error) => {
-            let why = explained(error).to_string();
+            let why = work_failure(error).to_string();
             format!("kept  {}: {}\n", picked.title(), sanitize::line(&why))
         }
     }
 }
 
-fn as_object((picked, done): &(&Picked, Result<(), WorkError>)) -> Value {
+fn as_object((picked, done): &(&SelectedResult, Result<(), WorkError>)) -> Value {
     let mut object = picked.json();
     object["discarded"] = json!(done.is_ok());
     if let Err(error) = done {
-        object["reason"] = json!(explained(error).to_string());
+        object["reason"] = json!(work_failure(error).to_string());
     }
     object
 }
