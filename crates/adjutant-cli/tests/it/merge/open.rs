@@ -175,7 +175,11 @@ fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
     repo.git(["init", "-q", "--bare", bare.to_str().unwrap()]);
     fs::create_dir(odd.join(".git")).unwrap();
     for (cwd, why, both) in [
-        (&plain, format!("{} is not in a git repository; `git init` there", plain.display()), true),
+        (
+            &plain,
+            format!("{} is not in a git repository; run `git init` there", plain.display()),
+            true,
+        ),
         (&bare, format!("{} is a bare repository without a work tree", bare.display()), true),
         (
             &odd,
@@ -226,7 +230,7 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_begins() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains(".git/refs is not writable for you"), "{said}");
-    assert!(said.contains("work in a clone of your own"), "{said}");
+    assert!(said.contains("work in your own clone"), "{said}");
     assert_eq!(repo.rig.runs(), Vec::<String>::new());
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
 }

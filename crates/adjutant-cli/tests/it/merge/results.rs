@@ -351,7 +351,7 @@ fn a_folder_that_is_no_repository_says_how_to_make_it_one() {
     for args in [["diff"], ["merge"]] {
         let out = rig.run(args);
         assert_eq!(out.code, 2, "{out}");
-        assert!(out.stderr.contains("is not in a git repository; `git init`"), "{out}");
+        assert!(out.stderr.contains("is not in a git repository; run `git init`"), "{out}");
     }
     assert_eq!(rig.run(["diff", "run_17"]).code, 2);
 }
