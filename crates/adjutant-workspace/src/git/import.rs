@@ -329,6 +329,7 @@ struct ImportStream<'a> {
     skipped: Vec<SkippedPath>,
 }
 
+/// The part of the `fast-import` input that comes next, with the index of the next change.
 enum ImportStage {
     Head,
     Deleted(usize),

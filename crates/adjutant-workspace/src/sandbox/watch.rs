@@ -1,17 +1,8 @@
-//! Measuring the memory and disk use of a running sandbox.
+//! Measuring the memory and disk use of a running sandbox, because no control group is delegated.
 //!
-//! Memory is the sum of the anonymous and shared memory of all processes, because no control group is delegated.
-//! Disk use is the size of the overlay's upper directory. Without an overlay it is what changed in the workspace
-//! since the start, measured only once the free space has fallen by more than the bound, because other programs
-//! write too. Once the free space has fallen that far, deleted files that a process still has open count in both
-//! cases. Not counted are deleted files that are only mapped or in transit through a socket.
-//!
-//! Files and directories are counted by listing directories alone, which takes a tenth of the time of a stat for
-//! each. An overlay's upper directory also holds whiteouts, changed files of the base and their directories: once
-//! it holds more entries than may be added, each name is looked up in the lower directories, and only names that
-//! they lack count. Without an overlay, the number of entries of the base is subtracted. Counting half a million
-//! entries takes long, so it happens only every few seconds; a fall of the free inodes by the number that may still
-//! be added brings the next count forward.
+//! Start at [`ResourceWatch::check`], which measures each resource when it is due; `resident_bytes`,
+//! `written_bytes` and `added_entries` say how. Not counted are deleted files that are only mapped or in transit
+//! through a socket. Invariant: what cannot be measured counts as more than allowed.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -146,6 +137,9 @@ impl ResourceWatch {
 
 impl ResourceWatch {
     /// Counts entries if that is due; returns how many were added, if that is too many.
+    ///
+    /// Counting half a million entries takes long, so it happens only every few seconds; a fall of the free inodes
+    /// by the number that may still be added brings the next count forward.
     fn check_entries(&mut self) -> Option<u64> {
         let now = Instant::now();
         let is_due = self.next_entries.is_none_or(|due| due <= now);
@@ -170,6 +164,11 @@ impl ResourceWatch {
 
     /// Counts the added entries, up to one more than allowed; the flag says whether a directory could not be
     /// listed.
+    ///
+    /// It only lists directories, which takes a tenth of the time of a stat for each entry. An overlay's upper
+    /// directory also holds whiteouts, changed files of the base and their directories: once it holds more entries
+    /// than may be added, each name is looked up in the lower directories, and only names that they lack count.
+    /// Without an overlay, the number of entries of the base is subtracted.
     fn added_entries(&self) -> (u64, bool) {
         let mut count = self.count_entries(&[]);
         if count.entries > self.entries && !self.lowers.is_empty() {
@@ -201,6 +200,10 @@ impl ResourceWatch {
     }
 
     /// Returns how many bytes were written; what cannot be measured counts as more than allowed.
+    ///
+    /// With an overlay, this is the size of its upper directory. Without one, it is what changed in the workspace
+    /// since the start, measured only once the free space has fallen by more than the bound, because other programs
+    /// write too. Once it has fallen that far, deleted files that a process still has open count in both cases.
     fn written_bytes(&self) -> u64 {
         let (enough, too_much) = (self.disk_bytes, self.disk_bytes.saturating_add(1));
         let fell = free_bytes(&self.workspace)
@@ -363,7 +366,7 @@ fn free_bytes(place: impl AsFd) -> Option<u64> {
     fstatvfs(place).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Adds up the memory of every process in this namespace.
+/// Adds up the anonymous and shared memory of every process in this namespace.
 pub(crate) fn resident_bytes() -> u64 {
     let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
     let mut kibibytes = 0;

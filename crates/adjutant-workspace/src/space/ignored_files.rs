@@ -30,6 +30,7 @@ pub(super) struct IgnoredFiles {
     key: String,
 }
 
+/// A file or directory to copy.
 #[derive(Debug)]
 struct IgnoredEntry {
     path: RelPath,
