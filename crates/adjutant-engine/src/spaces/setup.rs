@@ -71,7 +71,7 @@ impl SpaceSetup {
 
     /// Opens the repository at `tree`; nothing is changed by it.
     pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
-        let wish = match self.kind {
+        let backing = match self.kind {
             // Without a sandbox nothing is mounted, so there must be a directory as it is.
             None if self.sandbox_off => BackingChoice::Worktree,
             None => BackingChoice::Best,
@@ -79,7 +79,7 @@ impl SpaceSetup {
             Some(SpaceKind::Worktree) => BackingChoice::Worktree,
         };
         let options = WorkspaceOptions {
-            wish,
+            backing,
             network: if network { NetworkAccess::Granted } else { NetworkAccess::Off },
             include_ignored: self.include_ignored.clone(),
             reserved: self.reserved_in(tree),

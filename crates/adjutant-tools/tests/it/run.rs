@@ -33,7 +33,7 @@ impl Bench {
         Self::new(|root| {
             let mut config = SandboxConfig {
                 helper: SandboxHelper::at(helper),
-                place: SandboxWorkspace::Directory(root.to_owned()),
+                workspace: SandboxWorkspace::Directory(root.to_owned()),
                 at: root.to_owned(),
                 grants: Vec::new(),
                 data: Vec::new(),

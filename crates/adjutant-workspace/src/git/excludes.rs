@@ -36,7 +36,7 @@ struct GitConfigPaths {
     /// Configuration files; later ones take precedence.
     configs: Vec<PathBuf>,
     /// The file of patterns if no configuration sets one.
-    usual: Option<PathBuf>,
+    default_file: Option<PathBuf>,
     /// The home directory, for `~`.
     home: Option<PathBuf>,
 }
@@ -61,7 +61,7 @@ impl GitConfigPaths {
                 configs.extend(home.as_ref().map(|home| home.join(".gitconfig")));
             }
         }
-        Self { configs, usual: xdg.map(|folder| folder.join("ignore")), home }
+        Self { configs, default_file: xdg.map(|folder| folder.join("ignore")), home }
     }
 
     /// Chooses the file of patterns from the values in each configuration, the repository's own last.
@@ -75,7 +75,7 @@ impl GitConfigPaths {
             Some(named) if named.as_os_str().is_empty() => None,
             // Git resolves it relative to the top of the work tree.
             Some(named) => Some(top.join(named)),
-            None => self.usual.clone(),
+            None => self.default_file.clone(),
         }
     }
 }
@@ -235,20 +235,20 @@ mod tests {
             (&[("GIT_CONFIG_SYSTEM", "/s"), ("GIT_CONFIG_NOSYSTEM", "No")], &["/s"], None),
             (&[("GIT_CONFIG_SYSTEM", "/s"), ("GIT_CONFIG_NOSYSTEM", "true")], &[], None),
         ];
-        for (variables, configs, usual) in rows {
+        for (variables, configs, default_file) in rows {
             let found = places(variables);
             let configs: Vec<PathBuf> = configs.iter().map(PathBuf::from).collect();
             assert_eq!(found.configs, configs, "{variables:?}");
-            assert_eq!(found.usual, usual.map(PathBuf::from), "{variables:?}");
+            assert_eq!(found.default_file, default_file.map(PathBuf::from), "{variables:?}");
         }
     }
 
     #[test]
     fn the_last_configuration_that_sets_the_value_wins() {
-        let usual = Some("/h/.config/git/ignore");
+        let default_file = Some("/h/.config/git/ignore");
         let rows: [(&[Option<&str>], Option<&str>); 7] = [
-            (&[], usual),
-            (&[None, None], usual),
+            (&[], default_file),
+            (&[None, None], default_file),
             (&[Some("/a"), None], Some("/a")),
             (&[Some("/a"), Some("/b"), None], Some("/b")),
             (&[Some("/a"), Some("")], None),

@@ -101,7 +101,7 @@ fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavaila
     let config = SandboxConfig {
         helper: helper.clone(),
         // The self-test has a workspace of its own.
-        place: SandboxWorkspace::Directory(PathBuf::from("/")),
+        workspace: SandboxWorkspace::Directory(PathBuf::from("/")),
         at: PathBuf::from("/work"),
         grants: Vec::new(),
         data: Vec::new(),

@@ -103,7 +103,7 @@ pub struct SandboxConfig {
     /// The program that is started as the helper.
     pub helper: SandboxHelper,
     /// The workspace that programs run in.
-    pub place: SandboxWorkspace,
+    pub workspace: SandboxWorkspace,
     /// The absolute path of the workspace inside the sandbox.
     pub at: PathBuf,
     /// Toolchains and caches, mounted read-only at their own paths; credentials in them are covered.
@@ -295,7 +295,7 @@ impl Sandbox {
         config: SandboxConfig,
         level: SandboxLevel,
     ) -> Result<Self, SandboxUnavailable> {
-        let own_holder = match &config.place {
+        let own_holder = match &config.workspace {
             SandboxWorkspace::Overlay(mounted) if mounted.layers().network != config.network => {
                 let why = "the overlay was mounted with another network setting".to_owned();
                 return Err(SandboxUnavailable { why });
@@ -362,9 +362,18 @@ impl Sandbox {
     }
 
     fn plan(&self, start: RunTarget, program: &ProgramSpec) -> RunPlan {
-        let SandboxConfig { place, at, grants, data, hidden, network, bounds, may_miss, helper: _ } =
-            &self.config;
-        let (workspace, layers) = match place {
+        let SandboxConfig {
+            workspace,
+            at,
+            grants,
+            data,
+            hidden,
+            network,
+            bounds,
+            may_miss,
+            helper: _,
+        } = &self.config;
+        let (workspace, layers) = match workspace {
             SandboxWorkspace::Overlay(mounted) => (&mounted.layers().at, Some(mounted.layers())),
             SandboxWorkspace::Directory(path) => (path, None),
         };
@@ -397,7 +406,7 @@ impl Sandbox {
     }
 
     fn holder(&self) -> Option<&NamespaceHolder> {
-        match &self.config.place {
+        match &self.config.workspace {
             SandboxWorkspace::Overlay(mounted) => Some(mounted.holder()),
             SandboxWorkspace::Directory(_) => self.own_holder.as_ref(),
         }

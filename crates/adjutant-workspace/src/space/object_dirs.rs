@@ -3,7 +3,7 @@
 //! Every sandbox needs this, so results are cached until a directory changes: even for a large repository at most
 //! some 260 directories are checked for changes.
 //!
-//! Start at [`ObjectDirCache::objects`].
+//! Start at [`ObjectDirCache::find`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -79,7 +79,7 @@ impl ObjectDirCache {
     /// The list of alternates comes with the repository and is not trusted: an entry is used only if it is the
     /// object directory of a git directory and lies in a granted path. Objects of other directories are missing for
     /// git inside the sandbox.
-    pub(super) fn objects(
+    pub(super) fn find(
         &self,
         repository: &Repository,
         is_granted: &dyn Fn(&Path) -> bool,

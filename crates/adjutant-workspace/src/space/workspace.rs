@@ -32,6 +32,7 @@ pub struct Workspace {
     last: Mutex<WorkspaceRecord>,
 }
 
+/// The files of a workspace, in an overlay or in a git work tree.
 #[derive(Debug)]
 pub(super) enum AnyWorkspace {
     Overlay(OverlayWorkspace),
@@ -160,11 +161,11 @@ impl Workspace {
             grants.iter().any(|grant| folder.starts_with(real(grant)))
         };
         let repository = &self.shared.repository;
-        let objects = self.shared.objects.objects(repository, &is_granted).map_err(why)?;
+        let objects = self.shared.object_dirs.find(repository, &is_granted).map_err(why)?;
         let mut data = objects.folders;
         hidden.extend(objects.hidden);
-        hidden.extend(self.shared.secrets.credentials_below(&grants));
-        let place = self.with_open(|_, space| {
+        hidden.extend(self.shared.credentials.credentials_below(&grants));
+        let workspace = self.with_open(|_, space| {
             Ok(match space {
                 AnyWorkspace::Overlay(space) => SandboxWorkspace::Overlay(space.mounted()?),
                 AnyWorkspace::Worktree(space) => {
@@ -174,13 +175,13 @@ impl Workspace {
                 }
             })
         });
-        let place = place.map_err(why)?;
+        let workspace = workspace.map_err(why)?;
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());
         hidden.extend_from_slice(repository.protected_paths());
         Sandbox::new(SandboxConfig {
             helper: self.shared.options.helper.clone(),
-            place,
+            workspace,
             at: self.path.clone(),
             grants,
             data,

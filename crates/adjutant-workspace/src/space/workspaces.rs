@@ -57,7 +57,7 @@ pub enum BackingChoice {
 #[derive(Clone, Debug)]
 pub struct WorkspaceOptions {
     /// The kind of workspace.
-    pub wish: BackingChoice,
+    pub backing: BackingChoice,
     /// Whether programs in them may use the network.
     pub network: NetworkAccess,
     /// Ignored files and directories to copy into workspaces, relative to the repository.
@@ -91,11 +91,11 @@ pub(super) struct WorkspacesContext {
     pub(super) folder: PathBuf,
     pub(super) private: PathBuf,
     /// Which entries of object directories sandboxes must hide.
-    pub(super) objects: ObjectDirCache,
+    pub(super) object_dirs: ObjectDirCache,
     kind: WorkspaceBacking,
     fallback: Option<String>,
     batches: Mutex<VecDeque<(String, Arc<CaptureBatch>)>>,
-    pub(super) secrets: CredentialScan,
+    pub(super) credentials: CredentialScan,
 }
 
 /// The capture of one batch, made by the first workspace that needs it.
@@ -104,6 +104,7 @@ struct CaptureBatch {
     captured: Mutex<Option<CapturedState>>,
 }
 
+/// The captured state of the user's tree, and the layers that show it.
 #[derive(Debug)]
 struct CapturedState {
     layers: Vec<LayerName>,
@@ -147,11 +148,11 @@ impl Workspaces {
             state,
             folder,
             private,
-            objects: ObjectDirCache::default(),
+            object_dirs: ObjectDirCache::default(),
             kind,
             fallback,
             batches: Mutex::default(),
-            secrets: CredentialScan::default(),
+            credentials: CredentialScan::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -463,12 +464,12 @@ fn choose_backing(
     options: &WorkspaceOptions,
     private: &Path,
 ) -> Result<(WorkspaceBacking, Option<String>), WorkspaceError> {
-    if options.wish == BackingChoice::Worktree {
+    if options.backing == BackingChoice::Worktree {
         return Ok((WorkspaceBacking::Worktree, Some("work trees were requested".to_owned())));
     }
     match Overlay::probe(&options.helper, private) {
         Ok(()) => Ok((WorkspaceBacking::Overlay, None)),
-        Err(error) if options.wish == BackingChoice::Overlay => Err(error.into()),
+        Err(error) if options.backing == BackingChoice::Overlay => Err(error.into()),
         Err(error) => Ok((WorkspaceBacking::Worktree, Some(error.to_string()))),
     }
 }

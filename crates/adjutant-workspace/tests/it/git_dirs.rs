@@ -268,9 +268,9 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_created() 
     }
 }
 
-fn options(wish: BackingChoice, include: &[&str]) -> WorkspaceOptions {
+fn options(backing: BackingChoice, include: &[&str]) -> WorkspaceOptions {
     WorkspaceOptions {
-        wish,
+        backing,
         network: NetworkAccess::Off,
         include_ignored: include.iter().map(PathBuf::from).collect(),
         reserved: Vec::new(),
@@ -280,9 +280,9 @@ fn options(wish: BackingChoice, include: &[&str]) -> WorkspaceOptions {
     }
 }
 
-fn spaces(user: &User, wish: BackingChoice, include: &[&str]) -> Workspaces {
+fn spaces(user: &User, backing: BackingChoice, include: &[&str]) -> Workspaces {
     let state = user.outer.path().join("state");
-    Workspaces::open(&user.tree, &state, options(wish, include)).unwrap()
+    Workspaces::open(&user.tree, &state, options(backing, include)).unwrap()
 }
 
 const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
@@ -292,13 +292,13 @@ const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
 
 #[test]
 fn a_workspace_and_its_result_contain_nothing_of_the_git_directory() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         for layout in &LAYOUTS {
             let (what, git_dir) = (format!("{kind} {}", layout.name), layout.git_dir);
             let user = layout.user();
             symlink(git_dir, user.path("alias")).unwrap();
             let before = layout.programs(&user);
-            let spaces = spaces(&user, wish, &[]);
+            let spaces = spaces(&user, backing, &[]);
             let space = spaces.make("run", "child", "1", None).unwrap();
             assert_eq!(read(&space, &format!("{git_dir}/config")), None, "{what}");
             let script = format!(
@@ -390,22 +390,22 @@ fn a_result_with_files_in_the_git_directory_is_refused_as_a_whole() {
 #[test]
 fn included_ignored_directories_are_copied_without_the_git_directory_in_them() {
     let layout = &LAYOUTS[1];
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = layout.user();
         user.write(".gitignore", "meta/\n");
         user.write("meta/cache", "warm\n");
-        let open = spaces(&user, wish, &["meta"]);
+        let open = spaces(&user, backing, &["meta"]);
         let space = open.make("run", "child", "1", None).unwrap();
         assert_eq!(read(&space, "meta/cache").as_deref(), Some("warm\n"), "{kind}");
         assert_eq!(read(&space, "meta/git data/config"), None, "{kind}");
-        let refused = spaces(&user, wish, &["meta/git data"]).make("run", "other", "1", None);
+        let refused = spaces(&user, backing, &["meta/git data"]).make("run", "other", "1", None);
         assert!(refused.is_err(), "{kind}");
     }
 }
 
 #[test]
 fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_left_out() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised().filled();
         for (folder, text) in [("tracked.git", "fixture\n"), ("untracked.git", SECRET)] {
             for name in ["HEAD", "objects/keep", "refs/keep", "config"] {
@@ -415,7 +415,7 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
         user.git(["add", "tracked.git"]);
         user.git(["commit", "-q", "-m", "fixture"]);
         user.write("tracked.git/config", "changed\n");
-        let open = spaces(&user, wish, &[]);
+        let open = spaces(&user, backing, &[]);
         let space = open.make("run", "child", "1", None).unwrap();
         assert_eq!(read(&space, "tracked.git/config").as_deref(), Some("changed\n"), "{kind}");
         assert_eq!(read(&space, "untracked.git/config"), None, "{kind}");
@@ -443,17 +443,17 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
 }
 
 /// Opens workspaces that exclude the user's configuration and the target of a link in it.
-fn closed_spaces(user: &User, wish: BackingChoice, include: &[&str]) -> Workspaces {
+fn closed_spaces(user: &User, backing: BackingChoice, include: &[&str]) -> Workspaces {
     let options = WorkspaceOptions {
         closed: with_link_targets(&user.path(".config/adjutant")),
-        ..options(wish, include)
+        ..options(backing, include)
     };
     Workspaces::open(&user.tree, &user.outer.path().join("state"), options).unwrap()
 }
 
 #[test]
 fn the_configuration_directory_is_never_part_of_a_workspace_or_a_result() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised().filled();
         let config = format!("token = \"{SECRET}\"\n");
         user.write(".config/adjutant/config.toml", &config);
@@ -463,7 +463,7 @@ fn the_configuration_directory_is_never_part_of_a_workspace_or_a_result() {
         user.write(".gitignore", "cache/\n");
         user.write("cache/file", "warm\n");
         fs::hard_link(user.path("dotfiles/models.toml"), user.path("cache/hard")).unwrap();
-        let open = closed_spaces(&user, wish, &["cache"]);
+        let open = closed_spaces(&user, backing, &["cache"]);
         let space = open.make("run", "child", "1", None).unwrap();
         assert_eq!(read(&space, ".config/other").as_deref(), Some("other\n"), "{kind}");
         let (_, said) = run(
@@ -521,7 +521,7 @@ fn a_result_with_files_in_the_configuration_directory_is_refused_as_a_whole() {
 
 #[test]
 fn a_grant_around_the_git_directory_does_not_show_it() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = User::folder_in(TempDir::new_in("/var/tmp").unwrap());
         let grant = user.outer.path().join("gitdirs");
         put(&grant.join("notes"), "notes\n");
@@ -534,7 +534,7 @@ fn a_grant_around_the_git_directory_does_not_show_it() {
         ]);
         user.git(["config", "core.worktree", user.tree.to_str().unwrap()]);
         let user = user.filled();
-        let space = spaces(&user, wish, &[]).make("run", "child", "1", None).unwrap();
+        let space = spaces(&user, backing, &[]).make("run", "child", "1", None).unwrap();
         let look = format!("cd {} && cat notes; cat x/config; exit 0", grant.display());
         let (_, said) = run_with(&space, &look, vec![grant.clone()]);
         assert!(said.contains("notes") && !said.contains(SECRET), "{kind}: {said}");

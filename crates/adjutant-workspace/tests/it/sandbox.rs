@@ -13,10 +13,10 @@ use adjutant_workspace::sandbox::{
 
 use crate::overlay::{Ground, PROBE, helper};
 
-pub(crate) fn config(ground: &Ground, place: SandboxWorkspace) -> SandboxConfig {
+pub(crate) fn config(ground: &Ground, workspace: SandboxWorkspace) -> SandboxConfig {
     SandboxConfig {
         helper: helper(),
-        place,
+        workspace,
         at: ground.path("at"),
         grants: Vec::new(),
         data: Vec::new(),

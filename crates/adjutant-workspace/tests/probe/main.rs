@@ -343,7 +343,7 @@ fn engine(workspace: &str) -> io::Result<String> {
     let this = std::env::current_exe()?;
     let config = it::SandboxConfig {
         helper: it::SandboxHelper::this_program(),
-        place: it::SandboxWorkspace::Directory(workspace.into()),
+        workspace: it::SandboxWorkspace::Directory(workspace.into()),
         at: workspace.into(),
         grants: vec![this.clone()],
         data: Vec::new(),

@@ -40,9 +40,9 @@ pub(crate) fn now() -> SystemTime {
 
 fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
     let helper = crate::overlay::helper();
-    let (wish, network) = (BackingChoice::Worktree, NetworkAccess::Off);
+    let (backing, network) = (BackingChoice::Worktree, NetworkAccess::Off);
     let options = WorkspaceOptions {
-        wish,
+        backing,
         network,
         include_ignored: Vec::new(),
         reserved: Vec::new(),

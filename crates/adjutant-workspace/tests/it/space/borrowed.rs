@@ -10,7 +10,7 @@ use crate::git::put;
 /// Objects are data: a program in an object directory can be read but not executed.
 #[test]
 fn files_in_object_directories_cannot_be_executed() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         let program = user.path(".git/objects/pack/tool");
         put(&program, "#!/bin/sh\necho it runs\n");
@@ -23,7 +23,7 @@ fn files_in_object_directories_cannot_be_executed() {
             }
         };
         assert_eq!(outside.stdout, b"it runs\n");
-        let space = open(&user, wish).make("run", "child", "1", None).unwrap();
+        let space = open(&user, backing).make("run", "child", "1", None).unwrap();
         // Both streams in one, to keep their order.
         let text = format!("exec 2>&1; '{0}' || cat '{0}' | wc -l", program.display());
         let (_, said) = run(&space, &text);
@@ -40,7 +40,7 @@ fn files_in_object_directories_cannot_be_executed() {
 
 #[test]
 fn alternates_that_are_not_granted_prevent_no_command() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let (user, lender) = (user(), user());
         let lent = lender.path(".git/objects");
         put(&user.path(".git/objects/info/alternates"), &format!("{}\n", lent.display()));
@@ -48,7 +48,7 @@ fn alternates_that_are_not_granted_prevent_no_command() {
         for number in 0..1_001 {
             put(&lent.join(format!("note-{number}")), "");
         }
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         assert_eq!(run(&space, "echo fine").1, "fine\n", "{kind}");
         let granted =
@@ -60,7 +60,7 @@ fn alternates_that_are_not_granted_prevent_no_command() {
 
 #[test]
 fn alternates_expose_no_other_directory_and_sockets_are_hidden() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let (user, lender) = (user(), user());
         // Otherwise both would have the same commit.
         lender.write("lent", "lent\n");
@@ -83,7 +83,7 @@ fn alternates_expose_no_other_directory_and_sockets_are_hidden() {
         let deep = UnixListener::bind(lent.join("pack/s")).unwrap();
         let before = fs::read_dir(&lent).unwrap().count();
 
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let text = format!(
             "exec 2>/dev/null; find '{0}' -name secret | wc -l; \

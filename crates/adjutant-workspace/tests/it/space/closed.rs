@@ -9,9 +9,9 @@ use crate::git::put;
 /// Meaningful only for an ordinary account: root can access everything.
 #[test]
 fn files_without_permissions_are_kept_and_removed() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         for close in ["chmod 000 out shut src", "chmod 000 out/in out shut; chmod 000 ."] {
             let space = spaces.make("run", "child", "1", None).unwrap();
             let text = format!("mkdir -p out/in && echo x > out/in/f && echo y > shut && {close}");
@@ -38,9 +38,9 @@ fn files_without_permissions_are_kept_and_removed() {
 
 #[test]
 fn files_without_permissions_are_kept_after_a_crash() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let (ended, said) = run(&space, "echo x > f && chmod 000 f . ");
         assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");

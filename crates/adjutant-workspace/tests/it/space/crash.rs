@@ -16,10 +16,10 @@ const ROUNDS: u32 = 25;
 
 #[test]
 fn a_dropped_workspace_is_reopened() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let parent = spaces.make("run", "p", "1", None).unwrap();
         write(&parent, "made", "parent\n");
         let stale = parent.record();
@@ -33,7 +33,7 @@ fn a_dropped_workspace_is_reopened() {
         drop((parent, child, spaces));
 
         user.write("README", "later\n");
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let child = spaces.adopt("run", "c", &record).unwrap();
         // The journal may know fewer layers than the directory has.
         let parent = spaces.adopt("run", "p", &stale).unwrap();
@@ -107,10 +107,10 @@ fn a_workspace_that_cannot_be_locked_is_reported_and_not_mistaken_for_one_in_use
 
 #[test]
 fn a_workspace_whose_files_are_gone_is_recreated_from_its_reference() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let parent = spaces.make("run", "p", "1", None).unwrap();
         write(&parent, "of/parent", "x\n");
         let space = spaces.make("run", "c", "2", Some(&parent)).unwrap();
@@ -122,7 +122,7 @@ fn a_workspace_whose_files_are_gone_is_recreated_from_its_reference() {
         parent.keep("work\n", now()).unwrap();
         parent.close().unwrap();
         drop((space, parent, spaces));
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.adopt("run", "c", &record).unwrap();
         assert_eq!(files(&space), before, "{kind}");
         assert_eq!(space.record().base, record.base);
@@ -137,9 +137,9 @@ fn a_workspace_whose_files_are_gone_is_recreated_from_its_reference() {
 
 #[test]
 fn making_a_workspace_again_reopens_work_and_removes_the_rest() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         drop(spaces.make("run", "clean", "1", None).unwrap());
         let space = spaces.make("run", "work", "1", None).unwrap();
         write(&space, "made", "child\n");
@@ -172,12 +172,12 @@ fn say(text: &str) {
 
 /// Makes a parent, a child of it with work, and a clean one, then waits to be killed.
 fn live(place: &Path) {
-    let wish = match std::fs::read_to_string(place.join("wish")).unwrap().as_str() {
+    let backing = match std::fs::read_to_string(place.join("backing")).unwrap().as_str() {
         "overlay" => BackingChoice::Overlay,
         _ => BackingChoice::Worktree,
     };
     let spaces =
-        Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
+        Workspaces::open(&place.join("user tree"), &place.join("state"), options(backing)).unwrap();
     let run = std::fs::read_to_string(place.join("run")).unwrap();
     let parent = spaces.make(&run, "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
@@ -204,7 +204,7 @@ fn child_process_that_is_killed() {
 }
 
 fn start(user: &User, kind: WorkspaceBacking, run: &str) -> Child {
-    std::fs::write(user.outer.path().join("wish"), kind.to_string()).unwrap();
+    std::fs::write(user.outer.path().join("backing"), kind.to_string()).unwrap();
     std::fs::write(user.outer.path().join("run"), run).unwrap();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "space::crash::child_process_that_is_killed", "--ignored", "--nocapture"])
@@ -225,12 +225,12 @@ fn kill_when_ready(mut life: Child) {
 
 #[test]
 fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
         let before = user.untouched();
         kill_when_ready(start(&user, kind, "dead"));
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         assert_eq!(spaces.sweep(&|run| run == "dead", now()).unwrap(), [], "claimed: {kind}");
 
         let mut swept = spaces.sweep(&|_| false, now()).unwrap();
@@ -268,12 +268,12 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
 
 #[test]
 fn the_base_commit_of_work_in_another_work_tree_is_kept() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         let linked = user.outer.path().canonicalize().unwrap().join("linked");
         user.git(["worktree", "add", "-q", "--detach", linked.to_str().unwrap()]);
         std::fs::write(linked.join("README"), "dirty\n").unwrap();
-        let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
+        let there = Workspaces::open(&linked, &state(&user), options(backing)).unwrap();
         let space = there.make("dead", "c", "b", None).unwrap();
         write(&space, "made", "work\n");
         // The state after a kill: files, and no process.
@@ -282,12 +282,12 @@ fn the_base_commit_of_work_in_another_work_tree_is_kept() {
         let held = bases();
         assert_ne!(held, "", "{kind}");
 
-        let here = open(&user, wish);
+        let here = open(&user, backing);
         here.sweep(&|_| false, now()).unwrap();
         here.drop_base_refs(&|_| true).unwrap();
         assert_eq!(bases(), held, "{kind}: of work in another work tree");
 
-        let there = Workspaces::open(&linked, &state(&user), options(wish)).unwrap();
+        let there = Workspaces::open(&linked, &state(&user), options(backing)).unwrap();
         let swept = there.sweep(&|_| false, now()).unwrap();
         let [SweptWorkspace::Kept(reference, commit)] = swept.as_slice() else {
             panic!("{kind}: {swept:?}")
@@ -326,7 +326,7 @@ fn started_by(pid: u32) -> Vec<u32> {
 
 #[test]
 fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
         let before = user.untouched();
@@ -347,7 +347,7 @@ fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
             life.wait().unwrap();
             started.into_iter().for_each(await_end);
             let said = std::io::read_to_string(life.stdout.take().unwrap()).unwrap();
-            let spaces = open(&user, wish);
+            let spaces = open(&user, backing);
             let swept = spaces.sweep(&|_| false, now()).unwrap();
             let clear = |it: &SweptWorkspace| !matches!(it, SweptWorkspace::Unclear(..));
             assert!(swept.iter().all(clear), "{kind}, round {round}: {swept:?}\n{said}");
@@ -371,10 +371,10 @@ fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
 
 #[test]
 fn a_killed_run_continues_where_it_was() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         kill_when_ready(start(&user, kind, "dead"));
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let text = std::fs::read_to_string(user.outer.path().join("record")).unwrap();
         let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
         let space = spaces.adopt("dead", "c", &record).unwrap();

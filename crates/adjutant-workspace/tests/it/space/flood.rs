@@ -10,9 +10,9 @@ use crate::overlay::PROBE;
 
 #[test]
 fn deep_directories_and_sparse_files_do_not_lose_the_work() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let text = "echo x > kept; truncate -s 700000000 huge; mkdir -p d/e && echo y > d/e/f";
         let (ended, said) = run(&space, text);
@@ -38,9 +38,9 @@ fn deep_directories_and_sparse_files_do_not_lose_the_work() {
 
 #[test]
 fn five_thousand_levels_are_left_out_reported_and_removed() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "kept", "x\n");
         let levels = "n/".repeat(1_000);
@@ -61,9 +61,9 @@ fn five_thousand_levels_are_left_out_reported_and_removed() {
 
 #[test]
 fn a_pipe_in_place_of_gitignore_does_not_block() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let text = "rm .gitignore && mkfifo .gitignore src/.gitignore && echo x > src/new";
         let (ended, said) = run(&space, text);
@@ -82,10 +82,10 @@ fn a_pipe_in_place_of_gitignore_does_not_block() {
 
 #[test]
 fn the_disk_bound_includes_unreadable_directories() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         for closed in ["true", "chmod 000 full"] {
             let user = user();
-            let spaces = open(&user, wish);
+            let spaces = open(&user, backing);
             let space = spaces.make("run", "child", "1", None).unwrap();
             let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
             let sandbox =
@@ -106,12 +106,12 @@ fn the_disk_bound_includes_unreadable_directories() {
 
 #[test]
 fn added_files_are_counted_and_those_of_the_base_are_not() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         for number in 0..300 {
             put(&user.tree.join(format!("base/{number}")), "x\n");
         }
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let bounds = ResourceBounds { entries: 200, ..ResourceBounds::default() };
         let run = |text: &str| {
@@ -149,14 +149,14 @@ fn added_files_are_counted_and_those_of_the_base_are_not() {
 
 #[test]
 fn the_disk_bound_includes_deleted_open_files() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
         let grants = vec![PathBuf::from(PROBE.as_str())];
-        let wish = SandboxOptions { bounds, grants, ..SandboxOptions::default() };
-        let sandbox = space.sandbox(wish).unwrap();
+        let backing = SandboxOptions { bounds, grants, ..SandboxOptions::default() };
+        let sandbox = space.sandbox(backing).unwrap();
         let words = [PROBE.as_str(), "fill-unlinked", "200000000"].map(Into::into);
         let mut captured = BoundedOutput::new(64 << 10);
         let cancel = CancelHandle::new().unwrap();
@@ -172,9 +172,9 @@ fn the_disk_bound_includes_deleted_open_files() {
 
 #[test]
 fn writes_of_other_programs_on_the_same_disk_end_no_run() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let bounds = ResourceBounds { disk_bytes: 20 << 20, ..ResourceBounds::default() };
         let sandbox =

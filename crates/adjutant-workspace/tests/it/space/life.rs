@@ -9,10 +9,10 @@ use crate::git::put;
 
 #[test]
 fn work_of_tools_and_programs_is_committed_to_the_reference() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         let before = user.untouched();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         assert_eq!(spaces.kind(), kind);
         assert_eq!(spaces.fallback_reason().is_none(), kind == WorkspaceBacking::Overlay);
         let space = spaces.make("run", "child", "1", None).unwrap();
@@ -55,9 +55,9 @@ fn work_of_tools_and_programs_is_committed_to_the_reference() {
 
 #[test]
 fn conclude_removes_kept_files_and_leaves_others() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "new", "1\n");
         let kept = space.keep_and_close("work\n", now()).unwrap();
@@ -73,9 +73,9 @@ fn conclude_removes_kept_files_and_leaves_others() {
 
 #[test]
 fn a_file_that_is_too_large_to_keep_stays_in_the_workspace() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "small", "small\n");
         let (ended, said) = run(&space, "truncate -s 600M huge && echo work >> huge");
@@ -150,9 +150,9 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
 
 #[test]
 fn keeping_again_changes_nothing_and_unkept_work_is_not_removed() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         assert_eq!(space.keep("nothing\n", now()).unwrap().commit, None);
         write(&space, "new", "1\n");
@@ -174,7 +174,7 @@ fn keeping_again_changes_nothing_and_unkept_work_is_not_removed() {
 
 #[test]
 fn a_workspace_starts_with_the_uncommitted_state_of_the_tree() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
         user.write("untracked/file", "new\n");
@@ -186,7 +186,7 @@ fn a_workspace_starts_with_the_uncommitted_state_of_the_tree() {
         std::fs::remove_file(user.path("src/deep/down/file")).unwrap();
         put(&user.path("src/deep/down/file/now/a/folder"), "x\n");
         let before = user.untouched();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let expected = [
             (".gitignore", "target/\n*.log\n"),
@@ -221,11 +221,11 @@ fn a_workspace_starts_with_the_uncommitted_state_of_the_tree() {
 
 #[test]
 fn ignored_files_are_left_out_unless_they_are_included() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("target/debug/tool", "built\n");
         user.write("other.log", "x\n");
-        let mut options = options(wish);
+        let mut options = options(backing);
         options.include_ignored = vec!["target/debug".into(), "not/there".into()];
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         let space = spaces.make("run", "child", "1", None).unwrap();
@@ -256,13 +256,13 @@ fn ignored_files_are_left_out_unless_they_are_included() {
 
 #[test]
 fn git_inside_a_workspace_reads_and_cannot_write_to_the_users_repository() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
         let planted = user.outer.path().join("planted");
         let monitor = format!("touch '{}'; false", planted.display());
         user.git(["config", "core.fsmonitor", &monitor]);
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         let (_, clean) = run(&space, "git status --porcelain; git log --format=%s | cat");
         assert_eq!(clean, "State of the working tree before the work\nfirst\n", "{kind}");
@@ -294,9 +294,9 @@ fn git_inside_a_workspace_reads_and_cannot_write_to_the_users_repository() {
 
 #[test]
 fn a_repository_without_commits_works_and_a_missing_repository_is_reported() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let unborn = User::folder_in(TempDir::new_in("/var/tmp").unwrap()).initialised();
-        let spaces = open(&unborn, wish);
+        let spaces = open(&unborn, backing);
         let empty = spaces.make("run", "empty", "1", None).unwrap();
         assert_eq!(files(&empty).len(), 0, "{kind}");
         unborn.write("first", "1\n");
@@ -310,7 +310,7 @@ fn a_repository_without_commits_works_and_a_missing_repository_is_reported() {
         empty.close().unwrap();
 
         let bare = User::bare_folder();
-        let refused = Workspaces::open(&bare.tree, &state(&bare), options(wish)).unwrap_err();
+        let refused = Workspaces::open(&bare.tree, &state(&bare), options(backing)).unwrap_err();
         assert!(
             matches!(refused, WorkspaceError::Git(GitError::NotARepository { .. })),
             "{refused}"
@@ -359,11 +359,11 @@ fn files_that_a_program_made_unreadable_are_kept() {
 
 #[test]
 fn eight_workspaces_are_made_at_once() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
         let before = user.untouched();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let work = |number: usize| {
             let child = format!("c{number}");
             let space = spaces.make("run", &child, "1", None).unwrap();

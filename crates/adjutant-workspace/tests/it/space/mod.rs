@@ -47,11 +47,11 @@ fn state(user: &User) -> PathBuf {
     user.outer.path().join("state")
 }
 
-fn options(wish: BackingChoice) -> WorkspaceOptions {
+fn options(backing: BackingChoice) -> WorkspaceOptions {
     let (network, include_ignored) = (NetworkAccess::Off, Vec::new());
     let (reserved, closed) = (Vec::new(), Vec::new());
     WorkspaceOptions {
-        wish,
+        backing,
         network,
         include_ignored,
         reserved,
@@ -61,8 +61,8 @@ fn options(wish: BackingChoice) -> WorkspaceOptions {
     }
 }
 
-fn open(user: &User, wish: BackingChoice) -> Workspaces {
-    Workspaces::open(&user.tree, &state(user), options(wish)).unwrap()
+fn open(user: &User, backing: BackingChoice) -> Workspaces {
+    Workspaces::open(&user.tree, &state(user), options(backing)).unwrap()
 }
 
 fn write(space: &Workspace, path: &str, text: &str) {

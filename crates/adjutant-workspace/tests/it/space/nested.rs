@@ -6,11 +6,11 @@ use super::*;
 
 #[test]
 fn a_child_starts_with_the_state_of_its_parent_and_neither_sees_later_changes_of_the_other() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("README", "dirty\n");
         let before = user.untouched();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let parent = spaces.make("run", "p", "1", None).unwrap();
         write(&parent, "README", "parent\n");
         write(&parent, "made", "parent\n");

@@ -76,18 +76,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(place: &str, wish: BackingChoice, files: usize) -> Self {
+    fn new(place: &str, backing: BackingChoice, files: usize) -> Self {
         let user = User::folder_in(TempDir::new_in(place).unwrap()).initialised();
         filled(&user, files);
         user.write("folder-0/file-0", "dirty\n");
         user.write("untracked", "dirty\n");
         user.git(["status", "--porcelain"]);
         let (status, _) = timed(|| user.git(["status", "--porcelain"]));
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let (cold, _) = timed(|| spaces.make("run", "first", "cold", None).unwrap());
         let (batch, parent) = timed(|| spaces.make("run", "parent", "next", None).unwrap());
         let said = format!(
-            "{place} {wish:?} {files} files: git status {status:.1?}; cold {cold:.1?}; new batch {batch:.1?}"
+            "{place} {backing:?} {files} files: git status {status:.1?}; cold {cold:.1?}; new batch {batch:.1?}"
         );
         let (make, keep, close) = Default::default();
         Self { user, spaces, parent, said, make, keep, close }
@@ -122,8 +122,9 @@ impl Bench {
 }
 
 /// Measures all sizes in turn, so that other load affects them equally.
-fn measure(place: &str, wish: BackingChoice, sizes: &[usize]) -> Vec<(Duration, String)> {
-    let mut all: Vec<Bench> = sizes.iter().map(|files| Bench::new(place, wish, *files)).collect();
+fn measure(place: &str, backing: BackingChoice, sizes: &[usize]) -> Vec<(Duration, String)> {
+    let mut all: Vec<Bench> =
+        sizes.iter().map(|files| Bench::new(place, backing, *files)).collect();
     for number in 0..TIMES {
         all.iter_mut().for_each(|bench| bench.round(number));
     }

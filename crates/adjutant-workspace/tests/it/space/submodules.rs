@@ -20,9 +20,9 @@ fn left_out(skipped: &[SkippedPath]) -> Vec<&str> {
 
 #[test]
 fn files_in_a_submodule_are_left_out_and_reported() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user_with_submodule();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
         write(&space, "the module/deep/new", "by a child\n");
         write(&space, "beside", "work\n");

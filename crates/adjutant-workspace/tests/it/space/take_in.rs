@@ -20,7 +20,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(wish: BackingChoice) -> Self {
+    pub(super) fn new(backing: BackingChoice) -> Self {
         let user = in_memory();
         user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
         user.write("bin", "\0one");
@@ -30,7 +30,7 @@ impl Family {
         std::os::unix::fs::symlink("link", user.path("link")).unwrap();
         user.commit("more");
         user.write("README", "dirty\ntwo\nthree\n");
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let parent = spaces.make("run", "p", "1", None).unwrap();
         act(&parent, "echo parent > made; sed -i 's/three/parent/' README; rm src/lib.rs");
         Self { user, spaces, parent }
@@ -151,8 +151,8 @@ const CLEAN: &[Case<&str>] = &[
 
 #[test]
 fn a_merged_result_is_in_the_files_and_stays() {
-    for (wish, kind) in KINDS {
-        let family = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let family = Family::new(backing);
         for (number, (parent, child, expected)) in CLEAN.iter().enumerate() {
             let at = format!("{kind}: {parent}; {child}");
             let of = spaces_of(&family, number);
@@ -249,8 +249,8 @@ const CLASHES: &[Case<ConflictKind>] = &[
 
 #[test]
 fn conflicts_are_reported_and_nothing_changes() {
-    for (wish, kind) in KINDS {
-        let family = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let family = Family::new(backing);
         let outside = TempDir::new_in("/var/tmp").unwrap();
         for (number, (parent, child, expected)) in CLASHES.iter().enumerate() {
             let at = format!("{kind}: {parent}; {child}");
@@ -278,8 +278,8 @@ fn conflicts_are_reported_and_nothing_changes() {
 
 #[test]
 fn a_second_child_is_merged_unless_it_conflicts_with_the_first() {
-    for (wish, kind) in KINDS {
-        let family = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let family = Family::new(backing);
         let first = family.child("a", "sed -i s/^1$/a/ ten; echo a > of-a");
         let second = family.child("b", "sed -i s/^9$/b/ ten; echo b > of-b");
         let third = family.child("c", "sed -i s/^1$/c/ ten; echo c > of-c");
@@ -308,8 +308,8 @@ fn a_second_child_is_merged_unless_it_conflicts_with_the_first() {
 
 #[test]
 fn results_of_grandchildren_and_of_later_children_are_merged() {
-    for (wish, kind) in KINDS {
-        let family = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let family = Family::new(backing);
         let child = family.spaces.make("run", "c", "2", Some(&family.parent)).unwrap();
         act(&child, "echo c > of-c; sed -i s/^1$/c/ ten");
         let deep = below(&family.spaces, &child, "c.d", "echo d > of-d; sed -i s/^9$/d/ ten");
@@ -341,14 +341,14 @@ fn results_of_grandchildren_and_of_later_children_are_merged() {
 
 #[test]
 fn a_workspace_can_be_kept_closed_and_reopened_after_a_merge() {
-    for (wish, kind) in KINDS {
-        let Family { user, spaces, parent } = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let Family { user, spaces, parent } = Family::new(backing);
         let result = below(&spaces, &parent, "c", "echo c > of-c; rm -r src; chmod +x tool");
         let first = parent.take_in(&result, now()).unwrap();
         assert!(matches!(parent.close(), Err(WorkspaceError::Unkept { .. })), "{kind}");
         let (record, before) = (parent.record(), shown(&parent));
         drop((parent, spaces));
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let parent = spaces.adopt("run", "p", &record).unwrap();
         assert_eq!(shown(&parent), before, "{kind}");
         // A caller that repeats the merge gets the same answer.
@@ -359,7 +359,7 @@ fn a_workspace_can_be_kept_closed_and_reopened_after_a_merge() {
         let closed = parent.take_in(&result, now()).unwrap_err();
         assert!(matches!(closed, WorkspaceError::Closed { .. }), "{closed}");
         drop((parent, spaces));
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let parent = spaces.adopt("run", "p", &record).unwrap();
         assert_eq!(shown(&parent), before, "made anew from its reference: {kind}");
         assert_eq!(kinds(&parent.take_in(&result, now()).unwrap()), [], "{kind}");
@@ -369,11 +369,11 @@ fn a_workspace_can_be_kept_closed_and_reopened_after_a_merge() {
 
 #[test]
 fn ignored_files_stay_and_the_users_tree_is_not_touched() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
         user.write("target/debug/tool", "built\n");
         let before = user.untouched();
-        let mut options = options(wish);
+        let mut options = options(backing);
         options.include_ignored = vec!["target/debug".into()];
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         let parent = spaces.make("run", "p", "1", None).unwrap();
@@ -397,8 +397,8 @@ fn ignored_files_stay_and_the_users_tree_is_not_touched() {
 
 #[test]
 fn submodules_and_git_directories_are_left_out() {
-    for (wish, kind) in KINDS {
-        let family = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let family = Family::new(backing);
         let user = &family.user;
         let base = family.child("base", "echo c > of-c");
         // Workspaces never create such a commit; a given one may contain anything.
@@ -427,8 +427,8 @@ fn submodules_and_git_directories_are_left_out() {
 /// For an ordinary user: root writes everywhere, and in an overlay the permissions are restored.
 #[test]
 fn a_read_only_directory_does_not_prevent_the_merge() {
-    for (wish, kind) in KINDS {
-        let family = Family::new(wish);
+    for (backing, kind) in KINDS {
+        let family = Family::new(backing);
         let result =
             family.child("c", "echo a > a; echo c >> src/deep/down/file; echo z > z; rm ten");
         // In a work tree the owner's permissions are restored before anything is compared.
@@ -466,14 +466,14 @@ fn the_diff_of_a_result_can_be_limited_to_paths() {
 #[ignore = "a measurement"]
 fn the_cost_depends_on_the_size_of_the_change() {
     let place = std::env::var("ADJUTANT_TEST_PLACES").unwrap_or_else(|_| "/dev/shm".to_owned());
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         for count in [100_usize, 10_000] {
             let user = User::folder_in(TempDir::new_in(&place).unwrap()).initialised().filled();
             for number in 0..count {
                 user.write(format!("f{}/{number}", number / 100), &format!("{number}\n"));
             }
             user.commit("filled");
-            let spaces = open(&user, wish);
+            let spaces = open(&user, backing);
             let parent = spaces.make("run", "p", "1", None).unwrap();
             write(&parent, "f0/0", "parent\n");
             for changed in [3_usize, 99] {

@@ -37,8 +37,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(user: &User, wish: BackingChoice, number: usize) -> Self {
-        let spaces = open(user, wish);
+    fn new(user: &User, backing: BackingChoice, number: usize) -> Self {
+        let spaces = open(user, backing);
         let name = format!("p{number}");
         let parent = spaces.make("run", &name, "1", None).unwrap();
         act(&parent, "echo parent > made; echo parent > files/000-old; sed -i s/^1$/p/ ten");
@@ -106,9 +106,9 @@ fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let who = std::fs::read_to_string(place.join("who")).unwrap();
     let [name, result, kind] = who.split(' ').collect::<Vec<_>>()[..] else { panic!("{who}") };
-    let wish = if kind == "overlay" { BackingChoice::Overlay } else { BackingChoice::Worktree };
+    let backing = if kind == "overlay" { BackingChoice::Overlay } else { BackingChoice::Worktree };
     let spaces =
-        Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
+        Workspaces::open(&place.join("user tree"), &place.join("state"), options(backing)).unwrap();
     let record = std::fs::read_to_string(place.join("record")).unwrap();
     let parent = spaces.adopt("run", name, &serde_json::from_str(&record).unwrap()).unwrap();
     let taken = parent.take_in(&ObjectId::parse(result).unwrap(), now()).unwrap();
@@ -127,14 +127,14 @@ fn filled() -> User {
 }
 
 /// The content of the workspace without a kill.
-fn undisturbed(user: &User, wish: BackingChoice) -> Shown {
-    let waiting = Waiting::new(user, wish, 99);
+fn undisturbed(user: &User, backing: BackingChoice) -> Shown {
+    let waiting = Waiting::new(user, backing, 99);
     let mut life = waiting.start(user);
     let mut said = std::io::BufReader::new(life.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(said.any(|line| line.contains("taken ")), "it did not end well");
     drop(said);
     life.wait().unwrap();
-    let spaces = open(user, wish);
+    let spaces = open(user, backing);
     let parent = spaces.adopt("run", &waiting.name, &waiting.record).unwrap();
     let after = shown(&parent);
     assert!(after != waiting.before);
@@ -144,15 +144,15 @@ fn undisturbed(user: &User, wish: BackingChoice) -> Shown {
 
 #[test]
 fn a_merge_killed_after_any_file_is_undone_and_succeeds_when_repeated() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = filled();
-        let after = undisturbed(&user, wish);
+        let after = undisturbed(&user, backing);
         let mut torn = 0;
         for number in (0..FILES).step_by(STEP) {
-            let waiting = Waiting::new(&user, wish, number);
+            let waiting = Waiting::new(&user, backing, number);
             let written = waiting.kill_at(&user, number);
             torn += usize::from(written < FILES);
-            let spaces = open(&user, wish);
+            let spaces = open(&user, backing);
             let parent = spaces.adopt("run", &waiting.name, &waiting.record).unwrap();
             let at = format!("{kind}, file {number}, {written} written");
             if written < FILES {
@@ -173,11 +173,11 @@ fn a_merge_killed_after_any_file_is_undone_and_succeeds_when_repeated() {
 
 #[test]
 fn an_incomplete_merge_is_not_kept_as_work() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = filled();
-        let waiting = Waiting::new(&user, wish, 0);
+        let waiting = Waiting::new(&user, backing, 0);
         let written = waiting.kill_at(&user, 20);
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
         let of_parent =
             |it: &&SweptWorkspace| matches!(it, SweptWorkspace::Kept(it, _) if it.child() == "p0");

@@ -25,7 +25,7 @@ const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 
     echo cached > cache/c; rm -r old; rm turns; mkdir turns; echo x > turns/file; chmod +x runs";
 
 /// A workspace with work of all kinds in it.
-fn begun(user: &User, wish: BackingChoice) -> (Workspaces, Workspace) {
+fn begun(user: &User, backing: BackingChoice) -> (Workspaces, Workspace) {
     user.write("ten", "10\n");
     user.write("gone", "away\n");
     user.write("turns", "a file\n");
@@ -36,7 +36,7 @@ fn begun(user: &User, wish: BackingChoice) -> (Workspaces, Workspace) {
     std::os::unix::fs::symlink("ten", user.path("link")).unwrap();
     user.commit("more");
     user.write("README", "dirty\ntwo\n");
-    let options = WorkspaceOptions { reserved: vec!["prd.json".into()], ..options(wish) };
+    let options = WorkspaceOptions { reserved: vec!["prd.json".into()], ..options(backing) };
     let spaces = Workspaces::open(&user.tree, &state(user), options).unwrap();
     let space = spaces.make("run", "a", "1", None).unwrap();
     act(&space, WORK);
@@ -51,10 +51,10 @@ fn leftovers(user: &User) -> Vec<String> {
 
 #[test]
 fn a_fresh_workspace_has_the_files_of_the_commit_and_nothing_else() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         // Below /dev/shm a sandbox does not show git's directory of a work tree.
         let user = user();
-        let (_spaces, space) = begun(&user, wish);
+        let (_spaces, space) = begun(&user, backing);
         write(&space, "prd.json", "{}\n");
         let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
         let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
@@ -79,9 +79,9 @@ fn a_fresh_workspace_has_the_files_of_the_commit_and_nothing_else() {
 
 #[test]
 fn a_verify_command_changes_neither_the_agents_workspace_nor_the_result() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = in_memory();
-        let (_spaces, space) = begun(&user, wish);
+        let (_spaces, space) = begun(&user, backing);
         act(&space, "chmod 600 made; chmod 750 folder");
         let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
         let refs =
@@ -104,9 +104,9 @@ fn a_verify_command_changes_neither_the_agents_workspace_nor_the_result() {
 
 #[test]
 fn work_done_after_a_verification_is_part_of_the_next_one() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = in_memory();
-        let (_spaces, space) = begun(&user, wish);
+        let (_spaces, space) = begun(&user, backing);
         let first = space.make_verify_workspace("a", "work\n", now()).unwrap();
         act(&first, "test ! -e later");
         drop(first);
@@ -122,9 +122,9 @@ fn work_done_after_a_verification_is_part_of_the_next_one() {
 
 #[test]
 fn work_that_is_undone_after_a_verification_leaves_no_result() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = in_memory();
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "a", "1", None).unwrap();
         act(&space, "echo work > made");
         drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
@@ -137,10 +137,10 @@ fn work_that_is_undone_after_a_verification_leaves_no_result() {
 
 #[test]
 fn work_that_changes_nothing_is_verified_as_the_base() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = in_memory();
         user.write("README", "dirty\n");
-        let spaces = open(&user, wish);
+        let spaces = open(&user, backing);
         let space = spaces.make("run", "a", "1", None).unwrap();
         let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
         assert_eq!(read(&fresh, "README").as_deref(), Some("dirty\n"), "{kind}");
@@ -151,9 +151,9 @@ fn work_that_changes_nothing_is_verified_as_the_base() {
 
 #[test]
 fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = in_memory();
-        let (spaces, parent) = begun(&user, wish);
+        let (spaces, parent) = begun(&user, backing);
         let child = spaces.make("run", "b", "2", Some(&parent)).unwrap();
         act(&child, "test -e made; echo child > of-child; rm folder/file");
         let fresh = child.make_verify_workspace("b", "work\n", now()).unwrap();
@@ -179,12 +179,12 @@ fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let text = std::fs::read_to_string(place.join("record")).unwrap();
     let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
-    let wish = match record.kind {
+    let backing = match record.kind {
         WorkspaceBacking::Overlay => BackingChoice::Overlay,
         WorkspaceBacking::Worktree => BackingChoice::Worktree,
     };
     let spaces =
-        Workspaces::open(&place.join("user tree"), &place.join("state"), options(wish)).unwrap();
+        Workspaces::open(&place.join("user tree"), &place.join("state"), options(backing)).unwrap();
     let space = spaces.adopt("run", "a", &record).unwrap();
     let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
     act(&fresh, "echo junk > junk; rm made");
@@ -217,9 +217,9 @@ fn killed_while_it_verifies(user: &User, record: &WorkspaceRecord) {
 
 #[test]
 fn after_a_kill_the_work_is_verified_again_or_swept_without_the_files_of_the_command() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         let user = user();
-        let (spaces, space) = begun(&user, wish);
+        let (spaces, space) = begun(&user, backing);
         let (before, record) = (shown(&space), space.record());
         drop(space);
         killed_while_it_verifies(&user, &record);
@@ -268,11 +268,11 @@ fn as_left_by_the_last_version(
 
 #[test]
 fn a_workspace_that_the_last_version_left_during_a_verification_continues_from_its_commit() {
-    for (wish, kind) in KINDS {
+    for (backing, kind) in KINDS {
         for command in ["echo junk > junk; rm -r made folder", "rm -rf * .gitignore"] {
             for again in ["adopt", "make", "sweep"] {
                 let user = in_memory();
-                let (spaces, space) = begun(&user, wish);
+                let (spaces, space) = begun(&user, backing);
                 let (record, commit) = as_left_by_the_last_version(&user, space, command);
                 let space = match again {
                     "adopt" => spaces.adopt("run", "a", &record).unwrap(),
