@@ -1,7 +1,7 @@
 //! Finding the user's own file of ignore patterns, as git would.
 //!
 //! Git runs without the user's configuration, see `run`. So the configuration files that it would read are passed
-//! one by one and queried for this value alone: a file of ignore patterns cannot run anything, whoever names it.
+//! one by one and queried for this value alone: a file of ignore patterns cannot run a program.
 //!
 //! Start at [`Repository::with_user_excludes`]. Invariant: only `core.excludesFile` is taken from the user's or
 //! the system's configuration.

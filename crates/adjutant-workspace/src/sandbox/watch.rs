@@ -472,9 +472,9 @@ mod tests {
     fn writes_of_other_programs_are_not_counted_and_own_writes_are() {
         let folder = tempfile::tempdir().unwrap();
         let open = || std::fs::File::open(folder.path()).unwrap().into();
-        let nobody = tempfile::tempdir().unwrap();
+        let no_processes = tempfile::tempdir().unwrap();
         let mut watch = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
-        watch.processes = nobody.path().to_owned();
+        watch.processes = no_processes.path().to_owned();
         // As if another program had filled the disk.
         watch.free_at_start = u64::MAX;
         assert!(watch.check(Instant::now(), || 0).is_none());
@@ -484,7 +484,7 @@ mod tests {
         assert!(matches!(watch.check(Instant::now(), || 0), Some(InitReport::Disk { .. })));
         // Files from before the start of the run do not count.
         let mut next = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
-        next.processes = nobody.path().to_owned();
+        next.processes = no_processes.path().to_owned();
         next.free_at_start = u64::MAX;
         next.began += 3_600;
         assert!(next.check(Instant::now(), || 0).is_none());

@@ -295,7 +295,7 @@ fn the_base_commit_of_work_in_another_work_tree_is_kept() {
         assert_eq!(contents(&user, commit)["made"], "work\n", "{kind}");
         here.repository().discard(reference, commit).unwrap();
         here.drop_base_refs(&|run| run != "dead").unwrap();
-        assert_eq!(bases(), held, "{kind}: of a run that nobody knows here");
+        assert_eq!(bases(), held, "{kind}: of an unknown run");
         here.drop_base_refs(&|run| run == "dead").unwrap();
         assert_eq!(bases(), "", "{kind}");
     }
