@@ -5,10 +5,11 @@ use std::path::Path;
 use adjutant_core::numbers::grouped;
 use adjutant_core::{AgentName, Preset};
 use adjutant_engine::roster::{
-    Definition, OPENCODE_AGENTS, Problem, Product, Roster, Scope, Shadowed, muster,
+    AgentDefinition, AgentRoster, DefinitionScope, FileProblem, OPENCODE_AGENTS, ShadowedFile,
+    SourceProduct, find_agents,
 };
 use adjutant_engine::slash::builtin_agents;
-use adjutant_engine::{Engine, Role};
+use adjutant_engine::{AgentRole, Engine};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -38,15 +39,15 @@ Then: adjutant run --agent reviewer \"GOAL\", or let `adjutant run` give it task
 ";
 
 /// Finds the agents of a project and of the person.
-pub(crate) fn find(root: &Path) -> Result<Roster, Failure> {
-    muster(root, &user_folders())
+pub(crate) fn find(root: &Path) -> Result<AgentRoster, Failure> {
+    find_agents(root, &user_folders())
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
 }
 
 /// Finds the agents of a project and of the person, and the built-in one that a person named, if they did.
 ///
 /// The other built-in agents stay out: a parent agent is offered every agent of the roster.
-pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<Roster, Failure> {
+pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<AgentRoster, Failure> {
     let mut roster = find(root)?;
     if let Some(name) = name {
         enlist_built_in(&mut roster, |it| it == name);
@@ -55,7 +56,7 @@ pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<Roster, Failu
 }
 
 /// Adds the built-in agents with these names, behind the agents from files; names of opencode's agents count.
-pub(crate) fn enlist_built_in(roster: &mut Roster, is_wanted: impl Fn(&str) -> bool) {
+pub(crate) fn enlist_built_in(roster: &mut AgentRoster, is_wanted: impl Fn(&str) -> bool) {
     let alias =
         |ours: &str| OPENCODE_AGENTS.iter().any(|(theirs, it)| *it == ours && is_wanted(theirs));
     let mut built_in = builtin_agents(&roster.agents);
@@ -64,7 +65,10 @@ pub(crate) fn enlist_built_in(roster: &mut Roster, is_wanted: impl Fn(&str) -> b
 }
 
 /// Returns the agent a person named.
-pub(crate) fn named<'a>(roster: &'a Roster, name: &str) -> Result<&'a Definition, Failure> {
+pub(crate) fn named<'a>(
+    roster: &'a AgentRoster,
+    name: &str,
+) -> Result<&'a AgentDefinition, Failure> {
     roster.find(name).map_err(|error| {
         // The names that could have been typed are those that `adjutant agents` lists.
         let mut all = roster.clone();
@@ -78,19 +82,19 @@ pub(crate) fn named<'a>(roster: &'a Roster, name: &str) -> Result<&'a Definition
 pub(crate) fn choose(
     settings: &Settings,
     flags: &WorkFlags,
-    agent: Option<&Definition>,
+    agent: Option<&AgentDefinition>,
     open: impl Fn(Option<&str>) -> Result<ChosenModel, Failure>,
 ) -> Result<ChosenModel, Failure> {
     let chosen = open(flags.model.as_deref().or(settings.model.as_deref()))?;
     let Some(agent) = agent.filter(|_| flags.model.is_none()) else { return Ok(chosen) };
     let running = &chosen.model.spec().name;
     let policy = settings.policy.policy();
-    let role = Role::of(agent.clone(), policy, Some(running), &settings.models_allowed);
+    let role = AgentRole::of(agent.clone(), policy, Some(running), &settings.models_allowed);
     role.model.map_or(Ok(chosen), |model| open(Some(&model)))
 }
 
 /// Says who works, what of their wish for a model counts for nothing, and that files were left out.
-pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &Roster) {
+pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &AgentRoster) {
     if let Some(role) = engine.role(agent) {
         say(&format!("adjutant: working as {agent} ({})", role.definition.file));
         let about_model = role.ignored.iter().filter(|ignored| ignored.starts_with("model "));
@@ -100,7 +104,7 @@ pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &Roster) {
 }
 
 /// Says that files of a kind were left out.
-pub(crate) fn notices(problems: &[Problem], kind: &str) {
+pub(crate) fn notices(problems: &[FileProblem], kind: &str) {
     let files = match problems.len() {
         0 => return,
         1 => format!("1 {kind} file"),
@@ -123,11 +127,11 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
         roster.problems.clear();
         roster.agents = vec![found];
     }
-    let role = |agent: &Definition| {
-        let settings = if agent.scope == Scope::BuiltIn { &there } else { &settings };
-        Role::of(agent.clone(), settings.policy.policy(), None, &settings.models_allowed)
+    let role = |agent: &AgentDefinition| {
+        let settings = if agent.scope == DefinitionScope::BuiltIn { &there } else { &settings };
+        AgentRole::of(agent.clone(), settings.policy.policy(), None, &settings.models_allowed)
     };
-    let roles: Vec<Role> = roster.agents.iter().map(role).collect();
+    let roles: Vec<AgentRole> = roster.agents.iter().map(role).collect();
     let whole = args.name.is_some();
     if as_json {
         print_json(&as_object(&roster, &roles, whole))?;
@@ -138,13 +142,13 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
 }
 
 /// Adds the built-in agents behind all others; one whose name a file has is not used.
-fn add_built_in(roster: &mut Roster) {
+fn add_built_in(roster: &mut AgentRoster) {
     let taken = roster.agents.clone();
     roster.agents.extend(builtin_agents(&taken));
     for own in builtin_agents(&[]) {
         let name = own.name.as_str();
         if let Some(file) = taken.iter().find(|it| it.name.as_str().eq_ignore_ascii_case(name)) {
-            roster.shadowed.push(Shadowed {
+            roster.shadowed.push(ShadowedFile {
                 name: name.to_owned(),
                 file: own.file,
                 scope: own.scope,
@@ -154,8 +158,8 @@ fn add_built_in(roster: &mut Roster) {
     }
 }
 
-fn as_object(roster: &Roster, roles: &[Role], whole: bool) -> Value {
-    let agent = |role: &Role| {
+fn as_object(roster: &AgentRoster, roles: &[AgentRole], whole: bool) -> Value {
+    let agent = |role: &AgentRole| {
         let agent = &role.definition;
         let mut object = json!({
             "name": agent.name, "description": agent.description, "file": agent.file,
@@ -181,47 +185,46 @@ fn as_object(roster: &Roster, roles: &[Role], whole: bool) -> Value {
 }
 
 /// Returns files whose name was taken, for programs.
-pub(crate) fn shadowed(shadowed: &[Shadowed]) -> Vec<Value> {
-    let object = |it: &Shadowed| json!({ "name": it.name, "file": it.file, "scope": it.scope.as_str(), "by": it.by });
+pub(crate) fn shadowed(shadowed: &[ShadowedFile]) -> Vec<Value> {
+    let object = |it: &ShadowedFile| json!({ "name": it.name, "file": it.file, "scope": it.scope.as_str(), "by": it.by });
     shadowed.iter().map(object).collect()
 }
 
 /// Returns files that cannot be used, for programs.
-pub(crate) fn problems(problems: &[Problem]) -> Vec<Value> {
-    let object =
-        |it: &Problem| json!({ "file": it.file, "scope": it.scope.as_str(), "reason": it.reason });
+pub(crate) fn problems(problems: &[FileProblem]) -> Vec<Value> {
+    let object = |it: &FileProblem| json!({ "file": it.file, "scope": it.scope.as_str(), "reason": it.reason });
     problems.iter().map(object).collect()
 }
 
-pub(crate) const fn format_name(product: Product) -> &'static str {
+pub(crate) const fn format_name(product: SourceProduct) -> &'static str {
     match product {
-        Product::Claude => "claude",
-        Product::Opencode => "opencode",
-        Product::Codex => "codex",
-        Product::Gemini => "gemini",
-        Product::Adjutant => "adjutant",
+        SourceProduct::Claude => "claude",
+        SourceProduct::Opencode => "opencode",
+        SourceProduct::Codex => "codex",
+        SourceProduct::Gemini => "gemini",
+        SourceProduct::Adjutant => "adjutant",
     }
 }
 
-fn as_text(roster: &Roster, roles: &[Role], whole: bool) -> String {
+fn as_text(roster: &AgentRoster, roles: &[AgentRole], whole: bool) -> String {
     let mut text: String = roles.iter().map(|role| paragraph(role, whole)).collect();
     text += &left_out(&roster.shadowed, &roster.problems);
-    if !roles.iter().any(|role| role.definition.scope != Scope::BuiltIn) && !whole {
+    if !roles.iter().any(|role| role.definition.scope != DefinitionScope::BuiltIn) && !whole {
         text += NOBODY;
     }
     format!("{}\n", text.trim_end())
 }
 
 /// Lists the files that are not used, and why.
-pub(crate) fn left_out(shadowed: &[Shadowed], problems: &[Problem]) -> String {
+pub(crate) fn left_out(shadowed: &[ShadowedFile], problems: &[FileProblem]) -> String {
     let mut text = String::new();
     if !shadowed.is_empty() {
         text += "Not used, because another file has the name:\n";
         for it in shadowed {
             let (file, by) = (sanitize::line(&it.file), sanitize::line(&it.by));
             let which = match it.scope {
-                Scope::BuiltIn => format!(" {}", sanitize::line(&it.name)),
-                Scope::Project | Scope::User => String::new(),
+                DefinitionScope::BuiltIn => format!(" {}", sanitize::line(&it.name)),
+                DefinitionScope::Project | DefinitionScope::User => String::new(),
             };
             text += &format!("  {file}{which} (by {by})\n");
         }
@@ -250,16 +253,16 @@ pub(crate) fn described(description: &str, whole: bool) -> String {
     format!("  {shown}{}\n", if is_cut { "…" } else { "" })
 }
 
-fn paragraph(role: &Role, whole: bool) -> String {
+fn paragraph(role: &AgentRole, whole: bool) -> String {
     let agent = &role.definition;
     let place = match agent.scope {
-        Scope::BuiltIn => {
+        DefinitionScope::BuiltIn => {
             let is_same = |it: &&(&str, &str)| it.1 == agent.name.as_str();
             let theirs = OPENCODE_AGENTS.iter().find(is_same);
             let also = theirs.map(|(theirs, _)| format!(", also `{theirs}`, as in opencode"));
             format!("{}, for slash commands{}", agent.scope.as_str(), also.unwrap_or_default())
         }
-        Scope::Project | Scope::User => {
+        DefinitionScope::Project | DefinitionScope::User => {
             format!("{} {}", agent.scope.as_str(), sanitize::line(&agent.file))
         }
     };
@@ -287,9 +290,9 @@ fn paragraph(role: &Role, whole: bool) -> String {
     }
     if whole {
         let whose = match agent.scope {
-            Scope::Project => "the project",
-            Scope::User => "you",
-            Scope::BuiltIn => "the program",
+            DefinitionScope::Project => "the project",
+            DefinitionScope::User => "you",
+            DefinitionScope::BuiltIn => "the program",
         };
         text += &format!("\nIt is told by {whose}:\n\n{}\n", sanitize::block(&agent.prompt));
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use adjutant_core::Event;
 use adjutant_core::registry::QuestionPointer;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_engine::{Archive, ControlError, Life, RunFiles, wall_now};
+use adjutant_engine::{Archive, ControlError, RunFiles, RunLiveness, wall_now};
 use adjutant_view::approval::{ApprovalQuestion, is_asked_about};
 use adjutant_view::{RunView, TimedEvent, sanitize};
 use serde_json::json;
@@ -87,7 +87,7 @@ fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQue
     let mut all = Vec::new();
     for files in runs {
         // A run that cannot be read must not hide the others.
-        let Ok(Life::Live { pid }) = files.life() else { continue };
+        let Ok(RunLiveness::Live { pid }) = files.liveness() else { continue };
         let Some(asked) = read_questions(files) else { continue };
         for open in asked.view.approvals() {
             if inbox.iter().any(|it| it.waiting.hash == open.hash) {
@@ -275,7 +275,7 @@ fn look(
         Err(_) if is_gone(archive, waiting) => return Some(None),
         Err(_) => return None,
     };
-    if matches!(files.life().ok()?, Life::Dead) {
+    if matches!(files.liveness().ok()?, RunLiveness::Dead) {
         return Some(None);
     }
     let AskedQuestions { view, admitted, is_whole } = read_questions(&files)?;

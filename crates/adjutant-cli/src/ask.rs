@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::Policy;
 use adjutant_core::policy::Approval;
-use adjutant_engine::{Answer, Approver, Question};
+use adjutant_engine::{Approver, ApproverAnswer, ApproverQuestion};
 use adjutant_view::{approval, sanitize};
 
 use crate::live::columns;
@@ -53,14 +53,14 @@ impl Terminal {
 /// which is a no.
 pub(crate) fn approver(yes: bool, terminal: Option<Terminal>) -> Approver {
     match terminal {
-        _ if yes => Arc::new(|_| Answer::Yes),
+        _ if yes => Arc::new(|_| ApproverAnswer::Yes),
         Some(terminal) => Arc::new(move |question| ask(&terminal, question)),
         None => Arc::new(|question| {
-            Answer::No(match question {
-                Question::Call { .. } => {
+            ApproverAnswer::No(match question {
+                ApproverQuestion::Call { .. } => {
                     "there is no terminal to ask on; --yes answers for you".into()
                 }
-                Question::Domain { host, .. } => format!(
+                ApproverQuestion::Domain { host, .. } => format!(
                     "there is no terminal to ask on; a person allows it with --allow-domain {host}"
                 ),
             })
@@ -74,7 +74,7 @@ pub(crate) fn may_ask(policy: &Policy) -> bool {
 }
 
 /// Shows what is at stake and waits for yes or no.
-fn ask(terminal: &Terminal, question: &Question) -> Answer {
+fn ask(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let _turn = terminal.turn.lock().unwrap_or_else(PoisonError::into_inner);
     ASKING.store(true, Ordering::Relaxed);
     let answer = put(terminal, question);
@@ -82,14 +82,14 @@ fn ask(terminal: &Terminal, question: &Question) -> Answer {
     answer
 }
 
-fn put(terminal: &Terminal, question: &Question) -> Answer {
+fn put(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let wide = columns(&terminal.output);
     let (shown, prompt) = match question {
-        Question::Call { events, policy, left, .. } => {
+        ApproverQuestion::Call { events, policy, left, .. } => {
             let question = approval::ApprovalQuestion::of(policy, events).with_left(*left);
             (question.text(wide), "Start? [y/N] ".to_owned())
         }
-        Question::Domain { label, host, url } => {
+        ApproverQuestion::Domain { label, host, url } => {
             approval::domain_question(label.as_str(), host, url, wide)
         }
     };
@@ -110,8 +110,10 @@ fn put(terminal: &Terminal, question: &Question) -> Answer {
             Some(Err(_)) | None => never(),
         };
         match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => return Answer::Yes,
-            "" | "n" | "no" => return Answer::No("the person at the terminal said no".into()),
+            "y" | "yes" => return ApproverAnswer::Yes,
+            "" | "n" | "no" => {
+                return ApproverAnswer::No("the person at the terminal said no".into());
+            }
             _ => {}
         }
     }

@@ -6,13 +6,13 @@ use adjutant_core::numbers::grouped;
 use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Policy, Preset};
-use adjutant_engine::roster::{Problem, Roster, Scope, UserFolders};
+use adjutant_engine::roster::{AgentRoster, DefinitionScope, FileProblem, UserFolders};
 use adjutant_engine::slash::{
-    Because, Handbook, InPlace, PrepareError, Prepared, Routes, SlashCommand, Surroundings,
-    builtin_agents, gather,
+    ConfiguredRoutes, InPlaceFlag, PrepareContext, PrepareError, PreparedCommand, RouteReason,
+    SlashCommand, SlashCommands, builtin_agents, find_commands,
 };
-use adjutant_engine::specs::Lookout;
-use adjutant_engine::{Archive, Engine, Role};
+use adjutant_engine::specs::TaskFinder;
+use adjutant_engine::{AgentRole, Archive, Engine};
 use adjutant_formats::task::Status;
 use adjutant_view::{Liveness, sanitize};
 use serde_json::{Value, json};
@@ -34,15 +34,15 @@ const PATHS: &str =
 /// A slash command that was typed, before anything is known of it but its name.
 pub(crate) struct TypedSlashCommand {
     root: PathBuf,
-    book: Handbook,
+    book: SlashCommands,
     command: SlashCommand,
     typed: String,
-    in_place: InPlace,
+    in_place: InPlaceFlag,
 }
 
 /// Finds the commands of a project and of the person.
-pub(crate) fn find(root: &Path) -> Result<Handbook, Failure> {
-    gather(root, &command_folders())
+pub(crate) fn find(root: &Path) -> Result<SlashCommands, Failure> {
+    find_commands(root, &command_folders())
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failur
         return Err(Failure::usage(text)
             .hint(format!("`adjutant run '/{name} …'` does it, in a terminal.")));
     }
-    if slash.in_place == InPlace::Typed {
+    if slash.in_place == InPlaceFlag::Typed {
         let text = "--in-place: only a person can let agents write in the whole tree";
         return Err(Failure::new(Exit::Refused, text)
             .hint("Leave it out: the agents then write only below the specs folder."));
@@ -96,10 +96,10 @@ pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failur
 
 /// Takes a text as one of the built-in commands, whatever files the person has.
 pub(crate) fn built_in(root: &Path, goal: &str) -> Option<TypedSlashCommand> {
-    let book = gather(root, &UserFolders::default()).ok()?;
+    let book = find_commands(root, &UserFolders::default()).ok()?;
     let (command, typed) = book.recognise(goal).ok()??;
     let (command, typed) = (command.clone(), typed.to_owned());
-    let in_place = InPlace::Absent;
+    let in_place = InPlaceFlag::Absent;
     Some(TypedSlashCommand { root: root.to_owned(), book, command, typed, in_place })
 }
 
@@ -137,24 +137,25 @@ impl TypedSlashCommand {
 
     /// Says whether `--in-place` was typed as an option of the command.
     pub(crate) fn is_in_place(&self) -> bool {
-        if self.in_place == InPlace::InPrompt {
+        if self.in_place == InPlaceFlag::InPrompt {
             say(
                 "adjutant: --in-place stands in the prompt, so it is text; as an option it goes before the prompt",
             );
         }
-        self.in_place == InPlace::Typed
+        self.in_place == InPlaceFlag::Typed
     }
 
     /// Reads the arguments and finds the agent; adds the built-in agents to those that files describe.
     pub(crate) fn prepare(
         &self,
-        routes: &Routes,
+        routes: &ConfiguredRoutes,
         agent: Option<&str>,
-        roster: &mut Roster,
-    ) -> Result<Prepared, Failure> {
+        roster: &mut AgentRoster,
+    ) -> Result<PreparedCommand, Failure> {
         roster.agents.extend(builtin_agents(&roster.agents));
-        let lookout = Lookout::new(&self.root);
-        let around = Surroundings { roster, routes, agent, tasks: &|number| lookout.look(number) };
+        let lookout = TaskFinder::new(&self.root);
+        let around =
+            PrepareContext { roster, routes, agent, tasks: &|number| lookout.look(number) };
         let prepared = self.book.prepare(&self.command, &self.typed, &around);
         prepared.map_err(|error| refused(&error))
     }
@@ -199,9 +200,9 @@ impl TypedSlashCommand {
     pub(crate) fn configure(
         &self,
         engine: Engine,
-        prepared: &Prepared,
+        prepared: &PreparedCommand,
         policy: &Policy,
-        roster: &Roster,
+        roster: &AgentRoster,
     ) -> Engine {
         self.introduce(&engine, prepared, roster);
         let is_confined = !policy.in_place && policy.workspace == WorkspaceKind::Shared;
@@ -216,7 +217,7 @@ impl TypedSlashCommand {
     }
 
     /// Says of each task that is being worked on, as the list has it, who may be at it.
-    pub(crate) fn say_in_progress(&self, archive: &Archive, prepared: &Prepared) {
+    pub(crate) fn say_in_progress(&self, archive: &Archive, prepared: &PreparedCommand) {
         for task in &prepared.tasks {
             let Some(status) = task.status.filter(|status| is_stage(*status)) else { continue };
             let head = format!("adjutant: task {} is {}", task.number, status.marker());
@@ -235,10 +236,10 @@ impl TypedSlashCommand {
     }
 
     /// Says who works on what, what of the file counts for nothing, and that files were left out.
-    fn introduce(&self, engine: &Engine, prepared: &Prepared, roster: &Roster) {
+    fn introduce(&self, engine: &Engine, prepared: &PreparedCommand, roster: &AgentRoster) {
         let definition = &prepared.definition;
         let to = prepared.route.as_ref().map_or_else(String::new, |route| {
-            let is_usual = route.because == Because::Named;
+            let is_usual = route.because == RouteReason::Named;
             let why = if is_usual { String::new() } else { format!(" by {}", route.because) };
             format!(", done by {}{why}", sanitize::line(&route.agent))
         });
@@ -286,15 +287,15 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
 }
 
 /// Returns the file that was to take the place of a built-in command and cannot be used.
-fn instead_of<'a>(book: &'a Handbook, command: &SlashCommand) -> Option<&'a Problem> {
-    let is_built_in = command.definition.scope == Scope::BuiltIn;
+fn instead_of<'a>(book: &'a SlashCommands, command: &SlashCommand) -> Option<&'a FileProblem> {
+    let is_built_in = command.definition.scope == DefinitionScope::BuiltIn;
     book.broken(command.name()).filter(|_| is_built_in)
 }
 
 /// How commands are shown.
 struct CommandListing<'a> {
     settings: &'a Settings,
-    roster: &'a Roster,
+    roster: &'a AgentRoster,
     whole: bool,
 }
 
@@ -307,9 +308,9 @@ struct CommandRoute<'a> {
 }
 
 impl CommandListing<'_> {
-    fn role(&self, command: &SlashCommand) -> Role {
+    fn role(&self, command: &SlashCommand) -> AgentRole {
         let policy = self.settings.policy.policy();
-        Role::of(command.definition.clone(), policy, None, &self.settings.models_allowed)
+        AgentRole::of(command.definition.clone(), policy, None, &self.settings.models_allowed)
     }
 
     /// Returns whom a command goes to, the usual way first.
@@ -333,7 +334,7 @@ impl CommandListing<'_> {
         }
     }
 
-    fn object(&self, book: &Handbook) -> Value {
+    fn object(&self, book: &SlashCommands) -> Value {
         let command = |command: &SlashCommand| {
             let (it, role) = (&command.definition, self.role(command));
             let ways = self.routes(command).into_iter().map(|goes| {
@@ -366,17 +367,17 @@ impl CommandListing<'_> {
         })
     }
 
-    fn text(&self, book: &Handbook) -> String {
+    fn text(&self, book: &SlashCommands) -> String {
         let mut text: String = book.commands.iter().map(|it| self.paragraph(book, it)).collect();
         text += &agents::left_out(&book.shadowed, &book.problems);
         format!("{}\n", text.trim_end())
     }
 
-    fn paragraph(&self, book: &Handbook, command: &SlashCommand) -> String {
+    fn paragraph(&self, book: &SlashCommands, command: &SlashCommand) -> String {
         let (it, role) = (&command.definition, self.role(command));
         let place = match it.scope {
-            Scope::BuiltIn => it.scope.as_str().to_owned(),
-            Scope::Project | Scope::User => {
+            DefinitionScope::BuiltIn => it.scope.as_str().to_owned(),
+            DefinitionScope::Project | DefinitionScope::User => {
                 format!("{} {}", it.scope.as_str(), sanitize::line(&it.file))
             }
         };

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, State};
-use adjutant_engine::{Archive, Cancelled, ControlError, Life, RunFiles};
+use adjutant_engine::{Archive, CancelOutcome, ControlError, RunFiles, RunLiveness};
 use adjutant_view::{RunView, TimedEvent};
 use serde_json::json;
 
@@ -36,12 +36,12 @@ pub(crate) fn run_cancel(
     let target = ControlTarget::new(&files, session);
     let cancelled = files.cancel(target.session).map_err(|error| target.failed(&error))?;
     let (how, pid, state) = match cancelled {
-        Cancelled::Obeyed => ("obeyed", None, Outcome::Cancelled),
-        Cancelled::Killed { pid } => ("killed", Some(pid), Outcome::Cancelled),
-        Cancelled::Recorded => ("recorded", None, Outcome::Cancelled),
-        Cancelled::EndedBefore(outcome) => ("ended_before", None, outcome),
+        CancelOutcome::ByItsProcess => ("obeyed", None, Outcome::Cancelled),
+        CancelOutcome::Killed { pid } => ("killed", Some(pid), Outcome::Cancelled),
+        CancelOutcome::Recorded => ("recorded", None, Outcome::Cancelled),
+        CancelOutcome::EndedBefore(outcome) => ("ended_before", None, outcome),
     };
-    if let Cancelled::Killed { .. } | Cancelled::Recorded = cancelled {
+    if let CancelOutcome::Killed { .. } | CancelOutcome::Recorded = cancelled {
         write_projections(&files);
         target.say_stopped(pid);
     }
@@ -50,7 +50,7 @@ pub(crate) fn run_cancel(
             "v": 1, "run": target.run, "session": target.session, "state": state, "how": how,
             "pid": pid,
         }))?;
-    } else if let Cancelled::EndedBefore(_) = cancelled {
+    } else if let CancelOutcome::EndedBefore(_) = cancelled {
         print(&format!("{target} had ended already: {}\n", state.word()))?;
     } else {
         print(&format!("{target} cancelled\n"))?;
@@ -128,9 +128,9 @@ fn follow(
     let mut joined = false;
     let ending = loop {
         // Asked first: a run that ends while it is read must not look interrupted.
-        let life = files.life().map_err(failed)?;
+        let life = files.liveness().map_err(failed)?;
         let mut take = |view: &mut LiveView| {
-            follow.more(|record| {
+            follow.read_new(|record| {
                 view.take(TimedEvent::new(record.at, record.wall_ms, &record.event));
             })
         };
@@ -141,7 +141,7 @@ fn follow(
         if let Some(outcome) = target.end_in(&live.view) {
             break WaitEnding::Ended(outcome);
         }
-        if life == Life::Dead {
+        if life == RunLiveness::Dead {
             let began = live.view.run().is_some();
             break if began { WaitEnding::Interrupted } else { WaitEnding::NeverBegan };
         }
@@ -259,7 +259,7 @@ const LISTS: &str = "`adjutant status` lists the runs; name one to end it.";
 
 /// Says whether somebody works on a run; one whose lock cannot be read must not hide the others.
 fn is_live(files: &RunFiles) -> bool {
-    matches!(files.life(), Ok(Life::Live { .. }))
+    matches!(files.liveness(), Ok(RunLiveness::Live { .. }))
 }
 
 const CANCEL: CommandVerb = CommandVerb { typed: "cancel", noun: "live run", has_anywhere: false };

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::Key;
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
 use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
-use adjutant_engine::roster::Roster;
-use adjutant_engine::{Approver, Engine, EngineError, Preview, Setup, with_link_targets};
+use adjutant_engine::roster::AgentRoster;
+use adjutant_engine::{Approver, Engine, EngineError, EngineSetup, RunPreview, with_link_targets};
 use adjutant_view::approval::ApprovalQuestion;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ pub(crate) fn run_delegate(
     // Where nobody is named and nobody can name others, no files need be read.
     let wanted = args.work.agent.as_deref();
     let is_needed = wanted.is_some() || policy.tools.contains(TASK);
-    let roster = if is_needed { agents::find_with(&root, wanted)? } else { Roster::default() };
+    let roster = if is_needed { agents::find_with(&root, wanted)? } else { AgentRoster::default() };
     let agent = wanted.map(|name| agents::named(&roster, name)).transpose()?;
     let chosen = agents::choose(&settings, &args.work, agent, |name| {
         if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }
@@ -74,7 +74,7 @@ pub(crate) fn run_delegate(
         );
     }
     let system = args.work.system.as_deref().map(read_text).transpose()?;
-    let setup = Setup {
+    let setup = EngineSetup {
         policy: policy.clone(),
         opener: Some(chosen.opener(&wiring)),
         model: chosen.model,
@@ -87,10 +87,10 @@ pub(crate) fn run_delegate(
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     // Files that tasks name are read before there are workspaces.
-    let mut engine = engine.closing(&home(given_home.clone())?).at_depth(base_depth);
+    let mut engine = engine.protecting(&home(given_home.clone())?).at_depth(base_depth);
     if let Some(config) = user_config_dir() {
         engine =
-            with_link_targets(&config).iter().fold(engine, |engine, path| engine.closing(path));
+            with_link_targets(&config).iter().fold(engine, |engine, path| engine.protecting(path));
     }
     // A file does not take the place of the one that works when nobody is named.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
@@ -98,7 +98,7 @@ pub(crate) fn run_delegate(
     engine = engine.with_agents(others.collect::<Vec<_>>(), &settings.models_allowed);
     if let Some(agent) = agent {
         engine = engine.with_default_agent(agent.name.clone());
-        agents::introduce(&engine, &agent.name, &Roster::default());
+        agents::introduce(&engine, &agent.name, &AgentRoster::default());
     }
     let briefs = engine.briefs(&call.tasks);
     let preview = |engine: &Engine| {
@@ -113,7 +113,7 @@ pub(crate) fn run_delegate(
                 ApproverChoice::Chosen(approver) => break approver,
                 ApproverChoice::AllowanceChanged(left) => {
                     policy.approve_below_usd = Some(left);
-                    engine = engine.starting_unasked_below(left);
+                    engine = engine.approving_below(left);
                 }
             }
         },
@@ -256,7 +256,7 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
 fn approver_of(
     args: &DelegateArgs,
     policy: &Policy,
-    preview: impl FnOnce() -> Result<Preview, Failure>,
+    preview: impl FnOnce() -> Result<RunPreview, Failure>,
 ) -> Result<Approver, Failure> {
     if args.work.yes || !may_ask(policy) {
         return Ok(approver(args.work.yes, None));
@@ -304,7 +304,7 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         EngineError::Lock(_) if error.is_in_use() => {
             Failure::caused(Exit::Usage, error).hint("`adjutant status` shows what goes on in it.")
         }
-        EngineError::Spaces(_) => Failure::caused(Exit::Usage, error).hint(
+        EngineError::Workspaces(_) => Failure::caused(Exit::Usage, error).hint(
             "`adjutant doctor` says what this machine allows; without --write agents only read.",
         ),
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
@@ -318,9 +318,9 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::Journal(_)
         | EngineError::JournalGone
         | EngineError::Thread(_)
-        | EngineError::Chance(_)
+        | EngineError::Random(_)
         | EngineError::ToolName(_)
-        | EngineError::Note(_)
+        | EngineError::OnCreated(_)
         | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
     }
 }

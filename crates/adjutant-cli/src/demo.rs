@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{Policy, Preset};
-use adjutant_engine::{Answer, Archive, Engine, Setup};
+use adjutant_engine::{ApproverAnswer, Archive, Engine, EngineSetup};
 use adjutant_view::approval::ApprovalQuestion;
 
 use crate::args::{DemoArgs, MergeAfter, ResultFormat};
@@ -80,7 +80,8 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         merge: MergeAfter::Report,
     };
     let work = RunRequest::Tasks { briefs, concurrency: None };
-    let conducted = execute_run(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    let conducted =
+        execute_run(engine, archive, work, Arc::new(|_| ApproverAnswer::Yes), &showing)?;
     let run = conducted.view.run();
     let exit = conclude(conducted, archive, false, &showing)?;
     if exit != AS_SCRIPTED {
@@ -110,7 +111,7 @@ pub(crate) const MODEL: &str = "script:demo";
 
 /// Returns an engine on a model that is a script: without a key, a network or anything of a person's.
 fn engine(policy: Policy, model: wiring::SharedModel, tree: &Path) -> Result<Engine, Failure> {
-    let setup = Setup {
+    let setup = EngineSetup {
         policy,
         model,
         workdir: tree.to_owned(),

@@ -11,8 +11,8 @@ use adjutant_core::policy::{Approval as Asks, Key, Source};
 use adjutant_core::registry::TreeKey;
 use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
 use adjutant_engine::{
-    Answer, Approver, Archive, Engine, Question as Put, RegistryError, RegistryHandle,
-    ReleaseOnDrop, wall_now,
+    Approver, ApproverAnswer, ApproverQuestion as Put, Archive, Engine, RegistryError,
+    RegistryHandle, ReleaseOnDrop, wall_now,
 };
 use adjutant_mcp::{ApprovalMode, LaunchHandover};
 use adjutant_view::RunView;
@@ -48,7 +48,7 @@ pub(crate) fn hand_to_engine(engine: Engine, terms: Option<&mut DetachedTerms>) 
     let placed = terms.and_then(|terms| Some((terms.handover.clone(), terms.place.take()?)));
     let Some((handover, place)) = placed else { return engine };
     let engine = engine.with_run_id(handover.run()).holding(place);
-    engine.noted_by(move |_, folder| handover.mark_owner(folder))
+    engine.on_created(move |_, folder| handover.mark_owner(folder))
 }
 
 /// Reads the slash command that a client sent.
@@ -302,22 +302,22 @@ impl DetachedTerms {
         let (client, approval) = (self.client.clone(), self.approval);
         let registry = self.registry.clone();
         Arc::new(move |question| match question {
-            Put::Call { .. } if approval == ApprovalMode::Deny => Answer::No(DENIED.into()),
+            Put::Call { .. } if approval == ApprovalMode::Deny => ApproverAnswer::No(DENIED.into()),
             Put::Call { run, events, .. } => {
                 let asked = events.iter().find_map(|event| {
                     if let Event::ApprovalAsked { hash, .. } = event { Some(hash) } else { None }
                 });
                 let kept = asked.map(|hash| registry.open_question(*run, hash, &client));
                 match kept {
-                    Some(Ok(())) => Answer::Later,
+                    Some(Ok(())) => ApproverAnswer::Later,
                     Some(Err(error)) => {
                         let failure = Failure::caused(Exit::Failed, &error);
-                        Answer::No(format!("the question could not be kept: {failure}"))
+                        ApproverAnswer::No(format!("the question could not be kept: {failure}"))
                     }
-                    None => Answer::No("nothing was asked".into()),
+                    None => ApproverAnswer::No("nothing was asked".into()),
                 }
             }
-            Put::Domain { host, .. } => Answer::No(format!(
+            Put::Domain { host, .. } => ApproverAnswer::No(format!(
                 "there is no terminal to ask on; a person allows it with `web_domains` in [policy] of \
                  their own config.toml, for {host}"
             )),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Brief, Code, Event, Outcome, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
-    Approver, Archive, Control, Engine, EngineError, Finished, Goal, Narrator, ReadJournal,
-    Reporter, Resume, RunFiles, Staff,
+    Approver, Archive, ControlCommand, Engine, EngineError, FinishedRun, Goal, LoadedJournal,
+    Narrator, Reporter, ResumeRequest, RunFiles, RunHost,
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{
@@ -61,7 +61,7 @@ pub(crate) enum RunRequest {
     /// A goal for a parent agent.
     Goal(Goal),
     /// A run that exists.
-    Resume { files: RunFiles, journal: ReadJournal, wish: Resume },
+    Resume { files: RunFiles, journal: LoadedJournal, wish: ResumeRequest },
 }
 
 /// A run that was carried as far as it came.
@@ -69,7 +69,7 @@ pub(crate) struct ExecutedRun {
     /// What it came to.
     pub(crate) view: RunView,
     /// How it ended, or why it broke off.
-    pub(crate) finished: Result<Finished, EngineError>,
+    pub(crate) finished: Result<FinishedRun, EngineError>,
 }
 
 /// Prints what came of a run, which may have pursued a goal, and merges what is to be merged.
@@ -121,7 +121,7 @@ pub(crate) fn execute_run(
     let live = Rc::new(RefCell::new(LiveView::new(showing.events)));
     let (orders, control) = mpsc::channel(ORDERS);
     let telling = ResultNarrator { live: Rc::clone(&live), result_tokens: showing.result_tokens };
-    let staff = |storage| Staff {
+    let staff = |storage| RunHost {
         storage,
         approver,
         reporters: vec![Box::new(LiveReporter(Rc::clone(&live)))],
@@ -206,10 +206,10 @@ pub(crate) fn interrupted_failure(error: &EngineError, view: &RunView) -> Failur
 
 /// Waits for the run, drawing meanwhile and passing on the person's ctrl+c.
 async fn wait_for_run(
-    run: impl Future<Output = Result<Finished, EngineError>>,
-    orders: &mpsc::Sender<Control>,
+    run: impl Future<Output = Result<FinishedRun, EngineError>>,
+    orders: &mpsc::Sender<ControlCommand>,
     live: &Rc<RefCell<LiveView>>,
-) -> Result<Finished, EngineError> {
+) -> Result<FinishedRun, EngineError> {
     let mut run = std::pin::pin!(run);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -238,14 +238,14 @@ fn exit_at_once() -> ! {
 }
 
 /// The first time everything is cancelled and kept; the second time we leave at once.
-fn cancel(asked: &mut bool, orders: &mpsc::Sender<Control>, live: &Rc<RefCell<LiveView>>) {
+fn cancel(asked: &mut bool, orders: &mpsc::Sender<ControlCommand>, live: &Rc<RefCell<LiveView>>) {
     live.borrow_mut().finish();
     if std::mem::replace(asked, true) {
         exit_at_once();
     }
     say("adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)");
     // A full queue holds an order to cancel already.
-    let _ = orders.try_send(Control::CancelRun);
+    let _ = orders.try_send(ControlCommand::CancelRun);
 }
 
 /// Prints what a parent agent concluded, then shows the tree and the bill.
@@ -382,7 +382,7 @@ impl Reporter for LiveReporter {
         self.0.borrow_mut().take(TimedEvent::new(at, wall_ms, event));
     }
 
-    fn recall(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
+    fn replay(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
         self.0.borrow_mut().recall(TimedEvent::new(at, wall_ms, event));
     }
 }

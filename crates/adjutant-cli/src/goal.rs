@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use adjutant_core::policy::Approval;
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{AgentName, Policy};
-use adjutant_engine::{Approver, Engine, Goal, Resume, Setup, lead_prompt};
+use adjutant_engine::{Approver, Engine, EngineSetup, Goal, ResumeRequest, lead_prompt};
 use adjutant_mcp::LaunchHandover;
 
 use crate::agents;
@@ -81,7 +81,7 @@ pub(crate) fn run_goal(
     if let Some(terms) = &terms {
         terms.bound_policy(&mut policy, chosen.model.spec().price.is_some());
     }
-    let setup = Setup {
+    let setup = EngineSetup {
         policy: policy.clone(),
         opener: Some(chosen.opener(&wiring)),
         model: chosen.model,
@@ -126,7 +126,7 @@ pub(crate) fn run_goal(
     let mut engine = engine.with_spaces(spaces);
     let approver = match &mut terms {
         Some(terms) => {
-            engine = engine.asking_first(typed);
+            engine = engine.with_approval_first(typed);
             let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
             terms.approver_of_run(&preview.events)
         }
@@ -165,10 +165,10 @@ fn continue_latest(
             continue;
         }
         let Ok(journal) = files.read() else { continue };
-        let Some(past) = journal.past() else { continue };
+        let Some(past) = journal.resume_info() else { continue };
         if past.has_lead {
             let on_this_model = args.work.model.is_some();
-            let wish = Resume { say: Some(say), on_this_model, ..Resume::default() };
+            let wish = ResumeRequest { say: Some(say), on_this_model, ..ResumeRequest::default() };
             let flags = ResumeFlags::of(&args.work, as_json);
             return resume_run(&archive, RunToResume { files, journal, past }, wish, &flags);
         }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_engine::work::{Whereabouts, Work};
+use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::status::ObservedRun;
 use adjutant_view::{Liveness, RunView, sanitize};
@@ -105,14 +105,14 @@ fn unmerged(archive: &Archive, ended: &[RunView]) -> Vec<Suggestion> {
     ended.filter_map(|view| unmerged_of(&work, view)).collect()
 }
 
-fn unmerged_of(work: &Work, view: &RunView) -> Option<Suggestion> {
+fn unmerged_of(work: &KeptResults, view: &RunView) -> Option<Suggestion> {
     let chosen =
         ResultSelection::of(work.clone(), view, Liveness::Dead, None, MergedChildren::Exclude)
             .ok()?;
     let open: Vec<_> = chosen.picked.iter().filter(|it| !it.kept.merged).collect();
     let commits: Vec<String> = open.iter().map(|it| it.kept.commit.clone()).collect();
     let places = work.whereabouts(&commits).ok()?;
-    let open = open.iter().zip(places).filter(|(_, place)| *place == Whereabouts::Kept);
+    let open = open.iter().zip(places).filter(|(_, place)| *place == ResultLocation::Kept);
     let labels: Vec<_> = open.map(|(it, _)| sanitize::label(&it.label)).collect();
     let more = if labels.len() > LISTED { ", …" } else { "" };
     let shown = labels[..labels.len().min(LISTED)].join(", ");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use adjutant_core::{Conversation, Event, Preset, SessionId};
 use adjutant_engine::RunFiles;
-use adjutant_engine::specs::{Absent, Specs, SpecsError};
+use adjutant_engine::specs::{MissingFolder, Specs, SpecsError};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{Liveness, RunView, errors};
 use serde_json::json;
@@ -28,7 +28,8 @@ pub(crate) fn keep_errors(view: &RunView) {
     if errors.is_empty() {
         return;
     }
-    let absent = if view.assignment().is_some() { Absent::Create } else { Absent::Leave };
+    let absent =
+        if view.assignment().is_some() { MissingFolder::Create } else { MissingFolder::Leave };
     let kept = || -> Result<(), SpecsError> {
         let specs = Specs::open(Path::new(view.workdir()))?;
         specs.keep_errors(&errors, absent)?;

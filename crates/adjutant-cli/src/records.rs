@@ -3,7 +3,10 @@
 use std::io::{self, IsTerminal};
 
 use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
-use adjutant_engine::{Archive, ArchiveError, Expiry, Follow, Life, ReadJournal, RunFiles, Swept};
+use adjutant_engine::{
+    Archive, ArchiveError, Expiry, JournalFollower, LoadedJournal, PruneOutcome, RunFiles,
+    RunLiveness,
+};
 use adjutant_view::results::{CallResults, root_end, synthesis};
 use adjutant_view::status::{self, ContentRetention, ObservedRun};
 use adjutant_view::transcript::Transcript;
@@ -270,7 +273,7 @@ pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Res
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = run_lookup::find_to_show(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
-    let life = files.life().map_err(failed)?;
+    let life = files.liveness().map_err(failed)?;
     let mut view = RunView::light();
     let mut records = files.records().map_err(failed)?;
     let mut delegated = false;
@@ -298,7 +301,7 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
         let name = wanted.map_or_else(|| files.id().to_string(), |session| session.to_string());
         say(&format!("adjutant: {name} delegated nothing"));
     }
-    if life == Life::Dead {
+    if life == RunLiveness::Dead {
         say_torn(files.id(), records.torn());
     }
     Ok(Exit::Completed)
@@ -317,13 +320,13 @@ pub(crate) fn run_prune(
     let mut problems = Vec::new();
     for (run, swept) in swept {
         match swept {
-            Swept::Expired { bytes: freed } => {
+            PruneOutcome::Expired { bytes: freed } => {
                 bytes += freed;
                 expired.push(run.to_string());
             }
-            Swept::Removed => removed.push(run.to_string()),
-            Swept::Kept => {}
-            Swept::Failed(problem) => problems.push(format!("{run}: {problem}")),
+            PruneOutcome::Removed => removed.push(run.to_string()),
+            PruneOutcome::Kept => {}
+            PruneOutcome::Failed(problem) => problems.push(format!("{run}: {problem}")),
         }
     }
     // First, so that the room is told as it is then.
@@ -373,7 +376,7 @@ const RESULT: CommandVerb = CommandVerb { typed: "result", noun: "run", has_anyw
 const COST: CommandVerb = CommandVerb { typed: "cost", noun: "run", has_anywhere: true };
 
 /// Folds a run that no process works on, of which the journal was read already, with its texts.
-pub(crate) fn fold_read(run: RunId, journal: &ReadJournal) -> RunView {
+pub(crate) fn fold_read(run: RunId, journal: &LoadedJournal) -> RunView {
     let mut view = RunView::default();
     for record in journal.records() {
         view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
@@ -406,14 +409,14 @@ pub(crate) fn fold(files: &RunFiles, need: ViewDetail) -> Result<(RunView, Liven
 
 /// Says whether somebody works on a run.
 pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
-    Ok(match files.life().map_err(failed)? {
-        Life::Live { .. } => Liveness::Alive,
-        Life::Dead => Liveness::Dead,
+    Ok(match files.liveness().map_err(failed)? {
+        RunLiveness::Live { .. } => Liveness::Alive,
+        RunLiveness::Dead => Liveness::Dead,
     })
 }
 
 /// Folds a run without its texts, from a checkpoint where there is one.
-pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, Follow), Failure> {
+pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, JournalFollower), Failure> {
     files
         .fold(FOLD_VERSION, RunView::light, |view, record| {
             view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));

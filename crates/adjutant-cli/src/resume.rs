@@ -4,9 +4,10 @@ use adjutant_core::policy::{Key, WorkspaceKind, parse_assignment};
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId};
-use adjutant_engine::slash::{Handbook, builtin_agents};
+use adjutant_engine::slash::{SlashCommands, builtin_agents};
 use adjutant_engine::{
-    Archive, Engine, Expiry, Finished, Life, Past, ReadJournal, Resume, RunFiles, Setup,
+    Archive, Engine, EngineSetup, Expiry, FinishedRun, LoadedJournal, ResumeInfo, ResumeRequest,
+    RunFiles, RunLiveness,
 };
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ pub(crate) fn run_resume(
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
     let limits = limits(args, &past.policy)?;
-    let wish = Resume { session, say, timeout_s: args.timeout, on_this_model, limits };
+    let wish = ResumeRequest { session, say, timeout_s: args.timeout, on_this_model, limits };
     let flags = ResumeFlags {
         model: args.model.as_deref(),
         yes: args.yes,
@@ -110,7 +111,12 @@ fn changes(args: &ResumeArgs) -> Vec<String> {
 }
 
 /// Refuses flags for work that goes on where none does.
-fn flags_without_effect(run: RunId, past: &Past, nothing: &str, changes: &[String]) -> Failure {
+fn flags_without_effect(
+    run: RunId,
+    past: &ResumeInfo,
+    nothing: &str,
+    changes: &[String],
+) -> Failure {
     // A run without a model has no task that was admitted.
     if past.model.is_none() {
         let flags = changes.join(" ");
@@ -150,15 +156,15 @@ fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, F
 /// A run to go on with, and its journal.
 pub(crate) struct RunToResume {
     pub(crate) files: RunFiles,
-    pub(crate) journal: ReadJournal,
-    pub(crate) past: Past,
+    pub(crate) journal: LoadedJournal,
+    pub(crate) past: ResumeInfo,
 }
 
 impl RunToResume {
     /// Reads what there is to go on with.
     fn read(files: RunFiles) -> Result<Self, Failure> {
         let journal = files.read().map_err(records::failed)?;
-        let past = journal.past().ok_or_else(|| {
+        let past = journal.resume_info().ok_or_else(|| {
             Failure::usage(format!("nothing to resume: {} never began", files.id()))
         })?;
         Ok(Self { files, journal, past })
@@ -195,7 +201,7 @@ fn show_ended(
         merge: merge_of(story.as_ref(), flags, spaces.merge),
     };
     let folder = Some(files.path().to_owned());
-    let finished = Ok(Finished { run: files.id(), outcome, folder });
+    let finished = Ok(FinishedRun { run: files.id(), outcome, folder });
     write_projections(archive, &view);
     if !past.workdir.is_dir() {
         advise(&moved_tree_hint(files.id()));
@@ -220,7 +226,7 @@ fn merge_of(
 /// Refuses a run that a process works on.
 fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
     // A lock without a pid was taken a moment ago. Locking the run waits until its holder has written the pid.
-    if let Ok(Life::Live { pid: Some(pid) }) = files.life() {
+    if let Ok(RunLiveness::Live { pid: Some(pid) }) = files.liveness() {
         let text = format!("{} is being worked on by process {pid}", files.id());
         return Err(Failure::usage(text).hint(format!(
             "`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.",
@@ -234,7 +240,7 @@ fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
 pub(crate) fn resume_run(
     archive: &Archive,
     found: RunToResume,
-    wish: Resume,
+    wish: ResumeRequest,
     flags: &ResumeFlags<'_>,
 ) -> Result<Exit, Failure> {
     // Without a model nothing was ever admitted that could go on.
@@ -289,7 +295,7 @@ pub(crate) fn resume_run(
     };
     let (form, result_tokens) = (flags.form, past.policy.result_tokens);
     let approver = approver(flags.yes, terminal);
-    let setup = Setup {
+    let setup = EngineSetup {
         policy: settings.policy.policy().clone(),
         model,
         opener,
@@ -301,7 +307,7 @@ pub(crate) fn resume_run(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut roster = agents::find(&setup.workdir)?;
-    let mut commands = Handbook::default();
+    let mut commands = SlashCommands::default();
     if past.policy.preset == Preset::Command {
         commands = commands::find(&setup.workdir)?;
         roster.agents.extend(builtin_agents(&roster.agents));

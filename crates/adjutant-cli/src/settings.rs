@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::{Key, PolicyError, parse_assignment};
 use adjutant_core::{Layered, Preset, PriceOverride, Source};
 use adjutant_engine::roster::UserFolders;
-use adjutant_engine::slash::{self, Routes};
+use adjutant_engine::slash::{self, ConfiguredRoutes};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
 use adjutant_view::sanitize;
 use rustix::fs::OFlags;
@@ -176,7 +176,7 @@ pub(crate) struct Settings {
     /// The person's own figures for models.
     pub(crate) models: BTreeMap<String, ModelEntry>,
     /// Who does a slash command, in place of whom it names.
-    pub(crate) routes: Routes,
+    pub(crate) routes: ConfiguredRoutes,
     /// The command that has to succeed before a story passes.
     pub(crate) verify: Option<String>,
     /// What MCP clients may do.
@@ -229,7 +229,7 @@ impl Settings {
             secrets,
             providers: user.providers,
             models: user.models,
-            routes: Routes(user.routing),
+            routes: ConfiguredRoutes(user.routing),
             verify: user.verify,
             mcp: user.mcp.unwrap_or_default(),
             search,

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use adjutant_core::undo::Elsewhere;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_engine::specs::Specs;
-use adjutant_engine::{Archive, ArchiveError, Fate, RunFiles, Undo, UndoError, Undone};
+use adjutant_engine::{
+    Archive, ArchiveError, FileUndo, RunFiles, UndoError, UndoOutcome, UndoReport,
+};
 use adjutant_formats::task::{Status, Task};
 use adjutant_view::sanitize;
 use clap::Args;
@@ -54,7 +56,7 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
         run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
     let session = session.filter(|session| *session != files.id().root_session());
     let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
-    let Undone { files: undone, elsewhere } = undone;
+    let UndoReport { files: undone, elsewhere } = undone;
     let root = files.workdir().unwrap_or_default();
     let WorkLocations { elsewhere, discarded, merged } =
         locate_work(archive, files.id(), &root, elsewhere);
@@ -101,8 +103,8 @@ struct StaleTask {
 }
 
 /// Finds the tasks that link files that went back, or stand completed by the run.
-fn stale_tasks(files: &RunFiles, root: &Path, undone: &[Undo]) -> Vec<StaleTask> {
-    let back = |undo: &&Undo| matches!(undo.fate, Fate::PutBack | Fate::Removed);
+fn stale_tasks(files: &RunFiles, root: &Path, undone: &[FileUndo]) -> Vec<StaleTask> {
+    let back = |undo: &&FileUndo| matches!(undo.fate, UndoOutcome::PutBack | UndoOutcome::Removed);
     let back: Vec<&str> = undone.iter().filter(back).map(|undo| undo.path.as_str()).collect();
     // Where nothing went back, or there is no list, there is nothing to say.
     let book = Some(root).filter(|_| !back.is_empty()).and_then(|root| {
@@ -231,11 +233,11 @@ fn explained(error: &UndoError) -> Failure {
     }
 }
 
-fn is_left(undo: &Undo) -> bool {
-    matches!(undo.fate, Fate::Differs | Fate::Failed(_))
+fn is_left(undo: &FileUndo) -> bool {
+    matches!(undo.fate, UndoOutcome::Differs | UndoOutcome::Failed(_))
 }
 
-fn exit(undone: &[Undo]) -> Exit {
+fn exit(undone: &[FileUndo]) -> Exit {
     let left = undone.iter().filter(|undo| is_left(undo)).count();
     match left {
         0 => Exit::Completed,
@@ -244,45 +246,47 @@ fn exit(undone: &[Undo]) -> Exit {
     }
 }
 
-const fn word(fate: &Fate) -> &'static str {
+const fn word(fate: &UndoOutcome) -> &'static str {
     match fate {
-        Fate::PutBack => "put_back",
-        Fate::Removed => "removed",
-        Fate::Unchanged => "unchanged",
-        Fate::Differs => "differs",
-        Fate::Failed(_) => "failed",
+        UndoOutcome::PutBack => "put_back",
+        UndoOutcome::Removed => "removed",
+        UndoOutcome::Unchanged => "unchanged",
+        UndoOutcome::Differs => "differs",
+        UndoOutcome::Failed(_) => "failed",
     }
 }
 
-fn as_object(undo: &Undo) -> Value {
+fn as_object(undo: &FileUndo) -> Value {
     let mut object = json!({ "path": undo.path, "fate": word(&undo.fate) });
-    if let Fate::Failed(reason) = &undo.fate {
+    if let UndoOutcome::Failed(reason) = &undo.fate {
         object["reason"] = json!(reason);
     }
     object
 }
 
-fn line(undo: &Undo, dry_run: bool) -> String {
+fn line(undo: &FileUndo, dry_run: bool) -> String {
     let path = sanitize::line(&undo.path);
     match (&undo.fate, dry_run) {
-        (Fate::PutBack, false) => format!("put back   {path}\n"),
-        (Fate::PutBack, true) => format!("would put back  {path}\n"),
-        (Fate::Removed, false) => format!("removed    {path}\n"),
-        (Fate::Removed, true) => format!("would remove    {path}\n"),
-        (Fate::Unchanged, _) => format!("unchanged  {path}: it is as it was before\n"),
-        (Fate::Differs, _) => {
+        (UndoOutcome::PutBack, false) => format!("put back   {path}\n"),
+        (UndoOutcome::PutBack, true) => format!("would put back  {path}\n"),
+        (UndoOutcome::Removed, false) => format!("removed    {path}\n"),
+        (UndoOutcome::Removed, true) => format!("would remove    {path}\n"),
+        (UndoOutcome::Unchanged, _) => format!("unchanged  {path}: it is as it was before\n"),
+        (UndoOutcome::Differs, _) => {
             format!("left       {path}: somebody changed it since, so it is not what was left\n")
         }
-        (Fate::Failed(reason), _) => format!("left       {path}: {}\n", sanitize::line(reason)),
+        (UndoOutcome::Failed(reason), _) => {
+            format!("left       {path}: {}\n", sanitize::line(reason))
+        }
     }
 }
 
-fn summary(undone: &[Undo], dry_run: bool) -> String {
+fn summary(undone: &[FileUndo], dry_run: bool) -> String {
     if undone.is_empty() {
         return "Nothing was changed, so there is nothing to put back".to_owned();
     }
     let left = undone.iter().filter(|undo| is_left(undo)).count();
-    let same = undone.iter().filter(|undo| undo.fate == Fate::Unchanged).count();
+    let same = undone.iter().filter(|undo| undo.fate == UndoOutcome::Unchanged).count();
     let done = undone.len() - left - same;
     let verb = if dry_run { "would be put back or removed" } else { "put back or removed" };
     let mut text = format!("{} {verb}", counted(done, "file"));

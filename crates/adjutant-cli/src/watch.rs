@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, SessionId, State, Timestamp};
-use adjutant_engine::{Archive, Follow, RunFiles};
+use adjutant_engine::{Archive, JournalFollower, RunFiles};
 use adjutant_view::progress::{ProgressFrame, line};
 use adjutant_view::{Liveness, Palette, RunView, TimedEvent, events, sanitize, tree};
 use rustix::process::{Signal, getpid, kill_process};
@@ -104,7 +104,7 @@ struct WatchSession {
     files: RunFiles,
     session: Option<SessionId>,
     view: RunView,
-    follow: Follow,
+    follow: JournalFollower,
     liveness: Liveness,
     mode: WatchMode,
     palette: Palette,
@@ -137,7 +137,7 @@ impl WatchSession {
         let (view, session, mode, palette) =
             (&mut self.view, self.session, self.mode, self.palette);
         let mut said = Ok(());
-        let grew = self.follow.more(|record| {
+        let grew = self.follow.read_new(|record| {
             let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
             view.apply(entry);
             if said.is_ok() && concerns(view, session, &record.event) {

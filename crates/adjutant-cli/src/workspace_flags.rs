@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::{Key, WorkspaceKind};
 use adjutant_core::space::SpaceKind;
 use adjutant_core::{Policy, Rights, RunId, ToolSet};
-use adjutant_engine::{Past, SpaceSetup, git_dirs_around};
+use adjutant_engine::{ResumeInfo, WorkspaceSetup, git_dirs_around};
 use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
@@ -84,7 +84,7 @@ impl WriteFlags {
     }
 
     /// Returns what the engine is told about the workspaces of a new run in `tree`.
-    pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<SpaceSetup, Failure> {
+    pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<WorkspaceSetup, Failure> {
         let mut setup = usual(home);
         self.terms.add_to(&mut setup, tree)?;
         warn_of_wide_root(tree);
@@ -114,9 +114,9 @@ impl WorkspaceSetupFlags {
         &self,
         home: &Path,
         run: RunId,
-        past: &Past,
+        past: &ResumeInfo,
         merge: bool,
-    ) -> Result<SpaceSetup, Failure> {
+    ) -> Result<WorkspaceSetup, Failure> {
         let typed = self.typed().or(merge.then_some("--merge"));
         if let Some(flag) = typed.filter(|_| !gives_workspaces(&past.policy)) {
             let text = format!("{flag}: no agent of {run} has a workspace of its own");
@@ -125,7 +125,7 @@ impl WorkspaceSetupFlags {
             );
         }
         let mut setup = usual(home);
-        for lost in past.terms.iter().flat_map(|terms| setup.recall(terms)) {
+        for lost in past.terms.iter().flat_map(|terms| setup.restore(terms)) {
             say(&format!("adjutant: {lost}"));
         }
         self.add_to(&mut setup, &past.workdir)?;
@@ -144,7 +144,7 @@ impl WorkspaceSetupFlags {
     }
 
     /// Adds what was typed; what is strange about it is said.
-    fn add_to(&self, setup: &mut SpaceSetup, tree: &Path) -> Result<(), Failure> {
+    fn add_to(&self, setup: &mut WorkspaceSetup, tree: &Path) -> Result<(), Failure> {
         if let Some(wish) = self.workspace {
             setup.kind = Some(match wish {
                 WorkspaceKindArg::Overlay => SpaceKind::Overlay,
@@ -174,7 +174,7 @@ impl WorkspaceSetupFlags {
                 refuse_included(typed, tree)?;
             }
             setup.include_ignored.extend(self.include_ignored.iter().cloned());
-            for strange in setup.settle_included(tree) {
+            for strange in setup.resolve_included(tree) {
                 say(&format!("adjutant: --include-ignored: {strange}"));
             }
         }
@@ -196,7 +196,7 @@ fn granted(typed: &Path) -> Result<PathBuf, Failure> {
 /// Says why commands would not see a directory although it was granted, and what to do instead.
 fn why_not_granted(
     grant: &Path,
-    setup: &SpaceSetup,
+    setup: &WorkspaceSetup,
     tree: &Path,
 ) -> Option<(&'static str, &'static str)> {
     const NARROWER: &str = "Name the directories that commands need, such as a toolchain.";
@@ -266,8 +266,8 @@ fn warn_of_wide_root(root: &Path) {
 }
 
 /// Returns what the engine is told where nobody said anything: a person's home is never shown.
-pub(crate) fn usual(home: &Path) -> SpaceSetup {
-    SpaceSetup {
+pub(crate) fn usual(home: &Path) -> WorkspaceSetup {
+    WorkspaceSetup {
         hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
         config: user_config_dir(),
         read_only: [user_folders(), command_folders()]
@@ -275,7 +275,7 @@ pub(crate) fn usual(home: &Path) -> SpaceSetup {
             .flat_map(|it| it.0)
             .map(|it| it.1)
             .collect(),
-        ..SpaceSetup::new(home.to_owned())
+        ..WorkspaceSetup::new(home.to_owned())
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::{Event, Preset, Timestamp};
-use adjutant_engine::{Archive, Engine, Setup, Staff};
+use adjutant_engine::{Archive, Engine, EngineSetup, RunHost};
 use adjutant_model::ScriptedModel;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::{RunView, TimedEvent};
@@ -21,7 +21,7 @@ const SCRIPT: &str = "[[turn]]\n[[turn.call]]\ntool = 'Glob'\nargs = { pattern =
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let model = Arc::new(ScriptedModel::from_toml(SCRIPT)?);
-    let engine = Engine::new(Setup::new(Preset::Scout.policy(), model, "."))?;
+    let engine = Engine::new(EngineSetup::new(Preset::Scout.policy(), model, "."))?;
     let tasks =
         [TaskSpec::new("one", "Count the documents")?, TaskSpec::new("two", "Count them again")?];
     let briefs = engine.briefs(&tasks);
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let view = Rc::new(RefCell::new(RunView::default()));
     let fold = Rc::clone(&view);
     let state = tempfile::tempdir()?;
-    let staff = Staff::unattended(Archive::open(&state.path().join("state"))?.storage())
+    let staff = RunHost::unattended(Archive::open(&state.path().join("state"))?.storage())
         .with_reporter(move |at: Timestamp, wall_ms: u64, event: &Event| {
             fold.borrow_mut().apply(TimedEvent::new(at, wall_ms, event))
         });

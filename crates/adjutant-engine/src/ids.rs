@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use adjutant_core::ids::SUFFIX_LEN;
 use adjutant_core::{Brief, RunId, SessionId, Task};
 
-use crate::runner::clock::{Wall, wall_now};
+use crate::runner::clock::{WallClock, wall_now};
 
 /// Where the random part of ids comes from.
-pub type Chance = fn() -> Result<[u8; SUFFIX_LEN], getrandom::Error>;
+pub type RandomSource = fn() -> Result<[u8; SUFFIX_LEN], getrandom::Error>;
 
 /// Draws from the operating system.
-pub(crate) fn system() -> Result<[u8; SUFFIX_LEN], getrandom::Error> {
+pub(crate) fn os_random() -> Result<[u8; SUFFIX_LEN], getrandom::Error> {
     let mut bytes = [0; SUFFIX_LEN];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
@@ -23,19 +23,19 @@ pub(crate) fn system() -> Result<[u8; SUFFIX_LEN], getrandom::Error> {
 ///
 /// Why the operating system has nothing to draw from.
 pub fn new_run_id() -> Result<RunId, getrandom::Error> {
-    IdSource { wall: wall_now, chance: system }.run()
+    IdSource { wall: wall_now, random: os_random }.run()
 }
 
 /// Makes ids.
 #[derive(Clone, Copy)]
 pub(crate) struct IdSource {
-    pub(crate) wall: Wall,
-    pub(crate) chance: Chance,
+    pub(crate) wall: WallClock,
+    pub(crate) random: RandomSource,
 }
 
 impl IdSource {
     pub(crate) fn run(&self) -> Result<RunId, getrandom::Error> {
-        Ok(RunId::new((self.wall)() / 1000, (self.chance)()?))
+        Ok(RunId::new((self.wall)() / 1000, (self.random)()?))
     }
 
     /// Gives each brief an id that is not taken.
@@ -51,7 +51,7 @@ impl IdSource {
         let mut tasks = Vec::with_capacity(briefs.len());
         for brief in briefs {
             let session = loop {
-                let session = SessionId::new(seconds, (self.chance)()?);
+                let session = SessionId::new(seconds, (self.random)()?);
                 if !is_taken(session) && made.insert(session) {
                     break session;
                 }

@@ -9,18 +9,18 @@
 
 mod archive;
 mod briefs;
-mod chain;
 mod control;
 mod engine;
+mod error_chain;
 mod ids;
 pub mod prd;
 mod registry;
+pub mod results;
 pub mod roster;
 mod runner;
 pub mod slash;
-mod spaces;
 pub mod specs;
-pub mod work;
+mod workspaces;
 
 pub use adjutant_core::Secret;
 pub use adjutant_store::{open_private, open_private_existing};
@@ -29,22 +29,26 @@ pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
 pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
-pub use archive::follow::Follow;
-pub use archive::{Archive, ArchiveError, Expiry, Life, ReadJournal, Records, RunFiles, Swept};
-pub use briefs::desk::ModelOpener;
+pub use archive::journal_follower::JournalFollower;
+pub use archive::{
+    Archive, ArchiveError, Expiry, LoadedJournal, PruneOutcome, RunFiles, RunLiveness, RunRecords,
+};
+pub use briefs::brief_builder::ModelOpener;
 pub use briefs::prompt::lead_prompt;
-pub use briefs::role::{Role, model_of_file};
-pub use control::{Answer as ControlAnswer, Cancelled, Complaint, ControlError, Request, RunState};
-pub use engine::opening::{Opened, Storage};
-pub use engine::resume::{Past, Resume};
-pub use engine::{Engine, EngineError, Finished, Goal, Preview, Setup, Staff};
-pub use ids::{Chance, new_run_id};
+pub use briefs::role::{AgentRole, model_of_file};
+pub use control::{
+    CancelOutcome, ControlAnswer, ControlError, ControlRefusal, ControlRequest, RunState,
+};
+pub use engine::resume::{ResumeInfo, ResumeRequest};
+pub use engine::storage::{OpenRun, Storage};
+pub use engine::{Engine, EngineError, EngineSetup, FinishedRun, Goal, RunHost, RunPreview};
+pub use ids::{RandomSource, new_run_id};
 pub use registry::{
     RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome, question_id,
     story_key,
 };
-pub use runner::clock::{Wall, wall_now};
-pub use runner::effects::{Answer, Approver, Question, artifact_facts};
-pub use runner::{Control, Narrator, Reporter};
-pub use spaces::SpaceSetup;
-pub use work::undo::{Fate, Undo, UndoError, Undone};
+pub use results::undo::{FileUndo, UndoError, UndoOutcome, UndoReport};
+pub use runner::clock::{WallClock, wall_now};
+pub use runner::effects::{Approver, ApproverAnswer, ApproverQuestion, artifact_facts};
+pub use runner::{ControlCommand, Narrator, Reporter};
+pub use workspaces::WorkspaceSetup;

@@ -140,7 +140,7 @@ pub enum PrdError {
 
 /// How a save ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saved {
+pub enum SaveOutcome {
     /// The outcome was written into the file as it was known.
     Written,
     /// The outcome was written into a version that someone else made meanwhile.
@@ -161,7 +161,7 @@ pub struct PrdFile {
 }
 
 /// The file as it was read.
-struct Read {
+struct PrdContent {
     text: String,
     mode: FileMode,
 }
@@ -175,13 +175,13 @@ impl PrdFile {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, PrdError> {
         let path = path.into();
         let shown = path.display().to_string();
-        let (dir, name, place) = found(&path, &shown)?;
+        let (dir, name, place) = open_parent(&path, &shown)?;
         let temp = temp_name(&name);
         let path = resolved(&path);
         let lock = lock(&dir, &shown)?;
-        let Read { text, mode } = present(&place, &shown)?;
+        let PrdContent { text, mode } = read_existing(&place, &shown)?;
         let prd = parse(&text, &shown)?;
-        try_out(&path, &place, &text, mode, &temp)?;
+        check_replaceable(&path, &place, &text, mode, &temp)?;
         drop(lock);
         Ok(Self { path, dir, name, temp, prd })
     }
@@ -193,8 +193,8 @@ impl PrdFile {
     /// When it cannot be read or is no PRD.
     pub fn look(path: impl AsRef<Path>) -> Result<Prd, PrdError> {
         let shown = path.as_ref().display().to_string();
-        let (_, _, place) = found(path.as_ref(), &shown)?;
-        parse(&present(&place, &shown)?.text, &shown)
+        let (_, _, place) = open_parent(path.as_ref(), &shown)?;
+        parse(&read_existing(&place, &shown)?.text, &shown)
     }
 
     /// Returns the PRD as it was last read or written.
@@ -218,7 +218,7 @@ impl PrdFile {
         let shown = self.path.display().to_string();
         let failed = |source: PathError| PrdError::file("open", &shown, source);
         let place = self.dir.file_target(&self.name).map_err(failed)?;
-        let read = present(&place, &shown)?;
+        let read = read_existing(&place, &shown)?;
         if read.text != self.prd.to_text() {
             self.prd = parse(&read.text, &shown)?;
         }
@@ -231,7 +231,7 @@ impl PrdFile {
     ///
     /// [`PrdError::Changed`] when the entry of the story is not the one that was last read, or the
     /// file is no PRD any more. Whatever the error, the file is as it was.
-    pub fn save(&mut self, story_id: &str, outcome: &Outcome) -> Result<Saved, PrdError> {
+    pub fn save(&mut self, story_id: &str, outcome: &Outcome) -> Result<SaveOutcome, PrdError> {
         let shown = self.path.display().to_string();
         let place = self.dir.file_target(&self.name);
         let place = place.map_err(|source| PrdError::file("open", &shown, source))?;
@@ -250,7 +250,7 @@ impl PrdFile {
             let current = if before.text == known {
                 None
             } else {
-                Some(self.theirs(&before, story_id, changed)?)
+                Some(self.read_other_version(&before, story_id, changed)?)
             };
             let base = current.as_ref().unwrap_or(&self.prd);
             let text = base.edit(story_id, outcome).map_err(|fault| PrdError::Unwritable {
@@ -259,12 +259,12 @@ impl PrdFile {
                 run: outcome.run.clone(),
             })?;
             let saved = match (text == before.text, &current) {
-                (true, _) => Saved::Unchanged,
-                (false, None) => Saved::Written,
-                (false, Some(_)) => Saved::Merged,
+                (true, _) => SaveOutcome::Unchanged,
+                (false, None) => SaveOutcome::Written,
+                (false, Some(_)) => SaveOutcome::Merged,
             };
             let prd = parse(&text, &shown)?;
-            if saved == Saved::Unchanged || self.replace(&place, &before, &text, &shown)? {
+            if saved == SaveOutcome::Unchanged || self.replace(&place, &before, &text, &shown)? {
                 self.prd = prd;
                 return Ok(saved);
             }
@@ -273,9 +273,9 @@ impl PrdFile {
     }
 
     /// Reads a version that someone else made; the entry of the story must be as it was.
-    fn theirs(
+    fn read_other_version(
         &self,
-        read: &Read,
+        read: &PrdContent,
         story_id: &str,
         changed: impl Fn(String) -> PrdError,
     ) -> Result<Prd, PrdError> {
@@ -294,7 +294,7 @@ impl PrdFile {
     fn replace(
         &self,
         place: &FileTarget,
-        before: &Read,
+        before: &PrdContent,
         text: &str,
         shown: &str,
     ) -> Result<bool, PrdError> {
@@ -368,7 +368,7 @@ fn lock(dir: &Dir, shown: &str) -> Result<DirLock, PrdError> {
 }
 
 /// Finds the folder of a path, and the place in it.
-fn found(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdError> {
+fn open_parent(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdError> {
     let failed = |source: PathError| PrdError::file("open", shown, source);
     let Some(name) = path.file_name().map(OsStr::to_owned) else {
         return Err(failed(PathError::NotRegular(adjutant_workspace::FileKind::Directory)));
@@ -381,12 +381,12 @@ fn found(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdErr
 }
 
 /// Reads a file that has to be there.
-fn present(place: &FileTarget, shown: &str) -> Result<Read, PrdError> {
+fn read_existing(place: &FileTarget, shown: &str) -> Result<PrdContent, PrdError> {
     let missing = || PrdError::file("open", shown, PathError::NotFound);
     read(place, shown)?.ok_or_else(missing)
 }
 
-fn read(place: &FileTarget, shown: &str) -> Result<Option<Read>, PrdError> {
+fn read(place: &FileTarget, shown: &str) -> Result<Option<PrdContent>, PrdError> {
     let path = || shown.to_owned();
     let image = match place.read(MAX_BYTES) {
         Ok(Some(image)) => image,
@@ -400,7 +400,7 @@ fn read(place: &FileTarget, shown: &str) -> Result<Option<Read>, PrdError> {
         path: path(),
         at: error.utf8_error().valid_up_to(),
     })?;
-    Ok(Some(Read { text, mode: image.mode }))
+    Ok(Some(PrdContent { text, mode: image.mode }))
 }
 
 fn parse(text: &str, shown: &str) -> Result<Prd, PrdError> {
@@ -411,7 +411,7 @@ fn parse(text: &str, shown: &str) -> Result<Prd, PrdError> {
 ///
 /// A copy is written beside it and removed again: that tells a folder without rights, a disk
 /// mounted read-only and a full one alike, and takes away what an interrupted save left.
-fn try_out(
+fn check_replaceable(
     path: &Path,
     place: &FileTarget,
     text: &str,

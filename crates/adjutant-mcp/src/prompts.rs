@@ -3,7 +3,7 @@
 //! The text of a command file is never put into the prompt: it is written for the agent that executes the
 //! command, with that agent's rights. Nothing in the file is executed or included here.
 
-use adjutant_engine::slash::{Handbook, SlashCommand, gather};
+use adjutant_engine::slash::{SlashCommand, SlashCommands, find_commands};
 use adjutant_view::sanitize;
 use rmcp::model::{
     GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
@@ -16,8 +16,8 @@ use crate::start::requested_run::COMMAND_BYTES;
 /// The prompt's only argument: the text after the command's name.
 const ARGUMENTS_KEY: &str = "arguments";
 
-fn slash_commands(setup: &ServerSetup) -> Result<Handbook, String> {
-    gather(&setup.root, &setup.command_folders).map_err(|error| error.to_string())
+fn slash_commands(setup: &ServerSetup) -> Result<SlashCommands, String> {
+    find_commands(&setup.root, &setup.command_folders).map_err(|error| error.to_string())
 }
 
 /// Returns a prompt for each usable slash command.

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::{Outcome, Preset, ToolSet};
-use adjutant_engine::{Archive, Engine, EngineError, Finished, Resume, Setup, Staff};
+use adjutant_engine::{
+    Archive, Engine, EngineError, EngineSetup, FinishedRun, ResumeRequest, RunHost,
+};
 use adjutant_model::{Sources, open_model};
 
 use crate::append::Append;
@@ -37,7 +39,7 @@ struct Wanted {
 #[must_use]
 pub fn main(words: impl Iterator<Item = String>) -> u8 {
     match parse(words).and_then(|wanted| run(&wanted)) {
-        Ok(Finished { outcome: Outcome::Completed, .. }) => 0,
+        Ok(FinishedRun { outcome: Outcome::Completed, .. }) => 0,
         Ok(finished) => {
             eprintln!("crash-rig: {} ended {}", finished.run, finished.outcome.word());
             1
@@ -79,7 +81,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-fn run(wanted: &Wanted) -> Result<Finished, String> {
+fn run(wanted: &Wanted) -> Result<FinishedRun, String> {
     let api = wanted.api.ok_or("`--api` is missing")?;
     let sources = Sources::default().with_provider(api.provider_at(&wanted.url));
     let model = open_model(api.model(), &sources).map_err(|error| error.to_string())?;
@@ -89,18 +91,18 @@ fn run(wanted: &Wanted) -> Result<Finished, String> {
     // Every crash bills what was under way in full; a limit would end the run for that.
     (policy.budget_tokens_run, policy.budget_usd) = (None, None);
     let tools = vec![Arc::new(append) as _];
-    let setup = Setup { tools, ..Setup::new(policy, model, &wanted.workdir) };
+    let setup = EngineSetup { tools, ..EngineSetup::new(policy, model, &wanted.workdir) };
     let archive = Archive::open(&wanted.home).map_err(|error| error.to_string())?;
-    let ran = || -> Result<Finished, Box<dyn std::error::Error>> {
+    let ran = || -> Result<FinishedRun, Box<dyn std::error::Error>> {
         let engine = Engine::new(setup)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ran: Result<Finished, EngineError> = if wanted.resumes {
+        let ran: Result<FinishedRun, EngineError> = if wanted.resumes {
             let (files, _) = archive.find(wanted.run.as_deref().unwrap_or("latest"))?;
-            let staff = Staff::unattended(files.storage());
-            runtime.block_on(engine.resume(files.id(), Resume::default(), staff))
+            let staff = RunHost::unattended(files.storage());
+            runtime.block_on(engine.resume(files.id(), ResumeRequest::default(), staff))
         } else {
             let briefs = engine.briefs(&wanted.tasks);
-            let staff = Staff::unattended(archive.storage());
+            let staff = RunHost::unattended(archive.storage());
             runtime.block_on(engine.delegate(briefs, None, staff))
         };
         Ok(ran?)

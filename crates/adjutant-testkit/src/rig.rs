@@ -12,10 +12,11 @@ use adjutant_core::schema::{ReturnForm, TaskSpec};
 use adjutant_core::{
     AgentName, Assignment, Event, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
 };
-use adjutant_engine::roster::{UserFolders, muster};
+use adjutant_engine::roster::{UserFolders, find_agents};
 use adjutant_engine::{
-    Answer, Approver, Control, Engine, EngineError, Finished, Goal, Narrator, Question, Reporter,
-    Resume, Setup, SpaceSetup, Staff, Storage, Tool, Wall, Web,
+    Approver, ApproverAnswer, ApproverQuestion, ControlCommand, Engine, EngineError, EngineSetup,
+    FinishedRun, Goal, Narrator, Reporter, ResumeRequest, RunHost, Storage, Tool, WallClock, Web,
+    WorkspaceSetup,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -31,7 +32,7 @@ const WALL_MS: u64 = 1_735_460_684_000;
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 
 /// Looks at every event and may give orders.
-type Watch = Box<dyn FnMut(&Event, &mpsc::Sender<Control>)>;
+type Watch = Box<dyn FnMut(&Event, &mpsc::Sender<ControlCommand>)>;
 
 /// A test's surroundings.
 pub struct Rig {
@@ -43,7 +44,7 @@ pub struct Rig {
     system: Option<String>,
     approver: Approver,
     disk: MemoryDisk,
-    control: (mpsc::Sender<Control>, mpsc::Receiver<Control>),
+    control: (mpsc::Sender<ControlCommand>, mpsc::Receiver<ControlCommand>),
     watch: Option<Watch>,
     goal: Option<String>,
     lead: AgentName,
@@ -52,11 +53,11 @@ pub struct Rig {
     models_allowed: Vec<String>,
     model: Option<Arc<dyn Model>>,
     web: Option<Web>,
-    wall: Wall,
+    wall: WallClock,
     tools: Vec<Arc<dyn Tool>>,
     assignment: Option<Assignment>,
     elsewhere: Option<PathBuf>,
-    spaces: Option<SpaceSetup>,
+    spaces: Option<WorkspaceSetup>,
     guard: Option<Box<dyn Any + Send>>,
 }
 
@@ -69,7 +70,7 @@ pub struct Story {
     /// How many of them were recalled from an earlier process.
     pub recalled: usize,
     /// How it ended, or why it could not.
-    pub result: Result<Finished, EngineError>,
+    pub result: Result<FinishedRun, EngineError>,
     /// What the model was sent.
     pub requests: Vec<Request>,
 }
@@ -91,7 +92,7 @@ impl Rig {
             tasks: Vec::new(),
             concurrency: None,
             system: None,
-            approver: Arc::new(|_| Answer::Yes),
+            approver: Arc::new(|_| ApproverAnswer::Yes),
             disk: MemoryDisk::default(),
             control: mpsc::channel(8),
             watch: None,
@@ -127,7 +128,7 @@ impl Rig {
 
     /// Lets agents write in workspaces of their own.
     #[must_use]
-    pub fn spaces(mut self, setup: SpaceSetup) -> Self {
+    pub fn spaces(mut self, setup: WorkspaceSetup) -> Self {
         self.policy.workspace = WorkspaceKind::Own;
         self.policy.tools = ToolSet::new(self.policy.tools.iter().chain(WRITING));
         self.spaces = Some(setup);
@@ -180,7 +181,7 @@ impl Rig {
 
     /// Reads this wall clock instead of one that stands still.
     #[must_use]
-    pub fn wall(mut self, wall: Wall) -> Self {
+    pub fn wall(mut self, wall: WallClock) -> Self {
         self.wall = wall;
         self
     }
@@ -276,7 +277,7 @@ impl Rig {
 
     /// Decides what the person says.
     #[must_use]
-    pub fn answer(self, answer: Answer) -> Self {
+    pub fn answer(self, answer: ApproverAnswer) -> Self {
         self.approver(move |_| answer.clone())
     }
 
@@ -284,7 +285,7 @@ impl Rig {
     #[must_use]
     pub fn approver(
         mut self,
-        approver: impl Fn(&Question) -> Answer + Send + Sync + 'static,
+        approver: impl Fn(&ApproverQuestion) -> ApproverAnswer + Send + Sync + 'static,
     ) -> Self {
         self.approver = Arc::new(approver);
         self
@@ -306,7 +307,10 @@ impl Rig {
 
     /// Calls `watch` with every event, so that a test can interfere at an exact moment.
     #[must_use]
-    pub fn when(mut self, watch: impl FnMut(&Event, &mpsc::Sender<Control>) + 'static) -> Self {
+    pub fn when(
+        mut self,
+        watch: impl FnMut(&Event, &mpsc::Sender<ControlCommand>) + 'static,
+    ) -> Self {
         self.watch = Some(Box::new(watch));
         self
     }
@@ -320,28 +324,28 @@ impl Rig {
     pub async fn resume_within(mut self, journal: &[u8], capacity: usize) -> Story {
         self.disk = MemoryDisk::holding(journal);
         self.disk.set_capacity(Some(capacity));
-        self.go_on(journal, Resume::default()).await
+        self.go_on(journal, ResumeRequest::default()).await
     }
 
     /// Goes on with the run that `journal` holds and tells what happened.
-    pub async fn resume(mut self, journal: &[u8], wish: Resume) -> Story {
+    pub async fn resume(mut self, journal: &[u8], wish: ResumeRequest) -> Story {
         self.disk = MemoryDisk::holding(journal);
         self.go_on(journal, wish).await
     }
 
-    async fn go_on(self, journal: &[u8], wish: Resume) -> Story {
+    async fn go_on(self, journal: &[u8], wish: ResumeRequest) -> Story {
         let first = journal.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let first: serde_json::Value = serde_json::from_slice(first).expect("a first record");
         let run = first["event"]["run"].as_str().expect("a run's beginning");
         self.play(Some((run.parse().expect("a run's id"), wish))).await
     }
 
-    async fn play(self, past: Option<(RunId, Resume)>) -> Story {
+    async fn play(self, past: Option<(RunId, ResumeRequest)>) -> Story {
         let workdir = self.tree();
         let script = self.script;
         let scripted = || Arc::new(ScriptedModel::from_toml(&script).expect("a script")) as _;
         let model = Watched::new(self.model.unwrap_or_else(scripted));
-        let setup = Setup {
+        let setup = EngineSetup {
             policy: self.policy,
             model: Arc::new(model.clone()),
             workdir: workdir.clone(),
@@ -355,7 +359,7 @@ impl Rig {
         let mut engine = Engine::new(setup).expect("an engine").with_sources(self.wall, chance);
         let home = self.home.as_ref().map(TempDir::path);
         let user = UserFolders::usual(home, home.map(|home| home.join(".config")).as_deref());
-        let roster = muster(&workdir, &user).expect("a roster");
+        let roster = find_agents(&workdir, &user).expect("a roster");
         engine = engine.with_agents(roster.agents, &self.models_allowed);
         if let Some(agent) = self.default_agent {
             engine = engine.with_default_agent(agent);
@@ -379,7 +383,7 @@ impl Rig {
             watch: self.watch,
             control: sender,
         };
-        let staff = Staff {
+        let staff = RunHost {
             storage: Storage::Memory(self.disk),
             approver: self.approver,
             reporters: vec![Box::new(listener)],
@@ -484,7 +488,7 @@ struct Listener {
     events: Rc<RefCell<Vec<(Timestamp, Event)>>>,
     recalled: Rc<Cell<usize>>,
     watch: Option<Watch>,
-    control: mpsc::Sender<Control>,
+    control: mpsc::Sender<ControlCommand>,
 }
 
 impl Reporter for Listener {
@@ -495,7 +499,7 @@ impl Reporter for Listener {
         }
     }
 
-    fn recall(&mut self, at: Timestamp, _wall_ms: u64, event: &Event) {
+    fn replay(&mut self, at: Timestamp, _wall_ms: u64, event: &Event) {
         self.events.borrow_mut().push((at, event.clone()));
         self.recalled.set(self.recalled.get() + 1);
     }

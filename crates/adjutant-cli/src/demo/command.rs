@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adjutant_core::Preset;
-use adjutant_engine::roster::Roster;
-use adjutant_engine::slash::Routes;
+use adjutant_engine::roster::AgentRoster;
+use adjutant_engine::slash::ConfiguredRoutes;
 use adjutant_engine::specs::Specs;
-use adjutant_engine::{Answer, Archive};
+use adjutant_engine::{ApproverAnswer, Archive};
 use adjutant_formats::task::TaskNumber;
 use adjutant_view::sanitize;
 
@@ -55,8 +55,8 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
     let policy = Preset::Command.policy();
     let unknown = || Failure::new(Exit::Failed, "there is no command `/research`");
     let slash = commands::built_in(root, RESEARCH).ok_or_else(unknown)?;
-    let mut roster = Roster::default();
-    let prepared = slash.prepare(&Routes::default(), None, &mut roster)?;
+    let mut roster = AgentRoster::default();
+    let prepared = slash.prepare(&ConfiguredRoutes::default(), None, &mut roster)?;
     let engine = engine(policy.clone(), model()?, root)?;
     let known = roster.agents.iter().cloned().chain([prepared.definition.clone()]);
     let engine = slash.configure(engine.with_agents(known, &[]), &prepared, &policy, &roster);
@@ -67,7 +67,8 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
         merge: MergeAfter::Report,
     };
     let work = RunRequest::Goal(prepared.goal(&policy, None, ""));
-    let conducted = execute_run(engine, archive, work, Arc::new(|_| Answer::Yes), &showing)?;
+    let conducted =
+        execute_run(engine, archive, work, Arc::new(|_| ApproverAnswer::Yes), &showing)?;
     conclude(conducted, archive, true, &showing)
 }
 

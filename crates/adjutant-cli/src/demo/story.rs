@@ -7,8 +7,8 @@ use std::sync::Arc;
 use adjutant_core::story::StoryWork;
 use adjutant_core::{AgentName, Outcome, Preset};
 use adjutant_engine::prd::PrdFile;
-use adjutant_engine::work::look_at_machine;
-use adjutant_engine::{Answer, Archive, Goal};
+use adjutant_engine::results::probe_machine;
+use adjutant_engine::{ApproverAnswer, Archive, Goal};
 use adjutant_formats::prd::{Prd, asked, story_prompt};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
@@ -64,7 +64,7 @@ pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
 
 /// Says what agents that write would lack here.
 fn missing(folder: &Path) -> Option<String> {
-    let machine = look_at_machine(&search(), folder);
+    let machine = probe_machine(&search(), folder);
     let git = machine.git.err();
     git.or_else(|| machine.sandbox.err().map(|why| format!("there is no sandbox here: {why}")))
 }
@@ -97,7 +97,7 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
     // What the work leaves behind goes with the folder.
     let engine = engine.with_spaces(usual(state));
     let showing = DisplayOptions { result_tokens, ..showing() };
-    let yes = Arc::new(|_: &_| Answer::Yes);
+    let yes = Arc::new(|_: &_| ApproverAnswer::Yes);
     Ok(execute_run(engine, archive, RunRequest::Goal(goal), yes, &showing)?.view)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use adjutant_core::space::MergeRequest;
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::Archive;
-use adjutant_engine::work::{Verdict, shared_files};
+use adjutant_engine::results::{MergeOutcome, shared_files};
 use adjutant_view::{Liveness, RunView};
 
 use super::merge::{
@@ -114,9 +114,9 @@ fn look(
         if let MergeFate::Branched { name, .. } = fate {
             placed.branch = Some(name.clone());
         }
-        placed.is_applied = matches!(fate, MergeFate::Judged(Verdict::Merges { .. }));
+        placed.is_applied = matches!(fate, MergeFate::Judged(MergeOutcome::Merges { .. }));
         placed.is_in_files = placed.is_applied
-            || matches!(fate, MergeFate::Judged(Verdict::Already) | MergeFate::MergedBefore);
+            || matches!(fate, MergeFate::Judged(MergeOutcome::Already) | MergeFate::MergedBefore);
     }
     say_next(&chosen, &fates, false);
     for picked in others {
@@ -182,8 +182,9 @@ fn report(chosen: &ResultSelection) -> Result<(), Failure> {
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
     say(&outlook(chosen, &previews));
     let fates: Vec<MergeFate> = previews.into_iter().map(MergeFate::Judged).collect();
-    let merges =
-        |it: &MergeFate| matches!(it, MergeFate::Judged(Verdict::Merges { .. } | Verdict::Already));
+    let merges = |it: &MergeFate| {
+        matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already))
+    };
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         say(line(picked, fate, true).trim_end());
     }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Component, Path, PathBuf};
 
 use adjutant_engine::Archive;
-use adjutant_engine::work::{
+use adjutant_engine::results::{
     BinaryContent, Diff, DiffEntry, DiffStatus, PatchOptions, shared_files,
 };
 use adjutant_view::layout::some_of;

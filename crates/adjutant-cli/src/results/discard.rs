@@ -1,7 +1,7 @@
 //! `discard`: forgetting results, so that their commits can still be found for a while.
 
-use adjutant_engine::work::WorkError;
-use adjutant_engine::{Archive, SpaceSetup};
+use adjutant_engine::results::ResultsError;
+use adjutant_engine::{Archive, WorkspaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -33,9 +33,9 @@ pub(crate) fn run_discard(
     if !args.yes && !chosen.picked.is_empty() {
         ask(&chosen)?;
     }
-    let done: Vec<(&SelectedResult, Result<(), WorkError>)> =
+    let done: Vec<(&SelectedResult, Result<(), ResultsError>)> =
         chosen.picked.iter().map(|it| (it, chosen.work.discard(&it.kept))).collect();
-    SpaceSetup::new(archive.path().to_owned()).let_go(chosen.work.tree(), archive);
+    WorkspaceSetup::new(archive.path().to_owned()).release_base_refs(chosen.work.tree(), archive);
     let failed = done.iter().filter(|(_, done)| done.is_err()).count();
     if as_json {
         let results: Vec<Value> = done.iter().map(as_object).collect();
@@ -78,7 +78,7 @@ fn ask(chosen: &ResultSelection) -> Result<(), Failure> {
     Err(Failure::new(Exit::Refused, "nothing was discarded"))
 }
 
-fn line((picked, done): &(&SelectedResult, Result<(), WorkError>)) -> String {
+fn line((picked, done): &(&SelectedResult, Result<(), ResultsError>)) -> String {
     match done {
         Ok(()) => format!("discarded  {}: commit {}\n", picked.title(), picked.kept.commit),
         Err(error) => {
@@ -88,7 +88,7 @@ fn line((picked, done): &(&SelectedResult, Result<(), WorkError>)) -> String {
     }
 }
 
-fn as_object((picked, done): &(&SelectedResult, Result<(), WorkError>)) -> Value {
+fn as_object((picked, done): &(&SelectedResult, Result<(), ResultsError>)) -> Value {
     let mut object = picked.json();
     object["discarded"] = json!(done.is_ok());
     if let Err(error) = done {

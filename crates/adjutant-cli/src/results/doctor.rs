@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use adjutant_engine::work::{Machine, look_at_machine};
+use adjutant_engine::results::{MachineCapabilities, probe_machine};
 
 use super::search;
 
 /// Says what agents that write would find here: a name, whether it is as it should be, and the words.
 pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
-    let Machine { git, sandbox, overlay, user_namespaces } = look_at_machine(&search(), home);
+    let MachineCapabilities { git, sandbox, overlay, user_namespaces } =
+        probe_machine(&search(), home);
     let git = match git {
         Ok(version) => (true, format!("git version {version}")),
         Err(why) => (false, format!("{why}; only agents that write need it")),

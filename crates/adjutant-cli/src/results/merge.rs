@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use adjutant_core::registry::TreeKey;
 use adjutant_core::{RegistryCommand, RegistryRefusal};
-use adjutant_engine::work::{
-    ApplyError, Conflict, Diff, Shared, TakenBack, UnrestoredFile, Verdict, WorkError, shared_files,
+use adjutant_engine::results::{
+    ApplyError, Conflict, Diff, MergeOutcome, ResultsError, SharedFile, UnmergeOutcome,
+    UnrestoredFile, shared_files,
 };
 use adjutant_engine::{Archive, RegistryError};
 use adjutant_view::sanitize;
@@ -24,17 +25,17 @@ use crate::records::counted;
 /// What became of one result.
 pub(super) enum MergeFate {
     /// It was judged, and merged where that was wanted.
-    Judged(Verdict),
+    Judged(MergeOutcome),
     /// It was merged into the files before, and is not merged again.
     MergedBefore,
     /// Whether it was merged before cannot be read, so it is not merged.
-    UnreadRecords(WorkError),
+    UnreadRecords(ResultsError),
     /// The registry of runs cannot be used, so it is not merged.
     Unregistered(RegistryError),
     /// It is on a branch of this name.
     Branched { name: String, uncommitted: bool },
     /// No branch could be made.
-    Unbranched(WorkError),
+    Unbranched(ResultsError),
 }
 
 /// Merges results, or takes merges back.
@@ -94,7 +95,7 @@ pub(super) fn unrestored_line(UnrestoredFile { path, before }: &UnrestoredFile) 
 }
 
 /// Judges the results in their order.
-pub(super) fn preview(chosen: &ResultSelection) -> Result<Vec<Verdict>, Failure> {
+pub(super) fn preview(chosen: &ResultSelection) -> Result<Vec<MergeOutcome>, Failure> {
     let kept: Vec<_> = chosen.picked.iter().map(|it| it.kept.clone()).collect();
     chosen.work.preview(&kept).map_err(|error| work_failure(&error))
 }
@@ -127,7 +128,7 @@ fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -
         return MergeFate::Unregistered(error.into());
     }
     let verdict = chosen.work.apply(&picked.kept);
-    if matches!(verdict, Verdict::Merges { .. }) {
+    if matches!(verdict, MergeOutcome::Merges { .. }) {
         let (tree, commit) = (tree_key(chosen), picked.kept.commit.clone());
         let merge = RegistryCommand::RecordMerge { tree, run: chosen.run, commit };
         // The record of the merge in the state directory, by which it is taken back, does not depend on it.
@@ -156,17 +157,17 @@ pub(super) fn branched(
 }
 
 /// Says in one line what is to be expected.
-pub(super) fn outlook(chosen: &ResultSelection, previews: &[Verdict]) -> String {
+pub(super) fn outlook(chosen: &ResultSelection, previews: &[MergeOutcome]) -> String {
     if previews.is_empty() {
         return format!("adjutant: {} kept no work: there is nothing to merge", chosen.name);
     }
-    let count = |is: fn(&Verdict) -> bool| previews.iter().filter(|it| is(it)).count();
+    let count = |is: fn(&MergeOutcome) -> bool| previews.iter().filter(|it| is(it)).count();
     let parts = [
-        (count(|it| matches!(it, Verdict::Merges { .. })), "to merge"),
-        (count(|it| matches!(it, Verdict::Already)), "there already"),
-        (count(|it| matches!(it, Verdict::Conflicts(_))), "in conflict"),
-        (count(|it| matches!(it, Verdict::Dirty(_))), "held by uncommitted changes"),
-        (count(|it| matches!(it, Verdict::Failed(_))), "failing"),
+        (count(|it| matches!(it, MergeOutcome::Merges { .. })), "to merge"),
+        (count(|it| matches!(it, MergeOutcome::Already)), "there already"),
+        (count(|it| matches!(it, MergeOutcome::Conflicts(_))), "in conflict"),
+        (count(|it| matches!(it, MergeOutcome::Dirty(_))), "held by uncommitted changes"),
+        (count(|it| matches!(it, MergeOutcome::Failed(_))), "failing"),
     ];
     let parts: Vec<String> = parts
         .iter()
@@ -180,7 +181,7 @@ pub(super) fn outlook(chosen: &ResultSelection, previews: &[Verdict]) -> String 
 pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> String {
     let title = picked.title();
     match fate {
-        MergeFate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
+        MergeFate::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
             let word = if dry_run { "would merge" } else { "merged" };
             let mut text = format!("{word}  {title}: {}\n", size(diff));
             for path in submodules {
@@ -197,7 +198,7 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
             }
             text
         }
-        MergeFate::Judged(Verdict::Already) => format!("there already  {title}\n"),
+        MergeFate::Judged(MergeOutcome::Already) => format!("there already  {title}\n"),
         MergeFate::MergedBefore => format!("merged before  {title}\n"),
         MergeFate::UnreadRecords(error) => {
             let failure = work_failure(error).to_string();
@@ -210,11 +211,11 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
             let failure = Failure::caused(Exit::Failed, error).to_string();
             format!("failed  {title}: not merged: {}\n", sanitize::line(&failure))
         }
-        MergeFate::Judged(Verdict::Conflicts(conflicts)) => {
+        MergeFate::Judged(MergeOutcome::Conflicts(conflicts)) => {
             let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
             head + &conflicts.iter().map(conflict_line).collect::<String>()
         }
-        MergeFate::Judged(Verdict::Dirty(paths)) => {
+        MergeFate::Judged(MergeOutcome::Dirty(paths)) => {
             let mut text = format!(
                 "refused  {title}: {} with uncommitted changes it never saw\n",
                 counted(paths.len(), "file")
@@ -224,7 +225,7 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
             }
             text
         }
-        MergeFate::Judged(Verdict::Failed(error)) => {
+        MergeFate::Judged(MergeOutcome::Failed(error)) => {
             let failure = Failure::caused(Exit::Failed, error).to_string();
             format!("failed  {title}: {}\n", sanitize::line(&failure))
         }
@@ -247,7 +248,7 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
 pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: bool) {
     let name = &chosen.name;
     let has = |is: fn(&MergeFate) -> bool| fates.iter().any(is);
-    if has(|it| matches!(it, MergeFate::Judged(Verdict::Dirty(_)))) {
+    if has(|it| matches!(it, MergeFate::Judged(MergeOutcome::Dirty(_)))) {
         advise(&format!(
             "Commit or stash those files, or take the work as a branch: `adjutant merge {name} --as branch`."
         ));
@@ -256,7 +257,7 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
         .picked
         .iter()
         .zip(fates)
-        .find(|(_, fate)| matches!(fate, MergeFate::Judged(Verdict::Conflicts(_))))
+        .find(|(_, fate)| matches!(fate, MergeFate::Judged(MergeOutcome::Conflicts(_))))
     {
         advise(&match chosen.unmerged_before().as_slice() {
             [] => conflict_advice(chosen, picked),
@@ -267,13 +268,13 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
             ),
         });
     }
-    if has(|it| matches!(it, MergeFate::Judged(Verdict::Failed(ApplyError::Sparse { .. })))) {
+    if has(|it| matches!(it, MergeFate::Judged(MergeOutcome::Failed(ApplyError::Sparse { .. })))) {
         advise(&format!(
             "This checkout is a sparse one: `git sparse-checkout add DIR` brings a folder in, \
              `adjutant merge {name} --as branch` takes the work as a branch."
         ));
     }
-    let merges = has(|it| matches!(it, MergeFate::Judged(Verdict::Merges { .. })));
+    let merges = has(|it| matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. })));
     if dry_run && merges {
         advise(&format!("`adjutant merge {name}` does it; `adjutant diff {name}` shows it."));
     } else if merges {
@@ -306,12 +307,12 @@ pub(super) fn exit(fates: &[MergeFate], gone: usize) -> Exit {
     let well = |fate: &&MergeFate| {
         matches!(
             fate,
-            MergeFate::Judged(Verdict::Merges { .. } | Verdict::Already)
+            MergeFate::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already)
                 | MergeFate::MergedBefore
                 | MergeFate::Branched { .. }
         )
     };
-    let dirty = |fate: &MergeFate| matches!(fate, MergeFate::Judged(Verdict::Dirty(_)));
+    let dirty = |fate: &MergeFate| matches!(fate, MergeFate::Judged(MergeOutcome::Dirty(_)));
     let merged = fates.iter().filter(well).count();
     match merged {
         all if all == fates.len() && gone == 0 => Exit::Completed,
@@ -325,14 +326,14 @@ fn as_object(
     chosen: &ResultSelection,
     args: &MergeArgs,
     fates: &[MergeFate],
-    shared: &[Shared],
+    shared: &[SharedFile],
 ) -> Value {
     let how = match args.how {
         MergeAs::Apply => "apply",
         MergeAs::Branch => "branch",
     };
     let results = chosen.picked.iter().zip(fates);
-    let merged = |it: &MergeFate| matches!(it, MergeFate::Judged(Verdict::Merges { .. }));
+    let merged = |it: &MergeFate| matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. }));
     let undo = (!args.dry_run && fates.iter().any(merged))
         .then(|| command(&format!("adjutant merge --undo {}", chosen.name)));
     json!({
@@ -352,21 +353,23 @@ fn command(text: &str) -> String {
 fn fate_json(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> Value {
     let mut object = picked.json();
     let (word, name, value): (&str, &str, Value) = match fate {
-        MergeFate::Judged(Verdict::Merges { diff, submodules, git_like }) => {
+        MergeFate::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
             let paths =
                 |all: &[PathBuf]| all.iter().map(|it| json!(it.to_string_lossy())).collect();
             object["submodules"] = paths(submodules);
             object["git_like"] = paths(git_like);
             (if dry_run { "would_merge" } else { "merged" }, "files", files(diff))
         }
-        MergeFate::Judged(Verdict::Already) | MergeFate::MergedBefore => {
+        MergeFate::Judged(MergeOutcome::Already) | MergeFate::MergedBefore => {
             ("already", "files", json!([]))
         }
-        MergeFate::Judged(Verdict::Conflicts(all)) => ("conflict", "conflicts", conflicts(all)),
-        MergeFate::Judged(Verdict::Dirty(paths)) => {
+        MergeFate::Judged(MergeOutcome::Conflicts(all)) => {
+            ("conflict", "conflicts", conflicts(all))
+        }
+        MergeFate::Judged(MergeOutcome::Dirty(paths)) => {
             ("refused", "dirty", paths.iter().map(|it| json!(it.to_string_lossy())).collect())
         }
-        MergeFate::Judged(Verdict::Failed(error)) => {
+        MergeFate::Judged(MergeOutcome::Failed(error)) => {
             ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
         }
         MergeFate::Branched { name, uncommitted } => {
@@ -414,11 +417,13 @@ fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Resu
     let all: Vec<(Value, String, String)> = there.chain(gone).collect();
     let commits: Vec<String> = all.iter().map(|(_, _, commit)| commit.clone()).collect();
     let taken = chosen.work.take_back(&commits).map_err(|error| work_failure(&error))?;
-    for (commit, _) in commits.iter().zip(&taken).filter(|(_, it)| matches!(it, TakenBack::Done)) {
+    for (commit, _) in
+        commits.iter().zip(&taken).filter(|(_, it)| matches!(it, UnmergeOutcome::Done))
+    {
         register_undo(archive, chosen, commit);
     }
-    let done = taken.iter().filter(|it| matches!(it, TakenBack::Done)).count();
-    let nothing = taken.iter().filter(|it| matches!(it, TakenBack::Nothing)).count();
+    let done = taken.iter().filter(|it| matches!(it, UnmergeOutcome::Done)).count();
+    let nothing = taken.iter().filter(|it| matches!(it, UnmergeOutcome::Nothing)).count();
     if as_json {
         let results: Vec<Value> = all
             .into_iter()
@@ -443,11 +448,11 @@ fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Resu
     })
 }
 
-fn taken_line(title: &str, taken: &TakenBack) -> String {
+fn taken_line(title: &str, taken: &UnmergeOutcome) -> String {
     match taken {
-        TakenBack::Done => format!("taken back  {title}\n"),
-        TakenBack::Nothing => String::new(),
-        TakenBack::Changed(paths) => {
+        UnmergeOutcome::Done => format!("taken back  {title}\n"),
+        UnmergeOutcome::Nothing => String::new(),
+        UnmergeOutcome::Changed(paths) => {
             let mut text =
                 format!("left  {title}: {} changed since\n", counted(paths.len(), "file"));
             for path in paths.iter().take(LISTED) {
@@ -455,22 +460,22 @@ fn taken_line(title: &str, taken: &TakenBack) -> String {
             }
             text
         }
-        TakenBack::Failed(error) => {
+        UnmergeOutcome::Failed(error) => {
             let failure = Failure::caused(Exit::Failed, error).to_string();
             format!("left  {title}: {}\n", sanitize::line(&failure))
         }
     }
 }
 
-fn taken_json(mut object: Value, taken: &TakenBack) -> Value {
+fn taken_json(mut object: Value, taken: &UnmergeOutcome) -> Value {
     let word = match taken {
-        TakenBack::Done => "taken_back",
-        TakenBack::Nothing => "not_merged",
-        TakenBack::Changed(paths) => {
+        UnmergeOutcome::Done => "taken_back",
+        UnmergeOutcome::Nothing => "not_merged",
+        UnmergeOutcome::Changed(paths) => {
             object["dirty"] = paths.iter().map(|it| json!(it.to_string_lossy())).collect();
             "refused"
         }
-        TakenBack::Failed(error) => {
+        UnmergeOutcome::Failed(error) => {
             object["reason"] = json!(Failure::caused(Exit::Failed, error).to_string());
             "failed"
         }

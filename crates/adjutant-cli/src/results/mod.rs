@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::space::KeptWork;
 use adjutant_core::{Outcome, RunId, SessionId, State};
-use adjutant_engine::work::{
+use adjutant_engine::results::{
     Conflict, ConflictKind, ConflictSide, Diff, DiffEntry, DiffStatus, GitError, KeptResult,
-    Shared, Whereabouts, Work, WorkError,
+    KeptResults, ResultLocation, ResultsError, SharedFile,
 };
 use adjutant_engine::{Archive, RunFiles, why_no_repository};
 use adjutant_view::{Delegation, Liveness, RunView, sanitize};
@@ -48,10 +48,10 @@ pub(crate) fn search() -> OsString {
 }
 
 /// Opens the repository that `tree` lies in, to look at results and to merge them.
-pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<Work, WorkError> {
-    let work = Work::open(&search(), tree, archive.path())?;
+pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<KeptResults, ResultsError> {
+    let work = KeptResults::open(&search(), tree, archive.path())?;
     Ok(match user_config_dir() {
-        Some(config) => work.closing(&config),
+        Some(config) => work.protecting(&config),
         None => work,
     })
 }
@@ -85,7 +85,7 @@ pub(crate) struct UnsavedWork {
 /// The results that a command is about.
 pub(crate) struct ResultSelection {
     /// Where they are.
-    pub(crate) work: Work,
+    pub(crate) work: KeptResults,
     /// Whose they are.
     pub(crate) run: RunId,
     /// What was named on the command line or stands for it: a run or a session.
@@ -169,7 +169,7 @@ impl ResultSelection {
 
     /// Takes the results of a run whose view is at hand.
     pub(crate) fn of(
-        work: Work,
+        work: KeptResults,
         view: &RunView,
         liveness: Liveness,
         session: Option<SessionId>,
@@ -238,7 +238,7 @@ impl ResultSelection {
         for (commit, place) in self.stands_on.iter().zip(places) {
             let found = kept.iter().find(|it| it.commit == *commit && !runs.contains(&it.run));
             if let Some(found) = found
-                && place == Whereabouts::Kept
+                && place == ResultLocation::Kept
             {
                 runs.push(found.run.clone());
             }
@@ -347,7 +347,7 @@ impl ResultSelection {
     }
 
     /// Names the files that several results touch, with who touches them.
-    pub(crate) fn say_shared(&self, shared: &[Shared]) {
+    pub(crate) fn say_shared(&self, shared: &[SharedFile]) {
         for one in shared.iter().take(LISTED) {
             let by: Vec<String> = one
                 .by
@@ -364,15 +364,15 @@ impl ResultSelection {
         }
     }
 
-    fn shared_json(&self, shared: &[Shared]) -> Vec<Value> {
-        let names = |it: &Shared| -> Vec<String> {
+    fn shared_json(&self, shared: &[SharedFile]) -> Vec<Value> {
+        let names = |it: &SharedFile| -> Vec<String> {
             it.by
                 .iter()
                 .filter_map(|place| self.picked.get(*place))
                 .map(SelectedResult::id)
                 .collect()
         };
-        let one = |it: &Shared| json!({ "path": it.path.to_string_lossy(), "by": names(it) });
+        let one = |it: &SharedFile| json!({ "path": it.path.to_string_lossy(), "by": names(it) });
         shared.iter().map(one).collect()
     }
 }
@@ -459,10 +459,10 @@ pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
 }
 
 /// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.
-fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<Work, Failure> {
+fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<KeptResults, Failure> {
     let gone = format!("{run} worked in {}, which is not there any more", workdir.display());
     let here = open_work(Path::new("."), archive);
-    let is_kept = |work: &Work| work.results(run).is_ok_and(|kept| !kept.is_empty());
+    let is_kept = |work: &KeptResults| work.results(run).is_ok_and(|kept| !kept.is_empty());
     match here.ok().filter(is_kept) {
         Some(work) => {
             say(&format!("adjutant: {gone}; its work is in {}", work.tree().display()));
@@ -474,7 +474,7 @@ fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<Work, Fai
 }
 
 /// Says where a run worked when that is not here.
-fn say_elsewhere(work: &Work, run: RunId) {
+fn say_elsewhere(work: &KeptResults, run: RunId) {
     let here = std::env::current_dir().and_then(std::fs::canonicalize);
     if here.is_ok_and(|here| !here.starts_with(work.tree())) {
         say(&format!("adjutant: {run} worked in {}", work.tree().display()));
@@ -482,15 +482,15 @@ fn say_elsewhere(work: &Work, run: RunId) {
 }
 
 /// Returns the failure of something with a repository.
-pub(crate) fn work_failure(error: &WorkError) -> Failure {
+pub(crate) fn work_failure(error: &ResultsError) -> Failure {
     let exit = match error {
-        WorkError::Git(GitError::NotARepository { path }) => {
+        ResultsError::Git(GitError::NotARepository { path }) => {
             if let Some(why) = why_no_repository(path) {
                 return Failure::usage(why);
             }
             Exit::Usage
         }
-        WorkError::Git(_) | WorkError::Apply(_) => Exit::Failed,
+        ResultsError::Git(_) | ResultsError::Apply(_) => Exit::Failed,
     };
     Failure::caused(exit, error)
 }

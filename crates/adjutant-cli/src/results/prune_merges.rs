@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use adjutant_engine::Archive;
-use adjutant_engine::work::{WorkError, forget_merges};
+use adjutant_engine::results::{ResultsError, forget_merges};
 
 use super::work_failure;
 
@@ -16,5 +16,5 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) fn prune_merges(archive: &Archive, days: Option<u32>) -> Vec<String> {
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let (_, problems) = forget_merges(archive.path(), before);
-    problems.into_iter().map(|it| work_failure(&WorkError::Git(it)).to_string()).collect()
+    problems.into_iter().map(|it| work_failure(&ResultsError::Git(it)).to_string()).collect()
 }

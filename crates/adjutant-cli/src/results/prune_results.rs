@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::RunId;
-use adjutant_engine::work::{KeptResult, Quota, Work, quota};
-use adjutant_engine::{Archive, SpaceSetup};
+use adjutant_engine::results::{DiskUsage, KeptResult, KeptResults, disk_usage};
+use adjutant_engine::{Archive, WorkspaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) struct PrunedResults {
     dropped: Vec<(PathBuf, KeptResult)>,
     left: Vec<(PathBuf, KeptResult)>,
-    quota: Quota,
+    disk_usage: DiskUsage,
     /// What crashes had left, and what became of it.
     pub(crate) swept: Vec<String>,
     /// What went wrong, a sentence each.
@@ -36,10 +36,10 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
     let mut old = PrunedResults::default();
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let mut seen = BTreeSet::new();
-    let setup = SpaceSetup::new(archive.path().to_owned());
+    let setup = WorkspaceSetup::new(archive.path().to_owned());
     let all = repositories(archive);
     // Each work tree has workspaces of its own, and what is left in them becomes results.
-    let trees: BTreeSet<&Path> = all.iter().map(Work::tree).collect();
+    let trees: BTreeSet<&Path> = all.iter().map(KeptResults::tree).collect();
     old.swept = trees.into_iter().flat_map(|tree| setup.sweep(tree, archive)).collect();
     for work in all {
         old.put_back(&work);
@@ -51,7 +51,7 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
             Ok(all) => {
                 let aged = all.into_iter().filter(|it| it.at < before);
                 aged.for_each(|result| old.judge(&work, result, unmerged));
-                setup.let_go(work.tree(), archive);
+                setup.release_base_refs(work.tree(), archive);
             }
             Err(error) => {
                 let tree = work.tree().display();
@@ -59,20 +59,20 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
             }
         }
     }
-    old.quota = quota(archive.path());
+    old.disk_usage = disk_usage(archive.path());
     old
 }
 
 /// Opens every repository that a run worked in; a tree that is gone or none has no results. One that was moved
 /// is found where the person stands in it.
-fn repositories(archive: &Archive) -> Vec<Work> {
+fn repositories(archive: &Archive) -> Vec<KeptResults> {
     let runs = archive.runs().unwrap_or_default();
     let trees: BTreeSet<PathBuf> = runs.iter().filter_map(|files| files.workdir()).collect();
     let open = |tree: &Path| open_work(tree, archive).ok();
     let trees = trees.into_iter().filter(|tree| tree.is_dir());
-    let mut all: Vec<Work> = trees.filter_map(|tree| open(&tree)).collect();
-    let is_new = |here: &Work| all.iter().all(|work| work.tree() != here.tree());
-    let is_ours = |here: &Work| {
+    let mut all: Vec<KeptResults> = trees.filter_map(|tree| open(&tree)).collect();
+    let is_new = |here: &KeptResults| all.iter().all(|work| work.tree() != here.tree());
+    let is_ours = |here: &KeptResults| {
         let known = |run: &RunId| runs.iter().any(|files| files.id() == *run);
         here.runs().is_ok_and(|found| found.iter().any(known))
     };
@@ -83,7 +83,7 @@ fn repositories(archive: &Archive) -> Vec<Work> {
 
 impl PrunedResults {
     /// Puts back what a merge that was killed had replaced, and removes what it had prepared.
-    fn put_back(&mut self, work: &Work) {
+    fn put_back(&mut self, work: &KeptResults) {
         let tree = work.tree().display();
         let done = match work.recover() {
             Ok(done) => done,
@@ -99,7 +99,7 @@ impl PrunedResults {
         self.problems.extend(done.stuck.map(|error| format!("{tree}: {}", work_failure(&error))));
     }
 
-    fn judge(&mut self, work: &Work, result: KeptResult, unmerged: bool) {
+    fn judge(&mut self, work: &KeptResults, result: KeptResult, unmerged: bool) {
         let tree = work.tree().to_owned();
         if !result.merged && !unmerged {
             self.left.push((tree, result));
@@ -125,7 +125,7 @@ impl PrunedResults {
             let tree = sanitize::line(&tree);
             text += &format!("left  {}: old and not merged, in {tree}\n", it.reference);
         }
-        let Quota { bases, spaces, merges } = self.quota;
+        let DiskUsage { bases, spaces, merges } = self.disk_usage;
         if bases + spaces + merges > 0 {
             let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
             text += &format!(
@@ -157,7 +157,7 @@ impl PrunedResults {
             };
             all.iter().map(one).collect()
         };
-        let Quota { bases, spaces, merges } = self.quota;
+        let DiskUsage { bases, spaces, merges } = self.disk_usage;
         let room = json!({ "bases": bases, "spaces": spaces, "merges": merges });
         (list(&self.dropped), list(&self.left), room)
     }

@@ -4,7 +4,7 @@
 //! Start at [`PrdSession::decide`]. Invariant: what a run achieved is not done again unless a person says so.
 
 use adjutant_core::{Outcome, RunId};
-use adjutant_engine::work::Whereabouts;
+use adjutant_engine::results::ResultLocation;
 use adjutant_formats::prd::{Story, asked};
 use adjutant_view::story::StoryReport;
 
@@ -134,7 +134,7 @@ impl PrdSession<'_> {
         // A branch is only a name that may be missing; files are changed once.
         let is_due = match merge {
             MergeAfter::Branch => true,
-            MergeAfter::Apply => self.history.work_location(&view)? == Some(Whereabouts::Kept),
+            MergeAfter::Apply => self.history.work_location(&view)? == Some(ResultLocation::Kept),
             MergeAfter::Report => false,
         };
         let placed = if is_due {

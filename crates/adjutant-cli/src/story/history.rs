@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
 use adjutant_core::{Registry, RunId};
-use adjutant_engine::work::{Whereabouts, Work};
+use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::{Liveness, RunView};
@@ -71,7 +71,7 @@ pub(super) struct StoryHistory<'a> {
     /// Why some of them cannot be read.
     problems: BTreeMap<RunId, String>,
     /// The repository, once it was asked about.
-    work: OnceCell<Work>,
+    work: OnceCell<KeptResults>,
 }
 
 impl<'a> StoryHistory<'a> {
@@ -203,16 +203,16 @@ impl<'a> StoryHistory<'a> {
     pub(super) fn lost_work(&self, run: RunId) -> Result<Option<String>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         Ok(match self.work_location(&numbers(&files)?.0)? {
-            None | Some(Whereabouts::Merged | Whereabouts::Kept) => None,
-            Some(Whereabouts::Dropped) => Some(format!("the work of {run} was discarded")),
-            Some(Whereabouts::Gone) => {
+            None | Some(ResultLocation::Merged | ResultLocation::Kept) => None,
+            Some(ResultLocation::Dropped) => Some(format!("the work of {run} was discarded")),
+            Some(ResultLocation::Gone) => {
                 Some(format!("the work of {run} is not in this repository any more"))
             }
         })
     }
 
     /// Says where the work of a run is by now; nothing where it changed nothing.
-    pub(super) fn work_location(&self, view: &RunView) -> Result<Option<Whereabouts>, Failure> {
+    pub(super) fn work_location(&self, view: &RunView) -> Result<Option<ResultLocation>, Failure> {
         let Some(commit) = commit_of(view) else { return Ok(None) };
         Ok(self.whereabouts(&[commit])?.pop())
     }
@@ -254,13 +254,13 @@ impl<'a> StoryHistory<'a> {
         {
             match place {
                 _ if above.is_some_and(|above| merged.contains(above)) => _ = merged.insert(id),
-                Whereabouts::Merged => _ = merged.insert(id),
-                Whereabouts::Kept => found.commits.push(commit),
-                Whereabouts::Dropped => {
+                ResultLocation::Merged => _ = merged.insert(id),
+                ResultLocation::Kept => found.commits.push(commit),
+                ResultLocation::Dropped => {
                     let why = format!("was discarded; `git branch NAME {commit}` brings it back");
                     return Err(missing(id, run, &why));
                 }
-                Whereabouts::Gone => return Err(missing(id, run, "is not in this repository")),
+                ResultLocation::Gone => return Err(missing(id, run, "is not in this repository")),
             }
         }
         found.commits.reverse();
@@ -310,7 +310,7 @@ impl<'a> StoryHistory<'a> {
     }
 
     /// Says where works are by now; the repository is opened once.
-    fn whereabouts(&self, commits: &[String]) -> Result<Vec<Whereabouts>, Failure> {
+    fn whereabouts(&self, commits: &[String]) -> Result<Vec<ResultLocation>, Failure> {
         if commits.is_empty() {
             return Ok(Vec::new());
         }

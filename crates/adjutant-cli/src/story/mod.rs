@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use adjutant_core::story::StoryWork;
 use adjutant_core::{Layered, Outcome, Policy, Preset, RegistryRefusal, RunId};
 use adjutant_engine::prd::{PrdError, PrdFile};
-use adjutant_engine::roster::Roster;
+use adjutant_engine::roster::AgentRoster;
 use adjutant_engine::{Archive, RegistryError, new_run_id};
 use adjutant_formats::prd::{Prd, Story};
 use adjutant_view::story::StoryReport;
@@ -180,7 +180,7 @@ struct PrdSession<'a> {
     file: PrdFile,
     consent: PrdConsent,
     wiring: Wiring,
-    roster: Roster,
+    roster: AgentRoster,
     models: StoryModels,
     history: StoryHistory<'a>,
     form: ResultFormat,

@@ -5,7 +5,7 @@ use std::path::Path;
 use adjutant_core::story::StoryWork;
 use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::Archive;
-use adjutant_engine::prd::{PrdFile, Saved};
+use adjutant_engine::prd::{PrdFile, SaveOutcome};
 use adjutant_formats::prd::{ChildOutcome, Outcome as Written, Prd, asked};
 use adjutant_view::story::{ChildMerge, StoryNode, StoryReport};
 use adjutant_view::{Delegation, RunView};
@@ -113,7 +113,7 @@ pub(super) fn save(
             outcome.run
         ))
     })?;
-    if saved == Saved::Merged {
+    if saved == SaveOutcome::Merged {
         say("adjutant: the PRD was changed meanwhile; the outcome is written into that version");
     }
     Ok(())

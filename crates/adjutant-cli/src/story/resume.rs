@@ -9,7 +9,7 @@ use adjutant_core::RunId;
 use adjutant_core::budget::Cap;
 use adjutant_core::story::StoryWork;
 use adjutant_engine::prd::{PrdFile, reserved_files};
-use adjutant_engine::{Archive, Engine, Past, RegistryError, ReleaseOnDrop, SpaceSetup};
+use adjutant_engine::{Archive, Engine, RegistryError, ReleaseOnDrop, ResumeInfo, WorkspaceSetup};
 use adjutant_view::story::StoryReport;
 
 use super::run_end::record_end;
@@ -41,7 +41,7 @@ impl<'a> ResumedStory<'a> {
     pub(crate) fn claim(
         archive: &'a Archive,
         run: RunId,
-        past: &Past,
+        past: &ResumeInfo,
     ) -> Result<Option<Self>, Failure> {
         let Some(work) = past.story.clone() else { return Ok(None) };
         let registry = archive.registry();
@@ -80,7 +80,7 @@ impl<'a> ResumedStory<'a> {
     }
 
     /// Keeps the PRD out of what agents do.
-    pub(crate) fn reserve(&self, spaces: &mut SpaceSetup) {
+    pub(crate) fn reserve(&self, spaces: &mut WorkspaceSetup) {
         let prd = self.work.prd.as_ref().map(Path::new);
         spaces.reserved = prd.map(reserved_files).unwrap_or_default();
     }

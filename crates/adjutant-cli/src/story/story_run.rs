@@ -6,7 +6,7 @@
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Outcome, Policy, RunId};
 use adjutant_engine::prd::reserved_files;
-use adjutant_engine::{Engine, Goal, Setup, SpaceSetup};
+use adjutant_engine::{Engine, EngineSetup, Goal, WorkspaceSetup};
 use adjutant_formats::prd::{Story, asked, story_prompt};
 
 use super::run_end::record_end;
@@ -49,7 +49,7 @@ impl PrdSession<'_> {
         if let Some(terms) = &self.terms {
             terms.bound_policy(&mut policy, chosen.model.spec().price.is_some());
         }
-        let setup = Setup {
+        let setup = EngineSetup {
             policy: policy.clone(),
             opener: Some(chosen.opener(&self.wiring)),
             model: chosen.model,
@@ -80,7 +80,7 @@ impl PrdSession<'_> {
             if self.args.work.yes || !may_ask(&policy) { None } else { Terminal::open() };
         let approver = match &mut terms {
             Some(terms) => {
-                engine = engine.asking_first(None);
+                engine = engine.with_approval_first(None);
                 let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
                 terms.approver_of_run(&preview.events)
             }
@@ -110,7 +110,7 @@ impl PrdSession<'_> {
         let finished = finished.map_err(|error| {
             let failure = crate::execute::interrupted_failure(&error, &view);
             // Agents of stories always write.
-            let needs_space = matches!(error, adjutant_engine::EngineError::Spaces(_));
+            let needs_space = matches!(error, adjutant_engine::EngineError::Workspaces(_));
             if needs_space { failure.hint(NEEDS_SPACE) } else { failure }
         })?;
         let is_done = passes && is_placed && saved.is_ok();
@@ -119,7 +119,7 @@ impl PrdSession<'_> {
     }
 
     /// Returns where agents work; the PRD is no part of what they do.
-    fn spaces(&self) -> Result<SpaceSetup, Failure> {
+    fn spaces(&self) -> Result<WorkspaceSetup, Failure> {
         let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
         setup.reserved = reserved_files(self.file.path());
         setup.merge = self.merge().request();

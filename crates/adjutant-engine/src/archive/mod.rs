@@ -1,7 +1,7 @@
 //! Reading what ran: by any process, at any time, from the files alone.
 
-pub(crate) mod follow;
-pub(crate) mod recover;
+pub(crate) mod journal_follower;
+pub(crate) mod offline_cancel;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use adjutant_store::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::archive::follow::Follow;
-use crate::chain::chain;
-use crate::engine::opening::Storage;
+use crate::archive::journal_follower::JournalFollower;
+use crate::engine::storage::Storage;
+use crate::error_chain::error_chain;
 use crate::registry::RegistryHandle;
 use crate::runner::clock::wall_now;
 
@@ -85,7 +85,7 @@ impl From<FindError> for ArchiveError {
 
 /// Whether somebody is writing a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum RunLiveness {
     /// A process holds it.
     Live {
         /// Its id, where it can be known.
@@ -106,7 +106,7 @@ pub enum Expiry {
 
 /// What pruning did to one run.
 #[derive(Debug)]
-pub enum Swept {
+pub enum PruneOutcome {
     /// Its content was removed; so many bytes became free.
     Expired {
         /// Bytes.
@@ -264,7 +264,7 @@ impl Archive {
 
     /// Removes the content of runs older than `days`, or than each run's own policy says; never
     /// that of a live or fresh one.
-    pub fn prune(&self, days: Option<u32>) -> Result<Vec<(RunId, Swept)>, ArchiveError> {
+    pub fn prune(&self, days: Option<u32>) -> Result<Vec<(RunId, PruneOutcome)>, ArchiveError> {
         let now = Now::read();
         let mut swept = Vec::new();
         for run in self.runs()? {
@@ -272,20 +272,20 @@ impl Archive {
             let retention = Retention { now: now.clone(), days };
             let strip = |event: &Event| Some(event.without_content());
             let verdict = prune_one::<Event>(&self.home, run.id(), &retention, &strip);
-            swept.push((run.id(), Swept::of(verdict)));
+            swept.push((run.id(), PruneOutcome::of(verdict)));
         }
         Ok(swept)
     }
 }
 
-impl Swept {
+impl PruneOutcome {
     fn of(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Expired { journal_bytes, .. } => Self::Expired { bytes: journal_bytes },
             Verdict::Removed => Self::Removed,
             Verdict::AlreadyExpired | Verdict::Fresh | Verdict::Live => Self::Kept,
-            Verdict::Damaged(error) => Self::Failed(chain(&error)),
-            Verdict::Failed(error) => Self::Failed(chain(&error)),
+            Verdict::Damaged(error) => Self::Failed(error_chain(&error)),
+            Verdict::Failed(error) => Self::Failed(error_chain(&error)),
         }
     }
 }
@@ -336,10 +336,10 @@ impl RunFiles {
     }
 
     /// Says whether somebody is writing it.
-    pub fn life(&self) -> Result<Life, ArchiveError> {
+    pub fn liveness(&self) -> Result<RunLiveness, ArchiveError> {
         Ok(match self.folder.liveness()? {
-            Liveness::Live { pid } => Life::Live { pid },
-            Liveness::Dead | Liveness::NeverLocked => Life::Dead,
+            Liveness::Live { pid } => RunLiveness::Live { pid },
+            Liveness::Dead | Liveness::NeverLocked => RunLiveness::Dead,
         })
     }
 
@@ -361,25 +361,25 @@ impl RunFiles {
     }
 
     /// Returns the records one by one; what is being written right now ends the list.
-    pub fn records(&self) -> Result<Records, ArchiveError> {
+    pub fn records(&self) -> Result<RunRecords, ArchiveError> {
         let run = self.id();
         let reader = self.journal().map_err(|source| ArchiveError::Read { run, source })?;
-        Ok(Records { run, reader })
+        Ok(RunRecords { run, reader })
     }
 
     /// Reads the journal to its end.
-    pub fn read(&self) -> Result<ReadJournal, ArchiveError> {
+    pub fn read(&self) -> Result<LoadedJournal, ArchiveError> {
         // Looked at first: what is written meanwhile counts as a change.
         let stamp = self.folder.journal_stamp();
         let mut reading = self.records()?;
         let records = reading.by_ref().collect::<Result<Vec<_>, _>>()?;
         let position = reading.reader.as_ref().map(JournalReader::position);
-        Ok(ReadJournal { records, torn: reading.torn(), end: position.zip(stamp) })
+        Ok(LoadedJournal { records, torn: reading.torn(), end: position.zip(stamp) })
     }
 
     /// Says whether nothing was recorded since the journal was read.
     #[must_use]
-    pub fn is_unchanged(&self, journal: &ReadJournal) -> bool {
+    pub fn is_unchanged(&self, journal: &LoadedJournal) -> bool {
         self.folder.journal_stamp() == journal.end.map(|(_, stamp)| stamp)
     }
 
@@ -387,7 +387,7 @@ impl RunFiles {
     ///
     /// It is read again only if it has changed since.
     #[must_use]
-    pub fn storage_read(&self, journal: ReadJournal) -> Storage {
+    pub fn storage_read(&self, journal: LoadedJournal) -> Storage {
         Storage::Read(self.folder.clone(), journal)
     }
 
@@ -406,13 +406,13 @@ impl RunFiles {
     /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
     /// leaves a new checkpoint when it read much.
     ///
-    /// What is recorded later is read on from there, see [`Follow`]; a torn last line is there too.
+    /// What is recorded later is read on from there, see [`JournalFollower`]; a torn last line is there too.
     pub fn fold<T>(
         &self,
         version: u32,
         blank: impl FnOnce() -> T,
         mut visit: impl FnMut(&mut T, &Record<Event>),
-    ) -> Result<(T, Follow), ArchiveError>
+    ) -> Result<(T, JournalFollower), ArchiveError>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -438,7 +438,7 @@ impl RunFiles {
             // A checkpoint only saves time; without it the next reader folds from the start.
             let _ = self.folder.save_checkpoint(version, position, &state);
         }
-        Ok((state, Follow::from(self.folder.clone(), position, torn(&reader))))
+        Ok((state, JournalFollower::from(self.folder.clone(), position, torn(&reader))))
     }
 
     /// Adds one record to a run that nobody works on, through its lock.
@@ -489,13 +489,13 @@ const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 const LEFT_BY_JOURNALS: [&str; 4] = ["scratch", "transcripts", "checkpoint.json", "expired.json"];
 
 /// The records of a run, in order.
-pub struct Records {
+pub struct RunRecords {
     run: RunId,
     /// Absent where nothing was ever written.
     reader: Option<JournalReader<Event>>,
 }
 
-impl Records {
+impl RunRecords {
     /// Returns how many bytes at the end were passed over; known once the last record was taken.
     #[must_use]
     pub fn torn(&self) -> u64 {
@@ -503,7 +503,7 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
+impl Iterator for RunRecords {
     type Item = Result<Record<Event>, ArchiveError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -521,14 +521,14 @@ pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
 
 /// A journal that was read to its end.
 #[derive(Debug)]
-pub struct ReadJournal {
+pub struct LoadedJournal {
     pub(crate) records: Vec<Record<Event>>,
     torn: u64,
     /// Where it ends, and what it looked like before it was read; absent where nothing was ever written.
     pub(crate) end: Option<(Position, JournalStamp)>,
 }
 
-impl ReadJournal {
+impl LoadedJournal {
     /// Returns the records.
     #[must_use]
     pub fn records(&self) -> &[Record<Event>] {

@@ -49,15 +49,15 @@ pub(crate) fn agent_name(preset: Preset) -> AgentName {
 
 /// What holds the commands that agents run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum CommandConfinement {
     /// The sandbox.
     Sandbox,
     /// Nothing; a person said so.
-    Nothing,
+    Unconfined,
 }
 
 /// Says what it means to write, for those who do so in a workspace of their own.
-fn own_space(policy: &Policy, tools: &ToolSet, hold: Hold) -> String {
+fn own_space(policy: &Policy, tools: &ToolSet, hold: CommandConfinement) -> String {
     let writes = [WRITE, EDIT, RUN].iter().any(|tool| tools.contains(tool));
     if policy.in_place || policy.workspace != WorkspaceKind::Own || !writes {
         return String::new();
@@ -65,10 +65,10 @@ fn own_space(policy: &Policy, tools: &ToolSet, hold: Hold) -> String {
     let network = if policy.network { "with the network" } else { "without any network" };
     let run = match hold {
         _ if !tools.contains(RUN) => String::new(),
-        Hold::Sandbox => format!(
+        CommandConfinement::Sandbox => format!(
             " Run runs a command there, in a sandbox, {network}; what it starts ends with the call."
         ),
-        Hold::Nothing => " Run runs a command there, and nothing confines it: it has all rights of the \
+        CommandConfinement::Unconfined => " Run runs a command there, and nothing confines it: it has all rights of the \
              person you work for. Touch nothing outside your workspace with it, and leave nothing running."
             .to_owned(),
     };
@@ -84,7 +84,7 @@ pub(crate) fn system_prompt(
     base: Option<&str>,
     policy: &Policy,
     tools: &ToolSet,
-    hold: Hold,
+    hold: CommandConfinement,
 ) -> String {
     let base = base.unwrap_or(BASE).trim_end();
     let report = match policy.contract {

@@ -9,13 +9,13 @@ use adjutant_core::{Brief, Policy, Rights};
 use adjutant_model::catalogue::{self, catalogue};
 use adjutant_tools::{ContextFile, ContextState, Masker, render_context};
 
-use crate::roster::{Definition, Scope};
+use crate::roster::{AgentDefinition, DefinitionScope};
 
 /// A definition as one run takes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Role {
+pub struct AgentRole {
     /// What its file says.
-    pub definition: Definition,
+    pub definition: AgentDefinition,
     /// What it may do.
     pub rights: Rights,
     /// The model it runs on; `None` for its caller's.
@@ -26,12 +26,12 @@ pub struct Role {
     max_output_tokens: Option<u64>,
 }
 
-impl Role {
+impl AgentRole {
     /// Takes a definition into a run on `running`, under `policy`; `allowed` are the models the
     /// person lets project files choose.
     #[must_use]
     pub fn of(
-        definition: Definition,
+        definition: AgentDefinition,
         policy: &Policy,
         running: Option<&str>,
         allowed: &[String],
@@ -64,12 +64,12 @@ impl Role {
     }
 
     /// Says whose the role is and quotes it, so that it can be told from the rules it stands below.
-    pub(crate) fn told(&self, masker: &Masker) -> String {
+    pub(crate) fn role_prompt(&self, masker: &Masker) -> String {
         let definition = &self.definition;
         let whose = match definition.scope {
-            Scope::Project => "a file of the project",
-            Scope::User => "the person's own file",
-            Scope::BuiltIn => {
+            DefinitionScope::Project => "a file of the project",
+            DefinitionScope::User => "the person's own file",
+            DefinitionScope::BuiltIn => {
                 return format!("Your role is `{}`.\n\n{}", definition.name, definition.prompt);
             }
         };
@@ -100,16 +100,16 @@ impl Role {
 
 /// Returns the seconds to ask for: no more than the policy gives anyway, and for a project's file no
 /// more than it gives a task without one.
-fn timeout(definition: &Definition, policy: &Policy) -> Option<u64> {
+fn timeout(definition: &AgentDefinition, policy: &Policy) -> Option<u64> {
     let limits = &definition.limits;
     let usual = policy.allot(limits.operation.unwrap_or_default(), None).seconds;
     let unnamed = policy.allot(Operation::default(), None).seconds;
-    let most = unnamed.filter(|_| definition.scope == Scope::Project);
+    let most = unnamed.filter(|_| definition.scope == DefinitionScope::Project);
     let wish = limits.timeout_s.into_iter().chain(most).chain(usual).min();
     wish.filter(|wish| usual.is_none_or(|usual| *wish < usual))
 }
 
-fn rights(definition: &Definition, policy: &Policy) -> Rights {
+fn rights(definition: &AgentDefinition, policy: &Policy) -> Rights {
     let permitted = Rights::of(policy);
     Rights {
         tools: definition.tools.within(&permitted.tools),
@@ -120,7 +120,7 @@ fn rights(definition: &Definition, policy: &Policy) -> Rights {
 
 /// Returns the model of a definition, or why its wish counts for nothing.
 fn model(
-    definition: &Definition,
+    definition: &AgentDefinition,
     running: Option<&str>,
     allowed: &[String],
 ) -> Result<Option<String>, String> {

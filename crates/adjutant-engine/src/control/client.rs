@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use adjutant_core::{Outcome, SessionId};
 use adjutant_store::{FileError, KillError, RunDir, RunWriter};
 
-use super::wire::{Answer, Complaint, MAX_LINE, Request};
-use crate::archive::recover::{self, Recovered};
-use crate::archive::{ArchiveError, Life, RunFiles};
+use super::wire::{ControlAnswer, ControlRefusal, ControlRequest, MAX_LINE};
+use crate::archive::offline_cancel::{self, OfflineCancel};
+use crate::archive::{ArchiveError, RunFiles, RunLiveness};
 use crate::engine::EngineError;
 
 /// How long a run may take to say that it cancelled something before its process is killed.
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub enum ControlError {
     /// The run said no.
     #[error("{}", .0.message)]
-    Refused(Complaint),
+    Refused(ControlRefusal),
     /// Nobody carries the run.
     #[error("nobody works on this run")]
     NotLive,
@@ -63,9 +63,9 @@ impl From<FileError> for ControlError {
 
 /// How something came to be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// The run's process did it.
-    Obeyed,
+    ByItsProcess,
     /// The run's process did not answer, was killed, and the end was recorded in its place.
     Killed {
         /// Its number.
@@ -79,13 +79,13 @@ pub enum Cancelled {
 
 impl RunFiles {
     /// Asks the run's process who it is.
-    pub fn ping(&self) -> Result<Answer, ControlError> {
-        self.ask(&Request::Ping, Instant::now() + ACKNOWLEDGED)?.ok_or(ControlError::NotLive)
+    pub fn ping(&self) -> Result<ControlAnswer, ControlError> {
+        self.ask(&ControlRequest::Ping, Instant::now() + ACKNOWLEDGED)?.ok_or(ControlError::NotLive)
     }
 
     /// Says something to an agent; returns once it is recorded.
     pub fn tell(&self, session: SessionId, text: String) -> Result<(), ControlError> {
-        let request = Request::Tell { session, text };
+        let request = ControlRequest::Tell { session, text };
         let answer = self.ask(&request, Instant::now() + HEARD)?.ok_or(ControlError::NotLive)?;
         answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
     }
@@ -102,7 +102,7 @@ impl RunFiles {
         after_ms: Option<u64>,
     ) -> Result<(), ControlError> {
         let (yes, reason) = (verdict.is_ok(), verdict.err().unwrap_or_default());
-        let request = Request::Decide { hash: hash.to_owned(), yes, reason, after_ms };
+        let request = ControlRequest::Decide { hash: hash.to_owned(), yes, reason, after_ms };
         let answer = self.ask(&request, Instant::now() + HEARD)?.ok_or(ControlError::NotLive)?;
         answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
     }
@@ -111,22 +111,24 @@ impl RunFiles {
     ///
     /// A process that does not say so within one is killed and its end recorded for it. That also
     /// stops whatever else it carries, which can be resumed.
-    pub fn cancel(&self, session: Option<SessionId>) -> Result<Cancelled, ControlError> {
+    pub fn cancel(&self, session: Option<SessionId>) -> Result<CancelOutcome, ControlError> {
         let start = Instant::now();
         let session = session.filter(|session| *session != self.id().root_session());
         let writer = self.folder.writer()?;
-        match self.ask(&Request::Cancel { session }, start + ACKNOWLEDGED) {
-            Ok(Some(Answer { error: None, .. })) if session.is_some() => {
-                return Ok(Cancelled::Obeyed);
+        match self.ask(&ControlRequest::Cancel { session }, start + ACKNOWLEDGED) {
+            Ok(Some(ControlAnswer { error: None, .. })) if session.is_some() => {
+                return Ok(CancelOutcome::ByItsProcess);
             }
-            Ok(Some(Answer { error: None, .. })) => {
-                if self.leaves(writer.as_ref(), start + OVER)? {
-                    return Ok(Cancelled::Obeyed);
+            Ok(Some(ControlAnswer { error: None, .. })) => {
+                if self.wait_until_released(writer.as_ref(), start + OVER)? {
+                    return Ok(CancelOutcome::ByItsProcess);
                 }
             }
-            Ok(Some(Answer { error: Some(complaint), .. })) => {
+            Ok(Some(ControlAnswer { error: Some(complaint), .. })) => {
                 let ended = self.ended_before(session, start + ACKNOWLEDGED)?;
-                return ended.map(Cancelled::EndedBefore).ok_or(ControlError::Refused(complaint));
+                return ended
+                    .map(CancelOutcome::EndedBefore)
+                    .ok_or(ControlError::Refused(complaint));
             }
             Ok(None) | Err(ControlError::Silent(_)) => {}
             Err(error) => return Err(error),
@@ -135,26 +137,31 @@ impl RunFiles {
         if killed.is_none() && self.records().is_ok_and(|mut records| records.next().is_none()) {
             return Err(ControlError::NeverBegan);
         }
-        match (recover::cancel(&self.folder, session)?, killed) {
-            (Recovered::EndedBefore(outcome), None) => Ok(Cancelled::EndedBefore(outcome)),
-            (Recovered::EndedBefore(_) | Recovered::Recorded, Some(pid)) => {
-                Ok(Cancelled::Killed { pid })
+        match (offline_cancel::cancel(&self.folder, session)?, killed) {
+            (OfflineCancel::EndedBefore(outcome), None) => Ok(CancelOutcome::EndedBefore(outcome)),
+            (OfflineCancel::EndedBefore(_) | OfflineCancel::Recorded, Some(pid)) => {
+                Ok(CancelOutcome::Killed { pid })
             }
-            (Recovered::Recorded, None) => Ok(Cancelled::Recorded),
+            (OfflineCancel::Recorded, None) => Ok(CancelOutcome::Recorded),
         }
     }
 
     /// Asks until there is an answer; nothing when nobody carries the run.
-    fn ask(&self, request: &Request, until: Instant) -> Result<Option<Answer>, ControlError> {
+    fn ask(
+        &self,
+        request: &ControlRequest,
+        until: Instant,
+    ) -> Result<Option<ControlAnswer>, ControlError> {
         // What was asked once must not be done twice, unless that is the same.
-        let is_repeatable = !matches!(request, Request::Tell { .. } | Request::Decide { .. });
+        let is_repeatable =
+            !matches!(request, ControlRequest::Tell { .. } | ControlRequest::Decide { .. });
         loop {
-            let Life::Live { pid } = self.life()? else { return Ok(None) };
+            let RunLiveness::Live { pid } = self.liveness()? else { return Ok(None) };
             match exchange(&self.folder, request, until) {
                 Ok(answer) => return Ok(Some(answer)),
-                Err(Unanswered::NotHeard) => {}
-                Err(Unanswered::CutOff) if is_repeatable => {}
-                Err(Unanswered::CutOff) => return Err(ControlError::Silent(pid)),
+                Err(ExchangeError::NotSent) => {}
+                Err(ExchangeError::NoReply) if is_repeatable => {}
+                Err(ExchangeError::NoReply) => return Err(ControlError::Silent(pid)),
             }
             if Instant::now() >= until {
                 return Err(ControlError::Silent(pid));
@@ -165,8 +172,12 @@ impl RunFiles {
     }
 
     /// Waits until the run is given back and, for a little, until its process is gone.
-    fn leaves(&self, writer: Option<&RunWriter>, until: Instant) -> Result<bool, ControlError> {
-        while matches!(self.life()?, Life::Live { .. }) {
+    fn wait_until_released(
+        &self,
+        writer: Option<&RunWriter>,
+        until: Instant,
+    ) -> Result<bool, ControlError> {
+        while matches!(self.liveness()?, RunLiveness::Live { .. }) {
             if Instant::now() >= until {
                 return Ok(false);
             }
@@ -179,7 +190,7 @@ impl RunFiles {
 
     /// Kills the run's process if it still carries it; returns its number.
     fn kill(&self, writer: Option<&RunWriter>) -> Result<Option<u32>, ControlError> {
-        let Life::Live { .. } = self.life()? else { return Ok(None) };
+        let RunLiveness::Live { .. } = self.liveness()? else { return Ok(None) };
         let writer = writer.ok_or(ControlError::Unseen)?;
         writer.kill()?;
         if writer.wait(LEAVES) {
@@ -197,7 +208,8 @@ impl RunFiles {
     ) -> Result<Option<Outcome>, ControlError> {
         let (mut follow, mut ended) = (self.follow(), None);
         loop {
-            follow.more(|record| recover::note_end(&mut ended, &record.event, session))?;
+            follow
+                .read_new(|record| offline_cancel::note_end(&mut ended, &record.event, session))?;
             if ended.is_some() || Instant::now() >= until {
                 return Ok(ended);
             }
@@ -207,34 +219,38 @@ impl RunFiles {
 }
 
 /// Why there is no answer.
-enum Unanswered {
+enum ExchangeError {
     /// Nothing was asked.
-    NotHeard,
+    NotSent,
     /// It was asked, and may have been done.
-    CutOff,
+    NoReply,
 }
 
 /// Asks once.
-fn exchange(folder: &RunDir, request: &Request, until: Instant) -> Result<Answer, Unanswered> {
-    let mut stream = folder.connect_control().map_err(|_| Unanswered::NotHeard)?;
+fn exchange(
+    folder: &RunDir,
+    request: &ControlRequest,
+    until: Instant,
+) -> Result<ControlAnswer, ExchangeError> {
+    let mut stream = folder.connect_control().map_err(|_| ExchangeError::NotSent)?;
     let left = until.saturating_duration_since(Instant::now()).max(PAUSE);
     let patient =
         stream.set_write_timeout(Some(left)).and_then(|()| stream.set_read_timeout(Some(left)));
-    patient.map_err(|_| Unanswered::NotHeard)?;
+    patient.map_err(|_| ExchangeError::NotSent)?;
     // Half a line is not an order.
-    stream.write_all(&request.line()).map_err(|_| Unanswered::NotHeard)?;
+    stream.write_all(&request.line()).map_err(|_| ExchangeError::NotSent)?;
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];
     while !answer.ends_with(b"\n") && answer.len() < MAX_LINE {
         match stream.read(&mut chunk) {
-            Ok(0) => return Err(Unanswered::CutOff),
+            Ok(0) => return Err(ExchangeError::NoReply),
             Ok(read) => answer.extend_from_slice(&chunk[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(Unanswered::CutOff),
+            Err(_) => return Err(ExchangeError::NoReply),
         }
         if Instant::now() >= until {
-            return Err(Unanswered::CutOff);
+            return Err(ExchangeError::NoReply);
         }
     }
-    serde_json::from_slice(&answer).map_err(|_| Unanswered::CutOff)
+    serde_json::from_slice(&answer).map_err(|_| ExchangeError::NoReply)
 }

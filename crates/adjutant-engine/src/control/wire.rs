@@ -13,7 +13,7 @@ pub(crate) const MAX_LINE: usize = 64 * 1024;
 /// What may be asked of a live run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// Say who you are.
     Ping,
     /// Stop a delegation and all below it, or the whole run.
@@ -45,32 +45,34 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl ControlRequest {
     /// Returns the request as a line.
     pub(crate) fn line(&self) -> Vec<u8> {
         #[derive(Serialize)]
-        struct Sent<'a> {
+        struct VersionedRequest<'a> {
             v: u32,
             #[serde(flatten)]
-            request: &'a Request,
+            request: &'a ControlRequest,
         }
-        line(&Sent { v: VERSION, request: self })
+        line(&VersionedRequest { v: VERSION, request: self })
     }
 
     /// Reads a line, or says what is wrong with it.
-    pub(crate) fn read(line: &[u8]) -> Result<Self, Complaint> {
+    pub(crate) fn read(line: &[u8]) -> Result<Self, ControlRefusal> {
         let mut asked: Value = serde_json::from_slice(line)
-            .map_err(|error| Complaint::unreadable(format!("not a JSON object: {error}")))?;
+            .map_err(|error| ControlRefusal::unreadable(format!("not a JSON object: {error}")))?;
         let version = asked.as_object_mut().and_then(|fields| fields.remove("v"));
         match version.as_ref().map(Value::as_u64) {
             Some(Some(version)) if version == u64::from(VERSION) => {}
             Some(Some(version)) => {
                 let both = format!("version {version} is not spoken here, only {VERSION}");
-                return Err(Complaint::unreadable(both));
+                return Err(ControlRefusal::unreadable(both));
             }
-            Some(None) | None => return Err(Complaint::unreadable("no version in `v`".into())),
+            Some(None) | None => {
+                return Err(ControlRefusal::unreadable("no version in `v`".into()));
+            }
         }
-        serde_json::from_value(asked).map_err(|error| Complaint::unreadable(error.to_string()))
+        serde_json::from_value(asked).map_err(|error| ControlRefusal::unreadable(error.to_string()))
     }
 
     /// Returns what the tree is asked to judge.
@@ -112,7 +114,7 @@ pub enum RunState {
 
 /// What a run answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ControlAnswer {
     /// The version of the protocol.
     pub v: u32,
     /// Whether it was done.
@@ -125,11 +127,11 @@ pub struct Answer {
     pub state: RunState,
     /// Why it was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Complaint>,
+    pub error: Option<ControlRefusal>,
 }
 
-impl Answer {
-    pub(crate) fn new(run: RunId, state: RunState, error: Option<Complaint>) -> Self {
+impl ControlAnswer {
+    pub(crate) fn new(run: RunId, state: RunState, error: Option<ControlRefusal>) -> Self {
         let (ok, pid) = (error.is_none(), std::process::id());
         Self { v: VERSION, ok, run, pid, state, error }
     }
@@ -141,7 +143,7 @@ impl Answer {
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Complaint {
+pub struct ControlRefusal {
     /// The code.
     pub code: Code,
     /// What is wrong.
@@ -150,7 +152,7 @@ pub struct Complaint {
     pub recommendation: String,
 }
 
-impl Complaint {
+impl ControlRefusal {
     pub(crate) fn unreadable(message: String) -> Self {
         let recommendation =
             format!(r#"Send one line of at most {MAX_LINE} bytes: {{"v":1,"do":"ping"}}."#);
@@ -174,7 +176,7 @@ impl Complaint {
     }
 }
 
-impl From<&Refusal> for Complaint {
+impl From<&Refusal> for ControlRefusal {
     fn from(refusal: &Refusal) -> Self {
         let (code, message) = (refusal.code(), refusal.message());
         Self { code, message, recommendation: refusal.recommendation() }
@@ -192,30 +194,30 @@ fn line(value: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn decide(yes: bool, reason: &str, after_ms: Option<u64>) -> Request {
-        Request::Decide { hash: "0a".into(), yes, reason: reason.into(), after_ms }
+    fn decide(yes: bool, reason: &str, after_ms: Option<u64>) -> ControlRequest {
+        ControlRequest::Decide { hash: "0a".into(), yes, reason: reason.into(), after_ms }
     }
 
     #[test]
     fn a_request_reads_back_as_it_was_written() {
         let session: SessionId = "sess_1700000000_abcdef".parse().unwrap();
         for request in [
-            Request::Ping,
-            Request::Cancel { session: None },
-            Request::Cancel { session: Some(session) },
+            ControlRequest::Ping,
+            ControlRequest::Cancel { session: None },
+            ControlRequest::Cancel { session: Some(session) },
             decide(true, "", None),
             decide(false, "no \"thanks\"", Some(12)),
-            Request::Tell { session, text: "a \"line\"\nand another".into() },
+            ControlRequest::Tell { session, text: "a \"line\"\nand another".into() },
         ] {
             let line = request.line();
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
-            assert_eq!(Request::read(&line).unwrap(), request);
+            assert_eq!(ControlRequest::read(&line).unwrap(), request);
         }
     }
 
     #[test]
     fn what_is_wrong_with_a_request_is_said() {
-        let said = |line: &str| Request::read(line.as_bytes()).unwrap_err().message;
+        let said = |line: &str| ControlRequest::read(line.as_bytes()).unwrap_err().message;
         let all = [
             "garbage",
             "[]",

@@ -1,6 +1,6 @@
 //! The commands a run begins with: who is known, what they are told, which tools they are shown.
 //!
-//! Start at [`Engine::delegation`], where nobody is at the root, or at [`Engine::pursuit`]. Nothing is
+//! Start at [`Engine::delegation_commands`], where nobody is at the root, or at [`Engine::goal_commands`]. Nothing is
 //! judged here; the core decides about each command.
 
 use adjutant_core::policy::ContractKind;
@@ -12,18 +12,18 @@ use adjutant_core::{
 };
 
 use super::{Engine, EngineError, Goal};
-use crate::briefs::prompt::{Hold, system_prompt};
-use crate::briefs::role::Role;
+use crate::briefs::prompt::{CommandConfinement, system_prompt};
+use crate::briefs::role::AgentRole;
 
 /// How a run begins.
-pub(crate) struct Opening {
+pub(crate) struct RunOpening {
     /// What was decided about each command without which there is no run.
     pub(crate) decided: Vec<Vec<Event>>,
     /// The commands behind them.
     pub(crate) commands: Vec<Command>,
 }
 
-impl Opening {
+impl RunOpening {
     /// Decides the commands up to the last without which there is no run; refused if one of them is.
     pub(super) fn decide(mut commands: Vec<Command>) -> Result<Self, EngineError> {
         let is_vital =
@@ -53,7 +53,7 @@ enum AgentPosition {
 
 impl Engine {
     /// Returns the commands of a run without a parent agent.
-    pub(super) fn delegation(
+    pub(super) fn delegation_commands(
         &self,
         run: RunId,
         briefs: &[Brief],
@@ -68,7 +68,8 @@ impl Engine {
         let mut commands = vec![begin, child];
         if is_shown {
             // Whoever can be named below must be known.
-            let others = self.desk.roles.values().filter(|role| self.is_callable(role, None));
+            let others =
+                self.brief_builder.roles.values().filter(|role| self.is_callable(role, None));
             commands.extend(others.map(|role| self.define_role(role, None)));
         }
         commands.push(delegate);
@@ -76,16 +77,16 @@ impl Engine {
     }
 
     /// Returns the commands of a run with a parent agent. Everyone it can name is made known.
-    pub(super) fn pursuit(&self, run: RunId, goal: Goal) -> Vec<Command> {
-        let model = Some(self.desk.models.default_spec().clone());
+    pub(super) fn goal_commands(&self, run: RunId, goal: Goal) -> Vec<Command> {
+        let model = Some(self.brief_builder.models.default_spec().clone());
         let Goal { agent, mut system, text } = goal;
-        let role = self.desk.roles.get(&agent);
+        let role = self.brief_builder.roles.get(&agent);
         let rights = role.map_or_else(|| Rights::of(&self.policy), |role| role.rights.clone());
         if let Some(role) = role {
-            system = format!("{system}\n\n{}", role.told(&self.desk.masker));
+            system = format!("{system}\n\n{}", role.role_prompt(&self.brief_builder.masker));
         }
         let tools = self.tools(AgentPosition::Root, &rights, Some(&agent));
-        let mut text = self.desk.project_text() + &text;
+        let mut text = self.brief_builder.project_text() + &text;
         if self.root_work.is_done_by_root() {
             system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
         }
@@ -96,7 +97,8 @@ impl Engine {
         let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
         let begin = self.begin(run, agent.clone(), text, model);
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
-        let others = self.desk.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
+        let others =
+            self.brief_builder.roles.values().filter(|role| self.is_callable(role, Some(&agent)));
         commands.extend(others.map(|role| self.define_role(role, Some(&agent))));
         commands.extend(self.root_work.opening(self.asks_first));
         commands.push(Command::TakeTurn { session: run.root_session() });
@@ -125,18 +127,28 @@ impl Engine {
 
     /// Makes the agent known who does what no agent is named for.
     fn define_child(&self, lead: Option<&AgentName>) -> Command {
-        if let Some(role) = self.desk.roles.get(&self.desk.agent) {
+        if let Some(role) = self.brief_builder.roles.get(&self.brief_builder.agent) {
             return self.define_role(role, lead);
         }
         let rights = Rights::of(&self.policy);
         let tools = self.tools(AgentPosition::BelowRoot, &rights, lead);
         let system = self.system_of(&tools);
-        Command::Define { agent: self.desk.agent.clone(), system, tools, rights, max_turns: None }
+        Command::Define {
+            agent: self.brief_builder.agent.clone(),
+            system,
+            tools,
+            rights,
+            max_turns: None,
+        }
     }
 
-    fn define_role(&self, role: &Role, lead: Option<&AgentName>) -> Command {
+    fn define_role(&self, role: &AgentRole, lead: Option<&AgentName>) -> Command {
         let tools = self.tools(AgentPosition::BelowRoot, &role.rights, lead);
-        let system = format!("{}\n\n{}", self.system_of(&tools), role.told(&self.desk.masker));
+        let system = format!(
+            "{}\n\n{}",
+            self.system_of(&tools),
+            role.role_prompt(&self.brief_builder.masker)
+        );
         let agent = role.definition.name.clone();
         let max_turns = role.definition.limits.max_turns;
         Command::Define { agent, system, tools, rights: role.rights.clone(), max_turns }
@@ -145,16 +157,16 @@ impl Engine {
     fn system_of(&self, tools: &[ToolSpec]) -> String {
         let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
         let hold = match self.terms() {
-            Some(terms) if terms.sandbox_off => Hold::Nothing,
-            Some(_) | None => Hold::Sandbox,
+            Some(terms) if terms.sandbox_off => CommandConfinement::Unconfined,
+            Some(_) | None => CommandConfinement::Sandbox,
         };
         system_prompt(self.system.as_deref(), &self.policy, &offered, hold)
     }
 
     /// Says whether an agent can be given a task by name.
-    fn is_callable(&self, role: &Role, lead: Option<&AgentName>) -> bool {
+    fn is_callable(&self, role: &AgentRole, lead: Option<&AgentName>) -> bool {
         let name = &role.definition.name;
-        role.definition.takes_tasks && Some(name) != lead && *name != self.desk.agent
+        role.definition.takes_tasks && Some(name) != lead && *name != self.brief_builder.agent
     }
 
     /// Returns the tools an agent with these rights may be shown when it works no higher than `position`.
@@ -172,13 +184,16 @@ impl Engine {
         };
         let delegates = depth < self.policy.max_depth;
         let delegate = delegates.then(|| delegate_spec(&limits));
-        let callable = self.desk.roles.values().filter(|role| self.is_callable(role, lead));
-        let cards: Vec<AgentCard> =
-            callable.filter(|_| delegates).map(|role| role.card(&self.desk.masker)).collect();
+        let callable =
+            self.brief_builder.roles.values().filter(|role| self.is_callable(role, lead));
+        let cards: Vec<AgentCard> = callable
+            .filter(|_| delegates)
+            .map(|role| role.card(&self.brief_builder.masker))
+            .collect();
         let task = (!cards.is_empty()).then(|| task_spec(&cards, &limits));
         let works = position == AgentPosition::BelowRoot || self.root_work.is_done_by_root();
         let returns = works && self.policy.contract == ContractKind::Standard;
-        let known = self.desk.toolbox.specs().into_iter().chain(delegate).chain(task);
+        let known = self.brief_builder.toolbox.specs().into_iter().chain(delegate).chain(task);
         known
             // Notes are for a parent, and the agent at the root has none.
             .filter(|spec| works || spec.name != "Note")

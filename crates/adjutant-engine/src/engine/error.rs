@@ -48,13 +48,13 @@ pub enum EngineError {
     JournalGone,
     /// Nobody would find the run.
     #[error("the run cannot be noted where it is looked for")]
-    Note(#[source] io::Error),
+    OnCreated(#[source] io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
     /// The system gives no randomness for ids.
     #[error("the system gives no randomness")]
-    Chance(#[from] getrandom::Error),
+    Random(#[from] getrandom::Error),
     /// Nothing of the run can go on.
     #[error("nothing to resume: {0}")]
     NothingToResume(String),
@@ -68,7 +68,7 @@ pub enum EngineError {
     },
     /// There is no place for agents that write.
     #[error("no workspaces: {0}")]
-    Spaces(String),
+    Workspaces(String),
     /// A defect of ours.
     #[error("internal error: {0}")]
     Illegal(#[from] IllegalEvent),

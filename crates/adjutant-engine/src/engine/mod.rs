@@ -5,10 +5,10 @@
 
 mod commands;
 mod error;
-pub(crate) mod opening;
 pub(crate) mod resume;
 mod root_work;
 mod setup;
+pub(crate) mod storage;
 pub(crate) mod terms;
 
 use std::any::Any;
@@ -27,34 +27,34 @@ use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
 use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
 
-use crate::briefs::desk::{Asker, Desk, Models};
+use crate::briefs::brief_builder::{BriefBuilder, ModelPool, TaskRequester};
 use crate::briefs::prompt::agent_name;
-use crate::briefs::role::Role;
-use crate::control::Door;
-use crate::engine::opening::{ID_ATTEMPTS, Note, Opened};
-use crate::ids::{Chance, IdSource, system};
-use crate::roster::Definition;
-use crate::runner::clock::{Clock, Wall, wall_now};
-use crate::runner::effects::writing::settle_folder;
-use crate::runner::{Runner, Shop};
-use crate::slash::Handbook;
-use crate::spaces::{SpaceSetup, Spaces};
+use crate::briefs::role::AgentRole;
+use crate::control::ControlListener;
+use crate::engine::storage::{CreatedCallback, ID_ATTEMPTS, OpenRun};
+use crate::ids::{IdSource, RandomSource, os_random};
+use crate::roster::AgentDefinition;
+use crate::runner::clock::{RunClock, WallClock, wall_now};
+use crate::runner::effects::writing::choose_write_folder;
+use crate::runner::{EffectContext, Runner};
+use crate::slash::SlashCommands;
+use crate::workspaces::{RunWorkspaces, WorkspaceSetup};
 
 use root_work::RootWork;
 
-pub(crate) use commands::Opening;
+pub(crate) use commands::RunOpening;
 pub use error::EngineError;
-pub use setup::{Goal, Setup, Staff};
+pub use setup::{EngineSetup, Goal, RunHost};
 
 /// What would happen, computed by the core and not done.
-pub struct Preview {
+pub struct RunPreview {
     /// The grants and refusals, and the question that would be asked.
     pub events: Vec<Event>,
 }
 
 /// A run that was carried to its end.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// The run.
     pub run: RunId,
     /// How it ended.
@@ -69,7 +69,7 @@ pub(crate) type RunGuard = Box<dyn Any + Send>;
 /// Everything needed to run, before anything is run.
 pub struct Engine {
     pub(crate) policy: Policy,
-    pub(crate) desk: Desk,
+    pub(crate) brief_builder: BriefBuilder,
     workdir: PathBuf,
     system: Option<String>,
     /// What the agent at the root is given beside its goal.
@@ -77,9 +77,9 @@ pub struct Engine {
     /// Whether a person is asked before the agent at the root begins.
     asks_first: bool,
     /// What a person says about workspaces.
-    spaces: Option<SpaceSetup>,
+    spaces: Option<WorkspaceSetup>,
     /// Who is told where the run is.
-    note: Option<Note>,
+    note: Option<CreatedCallback>,
     /// The depth of the root; see [`Engine::at_depth`].
     base_depth: u64,
     /// What is held while anything of the run is at work.
@@ -92,13 +92,13 @@ pub struct Engine {
 
 impl Engine {
     /// Opens the working tree and keeps the parts.
-    pub fn new(setup: Setup) -> Result<Self, EngineError> {
+    pub fn new(setup: EngineSetup) -> Result<Self, EngineError> {
         let path = &setup.workdir;
         let mut root = Root::open(path)
             .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
         root.guard_git_dirs();
         let mut policy = setup.policy;
-        settle_folder(&mut policy, &root);
+        choose_write_folder(&mut policy, &root);
         let masker = Masker::new(setup.secrets);
         let caps = Caps { run_seconds: policy.run_max_s, ..Caps::default() };
         let mut toolbox = Toolbox::new(root, caps).with_masker(masker.clone());
@@ -113,10 +113,10 @@ impl Engine {
             }
             toolbox = toolbox.with_tool(tool);
         }
-        let desk = Desk {
+        let brief_builder = BriefBuilder {
             toolbox: Arc::new(toolbox),
             masker,
-            models: Models::new(setup.model, setup.opener),
+            models: ModelPool::new(setup.model, setup.opener),
             agent: agent_name(policy.preset),
             roles: Arc::default(),
             commands: Arc::default(),
@@ -128,7 +128,7 @@ impl Engine {
         };
         Ok(Self {
             policy,
-            desk,
+            brief_builder,
             workdir: setup.workdir,
             system: setup.system,
             root_work: RootWork::default(),
@@ -139,14 +139,14 @@ impl Engine {
             guard: None,
             run: None,
             version: setup.version,
-            ids: IdSource { wall: wall_now, chance: system },
+            ids: IdSource { wall: wall_now, random: os_random },
         })
     }
 
     /// Replaces the wall clock and the source of ids; for tests.
     #[must_use]
-    pub fn with_sources(self, wall: Wall, chance: Chance) -> Self {
-        Self { ids: IdSource { wall, chance }, ..self }
+    pub fn with_sources(self, wall: WallClock, random: RandomSource) -> Self {
+        Self { ids: IdSource { wall, random }, ..self }
     }
 
     /// Makes agents known by their definitions. `allowed` are the models that a project's file may
@@ -154,35 +154,38 @@ impl Engine {
     #[must_use]
     pub fn with_agents(
         mut self,
-        agents: impl IntoIterator<Item = Definition>,
+        agents: impl IntoIterator<Item = AgentDefinition>,
         allowed: &[String],
     ) -> Self {
-        let running = self.desk.models.default_spec().name.clone();
-        let role = |agent: Definition| {
-            let role = Role::of(agent, &self.policy, Some(&running), allowed);
+        let running = self.brief_builder.models.default_spec().name.clone();
+        let role = |agent: AgentDefinition| {
+            let role = AgentRole::of(agent, &self.policy, Some(&running), allowed);
             (role.definition.name.clone(), role)
         };
-        self.desk.roles = Arc::new(agents.into_iter().map(role).collect());
+        self.brief_builder.roles = Arc::new(agents.into_iter().map(role).collect());
         self
     }
 
     /// Gives every task that names nobody to the agent of that name.
     #[must_use]
     pub fn with_default_agent(mut self, agent: AgentName) -> Self {
-        self.desk.agent = agent;
+        self.brief_builder.agent = agent;
         self
     }
 
     /// Returns who does what no agent is named for.
     #[must_use]
     pub const fn default_agent(&self) -> &AgentName {
-        &self.desk.agent
+        &self.brief_builder.agent
     }
 
     /// Has somebody note which run this is and where, before anything of it is recorded; where that fails
     /// there is no run.
     #[must_use]
-    pub fn noted_by(mut self, note: impl FnOnce(RunId, &Path) -> io::Result<()> + 'static) -> Self {
+    pub fn on_created(
+        mut self,
+        note: impl FnOnce(RunId, &Path) -> io::Result<()> + 'static,
+    ) -> Self {
         self.note = Some(Box::new(note));
         self
     }
@@ -197,7 +200,7 @@ impl Engine {
 
     /// Lets calls start unasked whose worst case is at most `amount`, in place of what the policy says.
     #[must_use]
-    pub const fn starting_unasked_below(mut self, amount: Usd) -> Self {
+    pub const fn approving_below(mut self, amount: Usd) -> Self {
         self.policy.approve_below_usd = Some(amount);
         self
     }
@@ -220,14 +223,14 @@ impl Engine {
 
     /// Says where workspaces are kept, for agents that write in one of their own.
     #[must_use]
-    pub fn with_spaces(mut self, setup: SpaceSetup) -> Self {
-        self = self.closing(&setup.state);
+    pub fn with_spaces(mut self, setup: WorkspaceSetup) -> Self {
+        self = self.protecting(&setup.state);
         if let Some(config) = &setup.config {
             for path in with_link_targets(config) {
-                self = self.closing(&path);
+                self = self.protecting(&path);
             }
         }
-        if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {
+        if let Some(toolbox) = Arc::get_mut(&mut self.brief_builder.toolbox) {
             setup.read_only.iter().for_each(|folder| toolbox.make_read_only(folder));
         }
         self.spaces = Some(setup);
@@ -236,23 +239,24 @@ impl Engine {
 
     /// Keeps a directory or a file out of reach of agents' files, wherever it lies, such as the state directory.
     #[must_use]
-    pub fn closing(mut self, folder: &Path) -> Self {
-        if let Some(toolbox) = Arc::get_mut(&mut self.desk.toolbox) {
+    pub fn protecting(mut self, folder: &Path) -> Self {
+        if let Some(toolbox) = Arc::get_mut(&mut self.brief_builder.toolbox) {
             toolbox.close(folder);
         }
         self
     }
 
     /// Opens the workspaces where the policy gives agents their own; before anything else is done.
-    pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, SpaceSetup)>, EngineError> {
+    pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, WorkspaceSetup)>, EngineError> {
         if !self.gives_spaces() {
             return Ok(None);
         }
-        let missing = || EngineError::Spaces("nobody said where to keep them".to_owned());
+        let missing = || EngineError::Workspaces("nobody said where to keep them".to_owned());
         let mut setup = self.spaces.clone().ok_or_else(missing)?;
         setup.bounds.disk_bytes = self.policy.workspace_bytes;
         setup.bounds.entries = self.policy.workspace_entries;
-        let all = setup.open(&self.workdir, self.policy.network).map_err(EngineError::Spaces)?;
+        let all =
+            setup.open(&self.workdir, self.policy.network).map_err(EngineError::Workspaces)?;
         Ok(Some((all, setup)))
     }
 
@@ -262,28 +266,31 @@ impl Engine {
 
     /// Returns what a person said about workspaces, where agents have their own.
     pub(crate) fn terms(&self) -> Option<SpaceTerms> {
-        self.spaces.as_ref().filter(|_| self.gives_spaces()).map(SpaceSetup::terms)
+        self.spaces.as_ref().filter(|_| self.gives_spaces()).map(WorkspaceSetup::terms)
     }
 
     /// Makes slash commands known to agents: a task that begins with one is given what it says.
     #[must_use]
-    pub fn with_commands(mut self, commands: Handbook) -> Self {
-        self.desk.commands = Arc::new(commands);
+    pub fn with_commands(mut self, commands: SlashCommands) -> Self {
+        self.brief_builder.commands = Arc::new(commands);
         self
     }
 
     /// Returns an agent that was made known by its definition.
     #[must_use]
-    pub fn role(&self, agent: &AgentName) -> Option<&Role> {
-        self.desk.roles.get(agent)
+    pub fn role(&self, agent: &AgentName) -> Option<&AgentRole> {
+        self.brief_builder.roles.get(agent)
     }
 
     /// Turns tasks into briefs, reading their context files.
     #[must_use]
     pub fn briefs(&self, tasks: &[TaskSpec]) -> Vec<Brief> {
-        let model = self.desk.models.default_spec();
-        let root = self.desk.toolbox.root();
-        tasks.iter().map(|task| self.desk.brief(task, model, Asker::Person, root)).collect()
+        let model = self.brief_builder.models.default_spec();
+        let root = self.brief_builder.toolbox.root();
+        tasks
+            .iter()
+            .map(|task| self.brief_builder.brief(task, model, TaskRequester::Person, root))
+            .collect()
     }
 
     /// Returns what the core would answer, without doing any of it.
@@ -291,17 +298,17 @@ impl Engine {
         &self,
         briefs: Vec<Brief>,
         concurrency: Option<u64>,
-    ) -> Result<Preview, EngineError> {
-        let commands = self.delegation(self.ids.run()?, &briefs, concurrency)?;
-        let events = Opening::decide(commands)?.decided.pop().unwrap_or_default();
-        Ok(Preview { events })
+    ) -> Result<RunPreview, EngineError> {
+        let commands = self.delegation_commands(self.ids.run()?, &briefs, concurrency)?;
+        let events = RunOpening::decide(commands)?.decided.pop().unwrap_or_default();
+        Ok(RunPreview { events })
     }
 
     /// Returns what the core would answer to a goal before its agent takes a turn, without doing any of it.
-    pub fn preview_run(&self, goal: Goal) -> Result<Preview, EngineError> {
+    pub fn preview_run(&self, goal: Goal) -> Result<RunPreview, EngineError> {
         let mut tree = Tree::default();
         let mut events = Vec::new();
-        for command in self.pursuit(self.ids.run()?, goal) {
+        for command in self.goal_commands(self.ids.run()?, goal) {
             if matches!(command, Command::TakeTurn { .. }) {
                 break;
             }
@@ -310,7 +317,7 @@ impl Engine {
                 events.push(event);
             }
         }
-        Ok(Preview { events })
+        Ok(RunPreview { events })
     }
 
     /// Delegates `briefs` and waits for their ends.
@@ -320,31 +327,33 @@ impl Engine {
         self,
         briefs: Vec<Brief>,
         concurrency: Option<u64>,
-        staff: Staff,
-    ) -> Result<Finished, EngineError> {
-        self.drive(staff, |engine, run| engine.delegation(run, &briefs, concurrency)).await
+        staff: RunHost,
+    ) -> Result<FinishedRun, EngineError> {
+        self.run_to_end(staff, |engine, run| engine.delegation_commands(run, &briefs, concurrency))
+            .await
     }
 
     /// Runs a parent agent that works towards `goal` and may delegate.
-    pub async fn run(self, mut goal: Goal, staff: Staff) -> Result<Finished, EngineError> {
+    pub async fn run(self, mut goal: Goal, staff: RunHost) -> Result<FinishedRun, EngineError> {
         // A command that works itself is given its files with the goal.
         let works_itself = self.root_work.assignment().filter(|it| it.agent.is_none());
-        let context = works_itself.map(|it| self.desk.quote_context(&it.context)).transpose()?;
+        let context =
+            works_itself.map(|it| self.brief_builder.quote_context(&it.context)).transpose()?;
         goal.text.extend(context);
-        self.drive(staff, |engine, run| Ok(engine.pursuit(run, goal.clone()))).await
+        self.run_to_end(staff, |engine, run| Ok(engine.goal_commands(run, goal.clone()))).await
     }
 
-    async fn drive(
+    async fn run_to_end(
         mut self,
-        staff: Staff,
+        staff: RunHost,
         commands: impl Fn(&Self, RunId) -> Result<Vec<Command>, EngineError>,
-    ) -> Result<Finished, EngineError> {
-        let Staff { storage, approver, reporters, narrator, control } = staff;
+    ) -> Result<FinishedRun, EngineError> {
+        let RunHost { storage, approver, reporters, narrator, control } = staff;
         let mut attempts = 1;
         let (opened, opening, spaces) = loop {
             let run = self.run.map_or_else(|| self.ids.run(), Ok)?;
             // Refused before there is a workspace or a folder for it.
-            let opening = Opening::decide(commands(&self, run)?)?;
+            let opening = RunOpening::decide(commands(&self, run)?)?;
             let spaces = self.open_spaces()?;
             match storage.open(run) {
                 Err(EngineError::Home(HomeError::RunExists(_)))
@@ -356,13 +365,13 @@ impl Engine {
             }
         };
         let opened = opened.noted(self.note.take())?;
-        let Opened { id, folder, journal, durable, lock } = opened;
+        let OpenRun { id, folder, journal, durable, lock } = opened;
         let wall = self.ids.wall;
-        let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
-        let (desk, ids) = (self.desk, self.ids);
+        let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, id, wall)));
+        let (brief_builder, ids) = (self.brief_builder, self.ids);
         let folder_of = folder.clone();
-        let shop = Shop {
-            desk,
+        let context = EffectContext {
+            brief_builder,
             approver,
             narrator,
             ids,
@@ -370,16 +379,17 @@ impl Engine {
             spaces: spaces.clone(),
             has_limits_in_environment: self.root_work.has_limits_in_environment(),
         };
-        let clock = Clock::start(self.ids.wall, Timestamp::ZERO);
-        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
-        let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
+        let clock = RunClock::start(self.ids.wall, Timestamp::ZERO);
+        let listener = ControlListener::new(lock.as_ref().map(RunLock::control_socket));
+        let mut runner =
+            Runner::new(clock, journal, durable, control, listener, context, reporters);
         runner.guard = self.guard.take();
         let outcome = runner.run(opening).await?;
         if let Some(spaces) = spaces {
             // Nothing follows from it, so neither does an end it may come to.
-            let _ = tokio::task::spawn_blocking(move || spaces.let_go(outcome)).await;
+            let _ = tokio::task::spawn_blocking(move || spaces.release_base_refs(outcome)).await;
         }
         drop(lock);
-        Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
+        Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
 }

@@ -12,18 +12,18 @@ use adjutant_core::{
 };
 use adjutant_store::{Record, RunLock};
 
-use crate::archive::ReadJournal;
-use crate::control::Door;
-use crate::engine::opening::Opened;
-use crate::engine::{Engine, EngineError, Finished, Staff};
-use crate::runner::clock::Clock;
+use crate::archive::LoadedJournal;
+use crate::control::ControlListener;
+use crate::engine::storage::OpenRun;
+use crate::engine::{Engine, EngineError, FinishedRun, RunHost};
+use crate::runner::clock::RunClock;
 use crate::runner::effects::writing::look;
-use crate::runner::{Runner, Shop};
-use crate::spaces::Spaces;
+use crate::runner::{EffectContext, Runner};
+use crate::workspaces::RunWorkspaces;
 
 /// How a person wants a run to go on.
 #[derive(Clone, Debug, Default)]
-pub struct Resume {
+pub struct ResumeRequest {
     /// The one delegation to take up again; all that can go on when absent.
     pub session: Option<SessionId>,
     /// What the person has to say to it, or to the parent agent.
@@ -32,14 +32,14 @@ pub struct Resume {
     pub timeout_s: Option<u64>,
     /// Whether the engine's model takes the place of those the run was on.
     pub on_this_model: bool,
-    /// The limits that hold from here on: those of [`Past::policy`], with what the person changes by
+    /// The limits that hold from here on: those of [`ResumeInfo::policy`], with what the person changes by
     /// [`Policy::set_on_resume`].
     pub limits: Option<Box<Policy>>,
 }
 
 /// What must be known of a run before it can go on.
 #[derive(Clone, Debug)]
-pub struct Past {
+pub struct ResumeInfo {
     /// The tree its agents look at.
     pub workdir: PathBuf,
     /// The limits it began with, with those that a person changed since.
@@ -62,11 +62,11 @@ pub struct Past {
     pub nothing: Option<String>,
 }
 
-impl ReadJournal {
+impl LoadedJournal {
     /// Returns what must be known before the run can go on; nothing when it never began.
     #[must_use]
-    pub fn past(&self) -> Option<Past> {
-        let mut past: Option<Past> = None;
+    pub fn resume_info(&self) -> Option<ResumeInfo> {
+        let mut past: Option<ResumeInfo> = None;
         let (mut tree, mut latest) = (Tree::default(), Timestamp::ZERO);
         for record in &self.records {
             latest = record.at;
@@ -74,7 +74,7 @@ impl ReadJournal {
             let _ = tree.evolve(record.at, &record.event);
             match (&record.event, &mut past) {
                 (Event::RunStarted { workdir, policy, model, terms, agent, .. }, _) => {
-                    past = Some(Past {
+                    past = Some(ResumeInfo {
                         workdir: workdir.into(),
                         policy: Policy::clone(policy),
                         has_lead: model.is_some(),
@@ -112,7 +112,7 @@ impl ReadJournal {
             let resume = Command::Resume(Box::default());
             let goes_on = || tree.decide(latest, resume).is_ok_and(|events| !events.is_empty());
             let ended = tree.outcome().filter(|_| !goes_on());
-            past.nothing = ended.map(|outcome| why_nothing(&tree, None, Some(outcome)));
+            past.nothing = ended.map(|outcome| why_nothing_resumes(&tree, None, Some(outcome)));
         }
         past
     }
@@ -120,7 +120,7 @@ impl ReadJournal {
 
 /// What an agent had found before its conversation was full.
 #[derive(Default)]
-struct Findings {
+struct SessionFindings {
     opening: String,
     notes: Vec<String>,
 }
@@ -134,35 +134,36 @@ impl Engine {
     pub async fn resume(
         self,
         run: RunId,
-        wish: Resume,
-        staff: Staff,
-    ) -> Result<Finished, EngineError> {
-        let Staff { storage, approver, reporters, narrator, control } = staff;
+        wish: ResumeRequest,
+        staff: RunHost,
+    ) -> Result<FinishedRun, EngineError> {
+        let RunHost { storage, approver, reporters, narrator, control } = staff;
         let (spaces, terms) = (self.open_spaces()?, self.terms());
         let mut records: Vec<Record<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
-        let Opened { id, folder, journal, durable, lock } = opened;
+        let OpenRun { id, folder, journal, durable, lock } = opened;
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let rights = Rights::of(&self.policy);
-        let agents = self.desk.roles.iter().map(|(name, role)| (name.clone(), role.rights.clone()));
+        let agents =
+            self.brief_builder.roles.iter().map(|(name, role)| (name.clone(), role.rights.clone()));
         let agents: BTreeMap<AgentName, Rights> = agents.collect();
-        let model = wish.on_this_model.then(|| self.desk.models.default_spec().clone());
-        let mut desk = self.desk;
-        if let Some(usual) = usual_agent(&records, &desk.agent) {
-            desk.agent = usual;
+        let model = wish.on_this_model.then(|| self.brief_builder.models.default_spec().clone());
+        let mut brief_builder = self.brief_builder;
+        if let Some(usual) = usual_agent(&records, &brief_builder.agent) {
+            brief_builder.agent = usual;
         }
         for record in &records {
             if let Event::Assigned(assignment) = &record.event {
-                desk.take_assignment(assignment);
+                brief_builder.take_assignment(assignment);
             }
         }
         let is_story =
             records.iter().any(|record| matches!(record.event, Event::StoryTaken { .. }));
-        let (version, models) = (self.version, desk.models.clone());
+        let (version, models) = (self.version, brief_builder.models.clone());
         let (ids, wall) = (self.ids, self.ids.wall);
-        let spaces = spaces.map(|(all, setup)| Arc::new(Spaces::new(all, setup, id, wall)));
-        let shop = Shop {
-            desk,
+        let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, id, wall)));
+        let context = EffectContext {
+            brief_builder,
             approver,
             narrator,
             ids,
@@ -170,13 +171,14 @@ impl Engine {
             spaces,
             has_limits_in_environment: is_story,
         };
-        let clock = Clock::start(self.ids.wall, age);
-        let door = Door::new(lock.as_ref().map(RunLock::control_socket));
-        let mut runner = Runner::new(clock, journal, durable, control, door, shop, reporters);
-        let mut findings: BTreeMap<SessionId, Findings> = BTreeMap::new();
+        let clock = RunClock::start(self.ids.wall, age);
+        let listener = ControlListener::new(lock.as_ref().map(RunLock::control_socket));
+        let mut runner =
+            Runner::new(clock, journal, durable, control, listener, context, reporters);
+        let mut findings: BTreeMap<SessionId, SessionFindings> = BTreeMap::new();
         for record in records {
-            note(&record.event, &mut findings);
-            runner.recall(&record)?;
+            collect_findings(&record.event, &mut findings);
+            runner.replay(&record)?;
         }
         let before = runner.tree.outcome();
         let handovers = handovers(&runner, &findings);
@@ -189,7 +191,7 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
-            looked: look(&runner.tree, &|session| runner.bench(session)),
+            looked: look(&runner.tree, &|session| runner.tool_site(session)),
             terms,
             limits: wish.limits,
         };
@@ -197,11 +199,11 @@ impl Engine {
         for name in needed_models(&runner.tree, &command, runner.now()) {
             models.choose(&name).map_err(|problem| EngineError::Model { name, problem })?;
         }
-        let nothing = why_nothing(&runner.tree, wish.session, before);
-        let outcome = runner.go_on(command).await?;
+        let nothing = why_nothing_resumes(&runner.tree, wish.session, before);
+        let outcome = runner.resume(command).await?;
         drop(lock);
         let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
-        Ok(Finished { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
+        Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
 }
 
@@ -232,7 +234,7 @@ fn needed_models(tree: &Tree, command: &Command, now: Timestamp) -> Vec<String> 
     names
 }
 
-fn note(event: &Event, findings: &mut BTreeMap<SessionId, Findings>) {
+fn collect_findings(event: &Event, findings: &mut BTreeMap<SessionId, SessionFindings>) {
     let Some(session) = event.conversation() else { return };
     if let Event::RunStarted { goal, .. } = event {
         findings.entry(session).or_default().opening.clone_from(goal);
@@ -246,7 +248,7 @@ fn note(event: &Event, findings: &mut BTreeMap<SessionId, Findings>) {
 /// Returns a new start for each agent whose conversation no longer fits.
 fn handovers(
     runner: &Runner,
-    findings: &BTreeMap<SessionId, Findings>,
+    findings: &BTreeMap<SessionId, SessionFindings>,
 ) -> BTreeMap<SessionId, String> {
     let full = findings.iter().filter(|(session, _)| runner.tree.needs_handover(**session));
     full.map(|(session, found)| {
@@ -256,8 +258,8 @@ fn handovers(
     .collect()
 }
 
-fn handover(found: &Findings, last: &str) -> String {
-    let Findings { opening, notes } = found;
+fn handover(found: &SessionFindings, last: &str) -> String {
+    let SessionFindings { opening, notes } = found;
     let mut text = format!(
         "{opening}\n\nYou have worked on this before, until your context was full. Go on from what you found; \
          do not begin again."
@@ -272,7 +274,11 @@ fn handover(found: &Findings, last: &str) -> String {
 }
 
 /// Says why nothing goes on, should it come to that.
-fn why_nothing(tree: &Tree, session: Option<SessionId>, outcome: Option<Outcome>) -> String {
+fn why_nothing_resumes(
+    tree: &Tree,
+    session: Option<SessionId>,
+    outcome: Option<Outcome>,
+) -> String {
     let Some(session) = session else {
         return outcome.map_or_else(
             || "the run never began".to_owned(),

@@ -76,7 +76,7 @@ impl Engine {
     /// that such work may take.
     #[must_use]
     pub fn with_assignment(mut self, assignment: Assignment) -> Self {
-        self.desk.take_assignment(&assignment);
+        self.brief_builder.take_assignment(&assignment);
         self.root_work = RootWork::SlashCommand(Box::new(assignment));
         self
     }
@@ -91,14 +91,14 @@ impl Engine {
     /// Makes the names of stories known that are worked on by themselves: none is handed down.
     #[must_use]
     pub fn with_stories(mut self, stories: BTreeSet<String>) -> Self {
-        self.desk.separate_work = Arc::new(stories);
+        self.brief_builder.separate_work = Arc::new(stories);
         self
     }
 
     /// Has a person asked about the whole run before the agent at its root begins, unless the policy lets
     /// it; `sent` is the command that nobody has typed.
     #[must_use]
-    pub fn asking_first(mut self, sent: Option<&str>) -> Self {
+    pub fn with_approval_first(mut self, sent: Option<&str>) -> Self {
         self.asks_first = true;
         if let RootWork::SlashCommand(assignment) = &mut self.root_work {
             assignment.sent = sent.map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What a front end brings: the parts of a run ([`Setup`]), who it deals with ([`Staff`]), what it is to
+//! What a front end brings: the parts of a run ([`EngineSetup`]), who it deals with ([`RunHost`]), what it is to
 //! achieve ([`Goal`]).
 
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use adjutant_model::Model;
 use adjutant_tools::{Tool, Web};
 use tokio::sync::mpsc;
 
-use crate::briefs::desk::ModelOpener;
-use crate::engine::opening::Storage;
-use crate::runner::effects::{Answer, Approver};
-use crate::runner::{Control, Narrator, Reporter};
+use crate::briefs::brief_builder::ModelOpener;
+use crate::engine::storage::Storage;
+use crate::runner::effects::{Approver, ApproverAnswer};
+use crate::runner::{ControlCommand, Narrator, Reporter};
 
 /// What a run is made of.
-pub struct Setup {
+pub struct EngineSetup {
     /// The limits.
     pub policy: Policy,
     /// What answers the agents.
@@ -38,7 +38,7 @@ pub struct Setup {
     pub version: String,
 }
 
-impl Setup {
+impl EngineSetup {
     /// Takes what cannot be left out; no network, no other models, the built-in prompt.
     #[must_use]
     pub fn new(policy: Policy, model: Arc<dyn Model>, workdir: impl Into<PathBuf>) -> Self {
@@ -57,7 +57,7 @@ impl Setup {
 }
 
 /// Who and what a run deals with outside the engine.
-pub struct Staff {
+pub struct RunHost {
     /// Where it is written.
     pub storage: Storage,
     /// Who is asked before a batch.
@@ -67,10 +67,10 @@ pub struct Staff {
     /// Who puts results into words for a parent agent.
     pub narrator: Rc<dyn Narrator>,
     /// Where orders come from.
-    pub control: mpsc::Receiver<Control>,
+    pub control: mpsc::Receiver<ControlCommand>,
 }
 
-impl Staff {
+impl RunHost {
     /// Runs without a person: every batch is approved, nobody gives orders, and a parent agent is
     /// told only that its tasks have ended. The limits of the policy are all that bounds it.
     #[must_use]
@@ -78,9 +78,9 @@ impl Staff {
         let (_, control) = mpsc::channel(1);
         Self {
             storage,
-            approver: Arc::new(|_| Answer::Yes),
+            approver: Arc::new(|_| ApproverAnswer::Yes),
             reporters: Vec::new(),
-            narrator: Rc::new(Terse),
+            narrator: Rc::new(TerseNarrator),
             control,
         }
     }
@@ -93,9 +93,9 @@ impl Staff {
     }
 }
 
-struct Terse;
+struct TerseNarrator;
 
-impl Narrator for Terse {
+impl Narrator for TerseNarrator {
     fn results(&self, _parent: SessionId, _call: u32, _form: ReturnForm) -> String {
         "The tasks have ended.".to_owned()
     }

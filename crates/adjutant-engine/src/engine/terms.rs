@@ -7,10 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use adjutant_core::space::SpaceTerms;
 use adjutant_workspace::Repository;
 
-use crate::chain::chain;
-use crate::spaces::SpaceSetup;
+use crate::error_chain::error_chain;
+use crate::workspaces::WorkspaceSetup;
 
-impl SpaceSetup {
+impl WorkspaceSetup {
     /// Returns what of it is put on record.
     #[must_use]
     pub fn terms(&self) -> SpaceTerms {
@@ -27,7 +27,7 @@ impl SpaceSetup {
     }
 
     /// Takes up what was put on record, and returns what of it cannot be had any more, a line each.
-    pub fn recall(&mut self, terms: &SpaceTerms) -> Vec<String> {
+    pub fn restore(&mut self, terms: &SpaceTerms) -> Vec<String> {
         self.kind = terms.kind;
         self.include_ignored = terms.include_ignored.iter().map(PathBuf::from).collect();
         self.sandbox_off = terms.sandbox_off;
@@ -48,7 +48,7 @@ impl SpaceSetup {
 
     /// Takes the ignored folders that come along by their paths in the repository at `tree`, and returns what is
     /// strange about them, a line each. Without a repository nothing is said: whoever opens it will.
-    pub fn settle_included(&mut self, tree: &Path) -> Vec<String> {
+    pub fn resolve_included(&mut self, tree: &Path) -> Vec<String> {
         if self.include_ignored.is_empty() {
             return Vec::new();
         }
@@ -58,7 +58,7 @@ impl SpaceSetup {
         let ignored = match all.repository().ignored() {
             Ok(ignored) => Some(ignored),
             Err(error) => {
-                let why = chain(&error);
+                let why = error_chain(&error);
                 strange.push(format!("git does not say what is ignored here: {why}"));
                 None
             }
@@ -136,7 +136,7 @@ mod tests {
     fn a_folder_whose_name_is_no_text_is_not_put_on_record_under_another_name() {
         use std::os::unix::ffi::OsStrExt as _;
         let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"odd\xff"));
-        let mut setup = SpaceSetup::new(PathBuf::from("/state"));
+        let mut setup = WorkspaceSetup::new(PathBuf::from("/state"));
         setup.include_ignored = vec![PathBuf::from("target"), odd];
         assert_eq!(setup.terms().include_ignored, ["target"]);
     }
@@ -148,12 +148,12 @@ mod tests {
         let (kept, gone, linked) = (top.join("kept"), top.join("gone"), top.join("linked"));
         std::fs::create_dir(&kept).unwrap();
         std::os::unix::fs::symlink("/", &linked).unwrap();
-        let mut before = SpaceSetup::new(top.clone());
+        let mut before = WorkspaceSetup::new(top.clone());
         before.grants = vec![kept.clone(), gone, linked];
         before.include_ignored = vec!["target".into()];
         before.sandbox_off = true;
-        let mut after = SpaceSetup::new(top);
-        let lost = after.recall(&before.terms());
+        let mut after = WorkspaceSetup::new(top);
+        let lost = after.restore(&before.terms());
         assert_eq!(after.grants, [kept]);
         assert_eq!(lost.len(), 2, "{lost:?}");
         assert!(after.sandbox_off);

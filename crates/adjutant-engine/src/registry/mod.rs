@@ -22,7 +22,7 @@ use adjutant_store::{
     Durability, FileError, HolderLock, LockedLog, Record, SharedLog, SharedLogError,
 };
 
-use crate::runner::clock::{Wall, wall_now};
+use crate::runner::clock::{WallClock, wall_now};
 
 pub use questions::question_id;
 pub use story_claim::story_key;
@@ -70,7 +70,7 @@ pub struct RegistryHandle {
 struct RegistryFile {
     home: PathBuf,
     log: SharedLog,
-    wall: Wall,
+    wall: WallClock,
     // A std mutex: held while the lock file is made, never across an await.
     holder: Mutex<Option<(HolderId, HolderLock)>>,
 }
@@ -84,7 +84,7 @@ impl RegistryHandle {
 
     /// Returns the registry of a state directory under another clock; for tests.
     #[must_use]
-    pub fn with_clock(home: &Path, wall: Wall) -> Self {
+    pub fn with_clock(home: &Path, wall: WallClock) -> Self {
         let log = SharedLog::new(home, NAME);
         let (home, holder) = (home.to_owned(), Mutex::default());
         Self { shared: Arc::new(RegistryFile { home, log, wall, holder }) }

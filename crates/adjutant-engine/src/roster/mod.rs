@@ -2,18 +2,18 @@
 //!
 //! Knows where five products keep such files and what their keys mean. It does not know a run: what a
 //! definition may do under a policy and which model it gets is decided by `role`. Nothing in a file
-//! can widen rights: keys that would are named as ignored. Start at [`muster`]. Invariant: a file that
-//! cannot be read is a [`Problem`] with a reason, and the others are not affected.
+//! can widen rights: keys that would are named as ignored. Start at [`find_agents`]. Invariant: a file that
+//! cannot be read is a [`FileProblem`] with a reason, and the others are not affected.
 
-mod find;
-mod read;
+mod definition;
+mod front_matter;
+mod search;
 mod tools;
-mod yaml;
 
-pub(crate) use find::{Find, Leaf, sweep};
-pub(crate) use read::{Sheet, definition, spelled};
+pub(crate) use definition::{DefinitionFields, definition, qualified_model};
+pub(crate) use front_matter::{FrontMatter, read as read_front, split};
+pub(crate) use search::{DefinitionFile, SearchFinding, search_folders};
 pub(crate) use tools::allow;
-pub(crate) use yaml::{Front, read as read_front, split};
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use adjutant_core::policy::Operation;
 use adjutant_core::{AgentName, nearest};
 
-pub use find::{UserFolders, muster};
-pub use tools::Wished;
+pub use search::{UserFolders, find_agents};
+pub use tools::RequestedTools;
 
 /// The largest file that is read as a definition, in bytes. Inclusive.
 pub const FILE_BYTES: u64 = 256 << 10;
@@ -48,7 +48,7 @@ pub const OPENCODE_AGENTS: [(&str, &str); 4] = [
 
 /// Whose word a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum DefinitionScope {
     /// The project's: it may add prompts and tighten limits.
     Project,
     /// The person's own.
@@ -57,7 +57,7 @@ pub enum Scope {
     BuiltIn,
 }
 
-impl Scope {
+impl DefinitionScope {
     /// Returns the word it is shown as.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -71,7 +71,7 @@ impl Scope {
 
 /// Whose format a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Product {
+pub enum SourceProduct {
     /// `.claude/agents/**/*.md`
     Claude,
     /// `.opencode/agent(s)/**/*.md`
@@ -86,7 +86,7 @@ pub enum Product {
 
 /// An agent as a file describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Definition {
+pub struct AgentDefinition {
     /// What it is called.
     pub name: AgentName,
     /// What it is for.
@@ -94,21 +94,21 @@ pub struct Definition {
     /// What it is told.
     pub prompt: String,
     /// The tools it asks for.
-    pub tools: Wished,
+    pub tools: RequestedTools,
     /// The model it asks for: `provider/model`, or one of the words of its product.
     pub model: Option<String>,
     /// Whether a person named that model: their own file, or their list.
     pub model_is_theirs: bool,
     /// Its bounds.
-    pub limits: Limits,
+    pub limits: DefinitionLimits,
     /// Whether it can be given a task; an agent that is only for leading is not.
     pub takes_tasks: bool,
     /// The file, beneath the project where it is the project's.
     pub file: String,
     /// Whose word it is.
-    pub scope: Scope,
+    pub scope: DefinitionScope,
     /// Whose format it has.
-    pub product: Product,
+    pub product: SourceProduct,
     /// The person's own definition of that name, which bounds it.
     pub ceiling: Option<String>,
     /// What of the file counts for nothing, and why.
@@ -117,7 +117,7 @@ pub struct Definition {
 
 /// What a definition bounds; each can only tighten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct DefinitionLimits {
     /// Turns, the last one for the report. Inclusive.
     pub max_turns: Option<u32>,
     /// Seconds.
@@ -132,7 +132,7 @@ pub struct Limits {
     pub offline: bool,
 }
 
-impl Limits {
+impl DefinitionLimits {
     fn tighten(&mut self, other: &Self) {
         self.max_turns = tighter(self.max_turns, other.max_turns);
         self.timeout_s = tighter(self.timeout_s, other.timeout_s);
@@ -147,7 +147,7 @@ fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     one.into_iter().chain(other).min()
 }
 
-impl Definition {
+impl AgentDefinition {
     /// Bounds a project's definition by the person's own of the same name.
     pub(crate) fn bound_by(&mut self, theirs: &Self) {
         let missing = self.tools.missing_in(&theirs.tools);
@@ -164,42 +164,42 @@ impl Definition {
 
 /// A file that is not used because another one has its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shadowed {
+pub struct ShadowedFile {
     /// The name both have.
     pub name: String,
     /// The file that is not used.
     pub file: String,
     /// Whose word it is.
-    pub scope: Scope,
+    pub scope: DefinitionScope,
     /// The file that is used.
     pub by: String,
 }
 
 /// A file of which nothing could be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct FileProblem {
     /// The file or folder.
     pub file: String,
     /// Whose word it is.
-    pub scope: Scope,
+    pub scope: DefinitionScope,
     /// Why, as a sentence about it.
     pub reason: String,
 }
 
 /// Everyone there is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Roster {
+pub struct AgentRoster {
     /// The agents, each name once, in the order of their folders.
-    pub agents: Vec<Definition>,
+    pub agents: Vec<AgentDefinition>,
     /// Files whose name was taken.
-    pub shadowed: Vec<Shadowed>,
+    pub shadowed: Vec<ShadowedFile>,
     /// Files that cannot be used.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FileProblem>,
 }
 
-impl Roster {
+impl AgentRoster {
     /// Returns the agent of that name; one that opencode has built in is ours that does the same.
-    pub fn find(&self, name: &str) -> Result<&Definition, UnknownAgent> {
+    pub fn find(&self, name: &str) -> Result<&AgentDefinition, UnknownAgent> {
         let called = |name: &str| self.agents.iter().find(|agent| agent.name.as_str() == name);
         let same_work = || {
             let (_, ours) = OPENCODE_AGENTS.iter().find(|(theirs, _)| *theirs == name)?;
@@ -209,20 +209,20 @@ impl Roster {
     }
 
     /// Adds one more; the first of a name counts, and the person's own bounds a project's.
-    fn enlist(&mut self, definition: Definition) {
+    fn add(&mut self, definition: AgentDefinition) {
         let same =
-            |agent: &&mut Definition| same_name(agent.name.as_str(), definition.name.as_str());
+            |agent: &&mut AgentDefinition| same_name(agent.name.as_str(), definition.name.as_str());
         let Some(first) = self.agents.iter_mut().find(same) else {
             self.agents.push(definition);
             return;
         };
-        if first.scope == Scope::Project
-            && definition.scope == Scope::User
+        if first.scope == DefinitionScope::Project
+            && definition.scope == DefinitionScope::User
             && first.ceiling.is_none()
         {
             first.bound_by(&definition);
         }
-        self.shadowed.push(Shadowed {
+        self.shadowed.push(ShadowedFile {
             name: definition.name.as_str().to_owned(),
             file: definition.file,
             scope: definition.scope,
@@ -231,13 +231,13 @@ impl Roster {
     }
 }
 
-impl Roster {
+impl AgentRoster {
     /// Takes back a project's agent whose bounds stand in a file of the person's that cannot be read.
     fn withdraw(&mut self, name: &str, bounds: &str) {
-        let bounded = |agent: &mut Definition| {
-            agent.scope == Scope::Project && same_name(agent.name.as_str(), name)
+        let bounded = |agent: &mut AgentDefinition| {
+            agent.scope == DefinitionScope::Project && same_name(agent.name.as_str(), name)
         };
-        let withdrawn = self.agents.extract_if(.., bounded).map(|agent| Problem {
+        let withdrawn = self.agents.extract_if(.., bounded).map(|agent| FileProblem {
             file: agent.file,
             scope: agent.scope,
             reason: format!("{bounds} would bound it and cannot be used"),
@@ -258,7 +258,7 @@ pub struct UnknownAgent {
 }
 
 impl UnknownAgent {
-    fn among(name: &str, agents: &[Definition]) -> Self {
+    fn among(name: &str, agents: &[AgentDefinition]) -> Self {
         let known: Vec<String> = agents.iter().map(|agent| agent.name.to_string()).collect();
         let meant = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
         Self { name: name.to_owned(), meant, known }
@@ -312,14 +312,14 @@ fn shown(path: &Path) -> String {
 }
 
 /// Returns where each product keeps its agents in a project.
-const fn project_folders() -> [(Product, &'static str); 6] {
+const fn project_folders() -> [(SourceProduct, &'static str); 6] {
     [
-        (Product::Claude, ".claude/agents"),
-        (Product::Opencode, ".opencode/agent"),
-        (Product::Opencode, ".opencode/agents"),
-        (Product::Codex, ".codex/agents"),
-        (Product::Gemini, ".gemini/agents"),
-        (Product::Adjutant, ".adjutant/agents"),
+        (SourceProduct::Claude, ".claude/agents"),
+        (SourceProduct::Opencode, ".opencode/agent"),
+        (SourceProduct::Opencode, ".opencode/agents"),
+        (SourceProduct::Codex, ".codex/agents"),
+        (SourceProduct::Gemini, ".gemini/agents"),
+        (SourceProduct::Adjutant, ".adjutant/agents"),
     ]
 }
 
@@ -328,13 +328,13 @@ impl UserFolders {
     #[must_use]
     pub fn usual(home: Option<&Path>, config: Option<&Path>) -> Self {
         let below = |base: Option<&Path>, path: &str| base.map(|base| base.join(path));
-        let folders: [(Product, Option<PathBuf>); 6] = [
-            (Product::Claude, below(home, ".claude/agents")),
-            (Product::Opencode, below(config, "opencode/agent")),
-            (Product::Opencode, below(config, "opencode/agents")),
-            (Product::Codex, below(home, ".codex/agents")),
-            (Product::Gemini, below(home, ".gemini/agents")),
-            (Product::Adjutant, below(config, "adjutant/agents")),
+        let folders: [(SourceProduct, Option<PathBuf>); 6] = [
+            (SourceProduct::Claude, below(home, ".claude/agents")),
+            (SourceProduct::Opencode, below(config, "opencode/agent")),
+            (SourceProduct::Opencode, below(config, "opencode/agents")),
+            (SourceProduct::Codex, below(home, ".codex/agents")),
+            (SourceProduct::Gemini, below(home, ".gemini/agents")),
+            (SourceProduct::Adjutant, below(config, "adjutant/agents")),
         ];
         Self(folders.into_iter().filter_map(|(product, path)| Some((product, path?))).collect())
     }

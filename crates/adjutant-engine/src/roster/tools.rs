@@ -54,7 +54,7 @@ const STARTING: [&str; 2] = ["Task", "Delegate"];
 
 /// What a file says about tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wished {
+pub struct RequestedTools {
     /// The tools it asks for; `None` for all that may be had.
     pub allowed: Option<ToolSet>,
     /// The tools it does without.
@@ -63,7 +63,7 @@ pub struct Wished {
     pub asked: ToolSet,
 }
 
-impl Wished {
+impl RequestedTools {
     /// Returns what remains of `permitted`.
     #[must_use]
     pub fn within(&self, permitted: &ToolSet) -> ToolSet {
@@ -126,7 +126,12 @@ pub(super) fn ours(name: &str) -> Option<&'static str> {
 }
 
 /// Reads a list of tools an agent may have, or a map of tools that are on or off.
-pub(crate) fn allow(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+pub(crate) fn allow(
+    wished: &mut RequestedTools,
+    key: &str,
+    value: &Value,
+    ignored: &mut Vec<String>,
+) {
     if let Value::Object(map) = value {
         return switch(wished, key, map, ignored);
     }
@@ -154,7 +159,12 @@ pub(crate) fn allow(wished: &mut Wished, key: &str, value: &Value, ignored: &mut
 }
 
 /// Reads a list of tools an agent must not have; what is denied in part is denied.
-pub(super) fn forbid(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+pub(super) fn forbid(
+    wished: &mut RequestedTools,
+    key: &str,
+    value: &Value,
+    ignored: &mut Vec<String>,
+) {
     let Some(names) = names(value) else {
         ignored.push(format!("`{key}` is not a list of tools, so there are none"));
         return wished.allow_only([]);
@@ -169,7 +179,12 @@ pub(super) fn forbid(wished: &mut Wished, key: &str, value: &Value, ignored: &mu
 }
 
 /// Reads a map of tools that are on or off; what is not named is on, unless `*` is off.
-fn switch(wished: &mut Wished, key: &str, map: &Map<String, Value>, ignored: &mut Vec<String>) {
+fn switch(
+    wished: &mut RequestedTools,
+    key: &str,
+    map: &Map<String, Value>,
+    ignored: &mut Vec<String>,
+) {
     let is_on = |value: &Value| matches!(value, Value::Bool(true)) || *value == "allow";
     let named =
         |on: bool| move |(name, value): &(&String, &Value)| *name != "*" && is_on(value) == on;
@@ -185,7 +200,12 @@ fn switch(wished: &mut Wished, key: &str, map: &Map<String, Value>, ignored: &mu
 
 /// Reads permissions: what is denied, or would have to be asked for, is not there; nobody is asked
 /// while an agent works.
-pub(super) fn permit(wished: &mut Wished, key: &str, value: &Value, ignored: &mut Vec<String>) {
+pub(super) fn permit(
+    wished: &mut RequestedTools,
+    key: &str,
+    value: &Value,
+    ignored: &mut Vec<String>,
+) {
     let map = match value {
         Value::Object(map) => map,
         Value::String(word) if word == "allow" => return,

@@ -6,7 +6,7 @@ use adjutant_core::Timestamp;
 use tokio::time::Instant;
 
 /// Tells the wall clock in Unix milliseconds; for people, never for deadlines.
-pub type Wall = fn() -> u64;
+pub type WallClock = fn() -> u64;
 
 /// Returns the wall clock in Unix milliseconds.
 #[must_use]
@@ -17,16 +17,16 @@ pub fn wall_now() -> u64 {
 
 /// The clock of one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct RunClock {
     start: Instant,
     /// How old the run was when the clock started.
     age: Timestamp,
-    wall: Wall,
+    wall: WallClock,
 }
 
-impl Clock {
+impl RunClock {
     /// Starts the clock of a run that is `age` old: time in which nobody worked on it does not count.
-    pub(crate) fn start(wall: Wall, age: Timestamp) -> Self {
+    pub(crate) fn start(wall: WallClock, age: Timestamp) -> Self {
         Self { start: Instant::now(), age, wall }
     }
 

@@ -1,10 +1,10 @@
 //! The loop: one input at a time, decide, record, evolve, react; effects and reports once durable.
 
 pub(crate) mod clock;
-pub(crate) mod crash;
 pub(crate) mod effects;
+pub(crate) mod journal_reserve;
+pub(crate) mod panics;
 mod record;
-pub(crate) mod room;
 mod story;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,16 +23,18 @@ use adjutant_workspace::sandbox::CancelHandle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-use crate::briefs::desk::Desk;
-use crate::control::{Door, Order};
-use crate::engine::opening::Durable;
-use crate::engine::{EngineError, Opening, RunGuard};
+use crate::briefs::brief_builder::BriefBuilder;
+use crate::control::{ControlListener, QueuedRequest};
+use crate::engine::storage::SyncProgress;
+use crate::engine::{EngineError, RunGuard, RunOpening};
 use crate::ids::IdSource;
-use crate::runner::clock::Clock;
-use crate::runner::effects::questions::Questions;
-use crate::runner::effects::{Approver, Briefs, EffectResult, Heard, NextEffect, Sign};
-use crate::runner::room::Room;
-use crate::spaces::Spaces;
+use crate::runner::clock::RunClock;
+use crate::runner::effects::question_queue::QuestionQueue;
+use crate::runner::effects::{
+    Approver, EffectResult, LiveSignal, NextEffect, ParsedDelegation, SessionSignal,
+};
+use crate::runner::journal_reserve::JournalReserve;
+use crate::workspaces::RunWorkspaces;
 
 /// Hears of every event, in order, once it is on disk.
 pub trait Reporter {
@@ -41,7 +43,7 @@ pub trait Reporter {
 
     /// Takes one event that was reported by an earlier process of the same run; whoever keeps a
     /// picture of the run folds it in, whoever only passes things on has done so before.
-    fn recall(&mut self, _at: Timestamp, _wall_ms: u64, _event: &Event) {}
+    fn replay(&mut self, _at: Timestamp, _wall_ms: u64, _event: &Event) {}
 }
 
 impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
@@ -58,7 +60,7 @@ pub trait Narrator {
 
 /// What a person or another process may ask of a live run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlCommand {
     /// Stop everything and keep what was found.
     CancelRun,
     /// Stop one delegation and all below it.
@@ -72,26 +74,26 @@ pub enum Control {
 const BATCH: usize = 256;
 
 /// Signs of life that may wait; more are told together with the next.
-pub(crate) const HEARD_QUEUE: usize = 256;
+pub(crate) const SIGNAL_QUEUE: usize = 256;
 
 pub(crate) use effects::perform::{changed_by, message};
 
 /// What the effects need.
-pub(crate) struct Shop {
-    pub(crate) desk: Desk,
+pub(crate) struct EffectContext {
+    pub(crate) brief_builder: BriefBuilder,
     pub(crate) approver: Approver,
     pub(crate) narrator: Rc<dyn Narrator>,
     pub(crate) ids: IdSource,
     /// The run's folder, where there is one: what a write would lose is kept there.
     pub(crate) folder: Option<RunDir>,
     /// Where agents work that write in workspaces of their own.
-    pub(crate) spaces: Option<Arc<Spaces>>,
+    pub(crate) spaces: Option<Arc<RunWorkspaces>>,
     /// Whether commands find the limits of the run in their environment.
     pub(crate) has_limits_in_environment: bool,
 }
 
 /// An event on its way to the disk, and what waits for it.
-struct Held {
+struct StagedEvent {
     seq: Seq,
     at: Timestamp,
     wall_ms: u64,
@@ -101,7 +103,7 @@ struct Held {
 
 /// What is under way for one delegation.
 #[derive(Default)]
-struct Work {
+struct RunningWork {
     stop: Arc<AtomicBool>,
     model: Option<AbortHandle>,
     /// What stops the command it began last.
@@ -109,7 +111,7 @@ struct Work {
 }
 
 /// How an agent is introduced to its model.
-struct Preamble {
+struct AgentPreamble {
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
     /// What is offered at the deepest level.
@@ -119,33 +121,33 @@ struct Preamble {
 /// Drives one run to its end.
 pub(crate) struct Runner {
     pub(crate) tree: Tree,
-    clock: Clock,
+    clock: RunClock,
     journal: Journal<Event>,
-    durable: watch::Receiver<Durable>,
-    control: mpsc::Receiver<Control>,
-    door: Door,
-    heard: (mpsc::Sender<Heard>, mpsc::Receiver<Heard>),
-    shop: Shop,
+    durable: watch::Receiver<SyncProgress>,
+    control: mpsc::Receiver<ControlCommand>,
+    listener: ControlListener,
+    signals: (mpsc::Sender<SessionSignal>, mpsc::Receiver<SessionSignal>),
+    context: EffectContext,
     reporters: Vec<Box<dyn Reporter>>,
-    preambles: BTreeMap<AgentName, Preamble>,
+    preambles: BTreeMap<AgentName, AgentPreamble>,
     conversations: BTreeMap<SessionId, Arc<Conversation>>,
-    works: BTreeMap<SessionId, Work>,
+    running: BTreeMap<SessionId, RunningWork>,
     /// Calls a person has yet to answer, by parent and number.
     asked: BTreeMap<(SessionId, u32), Vec<Event>>,
     /// What the run began with, until its first turn: a person may be asked about the whole of it.
     opening: Vec<Event>,
-    questions: Questions,
+    questions: QuestionQueue,
     /// Calls of the `Delegate` tool that are being read or wait for it.
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<EffectResult>,
     /// The effects that were asked for and are not over.
     in_flight: InFlight,
-    held: VecDeque<Held>,
+    staged_events: VecDeque<StagedEvent>,
     /// Whether more decisions follow that count only together with this one.
     joined: bool,
     /// Where the last record begins, if it counts only together with more.
     open: Option<Position>,
-    room: Room,
+    reserve: JournalReserve,
     /// Set once the disk is full. From then on only the answers of model calls under way are recorded, and the ends.
     full: Option<JournalError>,
     closed: bool,
@@ -155,12 +157,12 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(
-        clock: Clock,
+        clock: RunClock,
         journal: Journal<Event>,
-        durable: watch::Receiver<Durable>,
-        control: mpsc::Receiver<Control>,
-        door: Door,
-        shop: Shop,
+        durable: watch::Receiver<SyncProgress>,
+        control: mpsc::Receiver<ControlCommand>,
+        listener: ControlListener,
+        context: EffectContext,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Self {
         Self {
@@ -169,23 +171,23 @@ impl Runner {
             journal,
             durable,
             control,
-            door,
-            heard: mpsc::channel(HEARD_QUEUE),
-            shop,
+            listener,
+            signals: mpsc::channel(SIGNAL_QUEUE),
+            context,
             reporters,
             preambles: BTreeMap::new(),
             conversations: BTreeMap::new(),
-            works: BTreeMap::new(),
+            running: BTreeMap::new(),
             asked: BTreeMap::new(),
             opening: Vec::new(),
-            questions: Questions::default(),
+            questions: QuestionQueue::default(),
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
             in_flight: InFlight::default(),
-            held: VecDeque::new(),
+            staged_events: VecDeque::new(),
             joined: false,
             open: None,
-            room: Room::default(),
+            reserve: JournalReserve::default(),
             full: None,
             closed: false,
             guard: None,
@@ -193,8 +195,8 @@ impl Runner {
     }
 
     /// Takes the opening, then inputs until the run has ended and is on disk.
-    pub(crate) async fn run(mut self, opening: Opening) -> Result<Outcome, EngineError> {
-        self.room = Room::of(&self.tree);
+    pub(crate) async fn run(mut self, opening: RunOpening) -> Result<Outcome, EngineError> {
+        self.reserve = JournalReserve::of(&self.tree);
         let start = self.journal.position();
         let mut left = opening.decided.len() + opening.commands.len();
         for events in opening.decided {
@@ -226,22 +228,22 @@ impl Runner {
         self.journal.submit()?;
         while !self.closed {
             self.next_input().await?;
-            self.drain()?;
+            self.take_ready_results()?;
             self.journal.submit()?;
         }
         self.tasks.abort_all();
         let outcome = self.tree.outcome().unwrap_or(Outcome::Failed);
         self.journal.close()?;
-        self.door.close().await;
+        self.listener.close().await;
         Ok(outcome)
     }
 
     /// Folds in what an earlier process recorded, without doing any of it.
-    pub(crate) fn recall(&mut self, record: &Record<Event>) -> Result<(), EngineError> {
+    pub(crate) fn replay(&mut self, record: &Record<Event>) -> Result<(), EngineError> {
         self.tree.evolve(record.at, &record.event)?;
         self.fold(&record.event);
         for reporter in &mut self.reporters {
-            reporter.recall(record.at, record.wall_ms, &record.event);
+            reporter.replay(record.at, record.wall_ms, &record.event);
         }
         Ok(())
     }
@@ -257,17 +259,17 @@ impl Runner {
     }
 
     /// Goes on with a recalled run as `command` says. Says no when nothing can go on.
-    pub(crate) async fn go_on(mut self, command: Command) -> Result<Option<Outcome>, EngineError> {
-        self.room = Room::of(&self.tree);
-        let (before, start) = (self.held.len(), self.journal.position());
+    pub(crate) async fn resume(mut self, command: Command) -> Result<Option<Outcome>, EngineError> {
+        self.reserve = JournalReserve::of(&self.tree);
+        let (before, start) = (self.staged_events.len(), self.journal.position());
         self.try_submit(command)??;
-        self.room = Room::of(&self.tree);
+        self.reserve = JournalReserve::of(&self.tree);
         if let Some(error) = self.full.take() {
             // Nothing was done yet; it waits as it was until there is room.
             self.journal.unstage(start);
             return Err(error.into());
         }
-        if self.held.len() == before {
+        if self.staged_events.len() == before {
             return Ok(None);
         }
         let live = |session: &SessionId| self.tree.node(*session).is_some_and(|it| it.is_live());
@@ -300,33 +302,34 @@ impl Runner {
                 changed.map_err(|_gone| EngineError::JournalGone)?;
                 self.release()
             }
-            Some(result) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take(result),
-            Some(control) = self.control.recv() => self.obey(control),
-            Some(order) = self.door.next() => self.serve(order),
-            Some((session, sign)) = self.heard.1.recv() => self.submit(match sign {
-                Sign::Bytes(bytes) => Command::Progress { session, bytes },
-                Sign::Pause { provider, ms } => Command::Pause { session, provider, ms },
-                Sign::Printed(text) => Command::Print { session, text },
+            Some(result) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take_result(result),
+            Some(control) = self.control.recv() => self.take_control(control),
+            Some(order) = self.listener.next() => self.answer_request(order),
+            Some((session, sign)) = self.signals.1.recv() => self.submit(match sign {
+                LiveSignal::Bytes(bytes) => Command::Progress { session, bytes },
+                LiveSignal::Pause { provider, ms } => Command::Pause { session, provider, ms },
+                LiveSignal::Printed(text) => Command::Print { session, text },
             }),
             () = alarm => self.submit(Command::Tick),
         }
     }
 
     /// Takes whatever else is ready, so that it shares the next sync.
-    fn drain(&mut self) -> Result<(), EngineError> {
+    fn take_ready_results(&mut self) -> Result<(), EngineError> {
         for _ in 0..BATCH {
             match self.tasks.try_join_next() {
-                Some(result) => self.take(result)?,
+                Some(result) => self.take_result(result)?,
                 None => break,
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, result: Result<EffectResult, JoinError>) -> Result<(), EngineError> {
+    fn take_result(&mut self, result: Result<EffectResult, JoinError>) -> Result<(), EngineError> {
         // A task that was aborted has nothing to say; panics were caught inside it.
         let Ok(EffectResult { command, briefs, next }) = result else { return Ok(()) };
-        if self.full.is_some() && !command.as_ref().is_some_and(|it| self.has_room_for(it)) {
+        if self.full.is_some() && !command.as_ref().is_some_and(|it| self.is_recorded_when_full(it))
+        {
             return Ok(());
         }
         if let Some(command) = command {
@@ -346,17 +349,17 @@ impl Runner {
             NextEffect::DropUnusedSpace(session) => self.drop_unused_space(session),
             NextEffect::PutQuestion => {
                 self.questions.answered();
-                self.put_next();
+                self.ask_next_question();
             }
         }
         Ok(())
     }
 
     /// Hands down the tasks of a tool call, or tells the agent why not.
-    fn delegate(&mut self, call: Briefs) -> Result<(), EngineError> {
-        let Briefs { parent, origin, briefs, concurrency } = call;
+    fn delegate(&mut self, call: ParsedDelegation) -> Result<(), EngineError> {
+        let ParsedDelegation { parent, origin, briefs, concurrency } = call;
         let is_taken = |session| self.tree.node(session).is_some();
-        let tasks = self.shop.ids.tasks(briefs, is_taken)?;
+        let tasks = self.context.ids.tasks(briefs, is_taken)?;
         let command = Command::Delegate { parent, tasks, concurrency, origin: Some(origin) };
         let Err(refusal) = self.try_submit(command)? else { return Ok(()) };
         let Origin { turn, index: Some(call), .. } = origin else { return Ok(()) };
@@ -365,26 +368,26 @@ impl Runner {
         self.submit(Command::TakeOutput { session: parent, turn, call, output })
     }
 
-    fn obey(&mut self, control: Control) -> Result<(), EngineError> {
+    fn take_control(&mut self, control: ControlCommand) -> Result<(), EngineError> {
         let command = match control {
-            Control::CancelRun => {
+            ControlCommand::CancelRun => {
                 let Some(run) = self.tree.run() else { return Ok(()) };
                 Command::Cancel { session: run.root_session() }
             }
-            Control::Cancel(session) => Command::Cancel { session },
-            Control::Tell(session, text) => Command::Tell { session, text },
+            ControlCommand::Cancel(session) => Command::Cancel { session },
+            ControlCommand::Tell(session, text) => Command::Tell { session, text },
         };
         self.submit(command)
     }
 
     /// Does what another process asks, and answers it.
-    fn serve(&mut self, order: Order) -> Result<(), EngineError> {
+    fn answer_request(&mut self, order: QueuedRequest) -> Result<(), EngineError> {
         let Some(run) = self.tree.run() else { return Ok(()) };
         let done = match order.request.command(run) {
             None => Ok(None),
             Some(command) => self.try_submit(command)?.map(|()| Some(self.journal.position().seq)),
         };
-        self.door.answer(run, self.tree.outcome(), order, done);
+        self.listener.answer(run, self.tree.outcome(), order, done);
         Ok(())
     }
 }

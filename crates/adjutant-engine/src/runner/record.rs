@@ -8,10 +8,10 @@ use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::{Command, Event, Refusal, SessionId, Timestamp, ToolSpec, Tree};
 use adjutant_store::{Durability, JournalError};
 
-use super::{Held, Preamble, Runner};
+use super::{AgentPreamble, Runner, StagedEvent};
 use crate::engine::EngineError;
-use crate::engine::opening::Durable;
-use crate::runner::room::{Room, closed_call};
+use crate::engine::storage::SyncProgress;
+use crate::runner::journal_reserve::{JournalReserve, closed_call};
 
 impl Runner {
     /// Decides a command and everything that follows from it.
@@ -56,7 +56,7 @@ impl Runner {
         queue: &mut VecDeque<Command>,
     ) -> Result<(), EngineError> {
         let wall_ms = self.clock.wall_ms();
-        let (first, start) = (self.held.len(), self.journal.position());
+        let (first, start) = (self.staged_events.len(), self.journal.position());
         let last = events.len().saturating_sub(1);
         let mut last_begins = start;
         for (nth, event) in events.iter().enumerate() {
@@ -70,12 +70,12 @@ impl Runner {
             };
             if let Err(error) = staged {
                 self.journal.unstage(start);
-                return self.give_up(event, error, queue);
+                return self.end_unrecordable(event, error, queue);
             }
         }
-        if let Err(error) = self.leave_room(&events) {
+        if let Err(error) = self.reserve_space(&events) {
             self.journal.unstage(start);
-            return self.run_out(&events, error, queue);
+            return self.end_on_full_disk(&events, error, queue);
         }
         if !events.is_empty() {
             self.open = self.joined.then_some(last_begins);
@@ -93,24 +93,35 @@ impl Runner {
                 // Nobody will speak with it again; a thousand ended children must not keep their words.
                 self.conversations.remove(session);
             }
-            self.held.push_back(Held { seq, at: now, wall_ms, event, effects: Vec::new() });
+            self.staged_events.push_back(StagedEvent {
+                seq,
+                at: now,
+                wall_ms,
+                event,
+                effects: Vec::new(),
+            });
         }
         // Reactions look at the tree after the whole decision, as a replay would.
-        let decided = self.held.iter().skip(first).map(|held| &held.event);
+        let decided =
+            self.staged_events.iter().skip(first).map(|staged_events| &staged_events.event);
         let mut reaction = self.tree.react(decided, &mut self.in_flight);
         if self.full.is_some() {
             // An answer is kept; what it asks for waits until the run is resumed.
             reaction.commands.retain(|command| matches!(command, Command::EndRun));
         }
         queue.extend(reaction.commands);
-        if let Some(last) = self.held.back_mut().filter(|_| !reaction.effects.is_empty()) {
+        if let Some(last) = self.staged_events.back_mut().filter(|_| !reaction.effects.is_empty()) {
             last.effects = reaction.effects;
         }
-        if self.full.is_some() && self.held.len() > first {
+        if self.full.is_some() && self.staged_events.len() > first {
             // Ends the delegations whose calls are over now, before the run may end.
             queue.push_front(Command::DiskFull { lost: BTreeSet::new() });
         }
-        if self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
+        if self
+            .staged_events
+            .front()
+            .is_some_and(|staged_events| !staged_events.event.must_be_durable())
+        {
             self.report_lazy();
         }
         Ok(())
@@ -121,7 +132,7 @@ impl Runner {
     /// What an earlier one led to is done as soon as it is on disk, and a crash must not undo that.
     pub(super) fn close_opening(&mut self) -> Result<(), EngineError> {
         self.joined = false;
-        let (Some(begins), Some(last)) = (self.open.take(), self.held.back()) else {
+        let (Some(begins), Some(last)) = (self.open.take(), self.staged_events.back()) else {
             return Ok(());
         };
         self.journal.unstage(begins);
@@ -131,19 +142,19 @@ impl Runner {
 
     /// Makes sure that, with these events staged, there is still room to end the run in order and
     /// to record every answer that is under way.
-    fn leave_room(&mut self, events: &[Event]) -> Result<(), JournalError> {
-        events.iter().for_each(|event| self.room.fold(event));
+    fn reserve_space(&mut self, events: &[Event]) -> Result<(), JournalError> {
+        events.iter().for_each(|event| self.reserve.fold(event));
         // Signs of life are part of the room of the answer they announce.
         let is_ending = self.full.is_some() && events.iter().all(is_part_of_end);
         if is_ending || !events.iter().any(Event::must_be_durable) {
             return Ok(());
         }
-        self.journal.make_room(self.room.bytes())
+        self.journal.make_room(self.reserve.bytes())
     }
 
     /// Says whether what came of a task is still recorded on a full disk: an answer that has room, and the last
     /// steps of a delegation that has ended.
-    pub(super) fn has_room_for(&self, result: &Command) -> bool {
+    pub(super) fn is_recorded_when_full(&self, result: &Command) -> bool {
         if let Command::Reply { session, .. }
         | Command::FailAttempt { session, .. }
         | Command::Crash { session, .. } = result
@@ -155,7 +166,7 @@ impl Runner {
 
     /// Ends everything while there is room to say so, except for the model calls under way: they are paid for, and
     /// their answers have room. `events` are what could not be recorded.
-    fn run_out(
+    fn end_on_full_disk(
         &mut self,
         events: &[Event],
         error: JournalError,
@@ -170,7 +181,7 @@ impl Runner {
             return Err(error.into());
         }
         // What was not recorded needs no room.
-        self.room = Room::of(&self.tree);
+        self.reserve = JournalReserve::of(&self.tree);
         self.full = Some(error);
         // What else was to follow would only need more room.
         queue.clear();
@@ -180,7 +191,7 @@ impl Runner {
     }
 
     /// An event no record can hold ends the delegation it is about, and nobody else.
-    fn give_up(
+    fn end_unrecordable(
         &mut self,
         event: &Event,
         error: JournalError,
@@ -200,7 +211,7 @@ impl Runner {
     pub(super) fn fold(&mut self, event: &Event) {
         if let Event::AgentDefined { agent, system, tools, .. } = event {
             let works = |tool: &&ToolSpec| tool.name != DELEGATE && tool.name != TASK;
-            let preamble = Preamble {
+            let preamble = AgentPreamble {
                 system: system.as_str().into(),
                 tools: tools.as_slice().into(),
                 tools_to_work: tools.iter().filter(works).cloned().collect(),
@@ -228,37 +239,41 @@ impl Runner {
     pub(super) fn release(&mut self) -> Result<(), EngineError> {
         let durable = self.durable.borrow_and_update().clone();
         let through = match durable {
-            Durable::Through(seq) => seq,
-            Durable::Failed(error) => return Err(error.into()),
+            SyncProgress::Through(seq) => seq,
+            SyncProgress::Failed(error) => return Err(error.into()),
         };
         // Everything is told before anything is done: what is done may quote what was told.
         let mut effects = Vec::new();
-        while self.held.front().is_some_and(|held| held.seq <= through) {
-            let Some(held) = self.held.pop_front() else { break };
-            self.tell(&held);
-            effects.extend(held.effects);
+        while self.staged_events.front().is_some_and(|staged_events| staged_events.seq <= through) {
+            let Some(staged_events) = self.staged_events.pop_front() else { break };
+            self.tell(&staged_events);
+            effects.extend(staged_events.effects);
         }
         self.report_lazy();
-        self.door.keep(through);
+        self.listener.send_answers(through);
         let begins = !effects.is_empty();
         effects.into_iter().try_for_each(|effect| self.perform(effect))?;
         if let (true, Some(run)) = (begins, self.tree.run()) {
-            self.door.open(run);
+            self.listener.start(run);
         }
         Ok(())
     }
 
     /// Signs of life are never waited for: they are reported when nothing before them is open.
     fn report_lazy(&mut self) {
-        while self.held.front().is_some_and(|held| !held.event.must_be_durable()) {
-            let Some(held) = self.held.pop_front() else { break };
-            self.tell(&held);
+        while self
+            .staged_events
+            .front()
+            .is_some_and(|staged_events| !staged_events.event.must_be_durable())
+        {
+            let Some(staged_events) = self.staged_events.pop_front() else { break };
+            self.tell(&staged_events);
         }
     }
 
-    fn tell(&mut self, held: &Held) {
+    fn tell(&mut self, staged_events: &StagedEvent) {
         for reporter in &mut self.reporters {
-            reporter.report(held.at, held.wall_ms, &held.event);
+            reporter.report(staged_events.at, staged_events.wall_ms, &staged_events.event);
         }
     }
 }

@@ -7,10 +7,10 @@ use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
 use serde_json::json;
 
 use super::Runner;
-use crate::briefs::desk::{Asker, Desk};
+use crate::briefs::brief_builder::{BriefBuilder, TaskRequester};
 use crate::engine::EngineError;
-use crate::runner::crash::guard;
 use crate::runner::effects::CommandPurpose;
+use crate::runner::panics::catch_panic;
 
 impl Runner {
     /// Hands down what the markers of an answer ask for.
@@ -23,10 +23,10 @@ impl Runner {
         let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
             return Ok(());
         };
-        let brief = |task: &MarkedTask| marked_brief(&self.shop.desk, task, &caller);
+        let brief = |task: &MarkedTask| marked_brief(&self.context.brief_builder, task, &caller);
         let briefs: Vec<Brief> = markers.tasks.iter().map(brief).collect();
         let taken = |session| self.tree.node(session).is_some();
-        let tasks = self.shop.ids.tasks(briefs, taken)?;
+        let tasks = self.context.ids.tasks(briefs, taken)?;
         let rejected = markers.rejected;
         self.submit(Command::DelegateMarkers { session, turn, tasks, rejected })
     }
@@ -34,9 +34,10 @@ impl Runner {
     /// Merges the work of a child into the workspace of its parent.
     pub(super) fn merge(&mut self, session: SessionId, into: SessionId, commit: String) {
         let above = self.tree.node(into).and_then(|node| node.space.clone());
-        let (spaces, masker) = (self.shop.spaces.clone(), self.shop.desk.masker.clone());
+        let (spaces, masker) =
+            (self.context.spaces.clone(), self.context.brief_builder.masker.clone());
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| match (spaces, above) {
+            let result = catch_panic(|| match (spaces, above) {
                 (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit, &masker),
                 _ => Err("there is no workspace to merge it into".to_owned()),
             });
@@ -66,7 +67,7 @@ impl Runner {
 }
 
 /// Turns a marker into a brief.
-fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
+fn marked_brief(brief_builder: &BriefBuilder, task: &MarkedTask, caller: &ModelSpec) -> Brief {
     let spec = TaskSpec {
         label: Label::start_of(&task.description),
         prompt: task.description.clone(),
@@ -77,7 +78,8 @@ fn marked_brief(desk: &Desk, task: &MarkedTask, caller: &ModelSpec) -> Brief {
         timeout_s: None,
     };
     // A marker names no files, so it does not matter where they would be looked for.
-    let mut brief = desk.brief(&spec, caller, Asker::Model, desk.toolbox.root());
+    let mut brief =
+        brief_builder.brief(&spec, caller, TaskRequester::Model, brief_builder.toolbox.root());
     brief.hours = Some(task.hours);
     brief.verify.clone_from(&task.verify);
     brief

@@ -9,7 +9,7 @@ pub(super) const MAX_TASKS: u64 = 50;
 
 /// How the arguments of a command are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ArgumentForm {
     /// Anything, unchanged.
     Free,
     /// Some text, which must be there; options may stand before and behind it.
@@ -22,7 +22,7 @@ pub enum Form {
     Options(&'static [&'static str]),
 }
 
-impl Form {
+impl ArgumentForm {
     /// Returns the word it is shown as.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -38,7 +38,7 @@ impl Form {
 
 /// The arguments of a command, read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arguments {
+pub struct CommandArguments {
     /// All of them, as they were typed.
     pub typed: String,
     /// The tasks they name, in order, each once.
@@ -54,7 +54,7 @@ const IN_PLACE: &str = "--in-place";
 
 /// Whether `--in-place` was typed within a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InPlace {
+pub enum InPlaceFlag {
     /// It stands where options stand.
     Typed,
     /// It stands in the prompt, so it is text.
@@ -125,14 +125,21 @@ pub enum ArgumentError {
 }
 
 /// Reads what was typed behind a command.
-pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, ArgumentError> {
+pub(super) fn read(
+    command: &str,
+    form: ArgumentForm,
+    typed: &str,
+) -> Result<CommandArguments, ArgumentError> {
     let typed = typed.trim();
-    let mut arguments =
-        Arguments { typed: typed.to_owned(), prompt: typed.to_owned(), ..Arguments::default() };
+    let mut arguments = CommandArguments {
+        typed: typed.to_owned(),
+        prompt: typed.to_owned(),
+        ..CommandArguments::default()
+    };
     let command = || command.to_owned();
     match form {
-        Form::Free => {}
-        Form::Text(options) => {
+        ArgumentForm::Free => {}
+        ArgumentForm::Text(options) => {
             let (mut taken, text, behind) = around(command, options, typed)?;
             // Quotes around the whole are those of a shell.
             arguments.prompt = match &words(text)[..] {
@@ -145,19 +152,19 @@ pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, 
             taken.extend(behind);
             arguments.options = taken;
         }
-        Form::Task(options) => {
+        ArgumentForm::Task(options) => {
             let (first, rest) = first_word(typed);
             arguments.tasks = vec![number(command, first)?];
             let (taken, rest) = leading_options(command, options, rest)?;
             (arguments.options, arguments.prompt) = (taken, rest.to_owned());
         }
-        Form::Tasks => {
+        ArgumentForm::Tasks => {
             let (first, rest) = first_word(typed);
             arguments.tasks = numbers(command, first)?;
             leading_options(command, &[], rest)?;
             rest.clone_into(&mut arguments.prompt);
         }
-        Form::Options(options) => {
+        ArgumentForm::Options(options) => {
             let (taken, rest) = leading_options(command, options, typed)?;
             if let Some(got) = words(rest).into_iter().next() {
                 let meant = String::new();
@@ -173,13 +180,13 @@ pub(super) fn read(command: &str, form: Form, typed: &str) -> Result<Arguments, 
 ///
 /// It is one of the program, not of the command, and counts only where options stand: before the
 /// prompt, which may well speak of it. `--` ends the options.
-pub(super) fn without_in_place(form: Form, typed: &str) -> (String, InPlace) {
+pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPlaceFlag) {
     let (mut kept, mut found): (Vec<&str>, bool) = (Vec::new(), false);
     let known = match form {
-        Form::Task(known) | Form::Options(known) => known,
-        Form::Free | Form::Text(_) | Form::Tasks => &[],
+        ArgumentForm::Task(known) | ArgumentForm::Options(known) => known,
+        ArgumentForm::Free | ArgumentForm::Text(_) | ArgumentForm::Tasks => &[],
     };
-    let mut needs_number = matches!(form, Form::Task(_) | Form::Tasks);
+    let mut needs_number = matches!(form, ArgumentForm::Task(_) | ArgumentForm::Tasks);
     let mut text = typed.trim();
     while !text.is_empty() {
         let (word, rest) = first_word(text);
@@ -202,9 +209,9 @@ pub(super) fn without_in_place(form: Form, typed: &str) -> (String, InPlace) {
         text = rest;
     }
     let in_place = match (found, words(text).iter().any(|word| word == IN_PLACE)) {
-        (true, _) => InPlace::Typed,
-        (false, true) => InPlace::InPrompt,
-        (false, false) => InPlace::Absent,
+        (true, _) => InPlaceFlag::Typed,
+        (false, true) => InPlaceFlag::InPrompt,
+        (false, false) => InPlaceFlag::Absent,
     };
     // Where nothing was taken, not a space changes.
     if !found {
@@ -380,7 +387,7 @@ mod tests {
 
     use super::*;
 
-    fn check(form: Form, typed: &str) -> String {
+    fn check(form: ArgumentForm, typed: &str) -> String {
         match read("name", form, typed) {
             Ok(it) => format!("{:?} {:?} {}", it.tasks, it.options, it.prompt),
             Err(error) => error.to_string(),
@@ -389,7 +396,7 @@ mod tests {
 
     #[test]
     fn section_10_a_task_is_named_by_a_positive_integer() {
-        let form = Form::Task(&["divide"]);
+        let form = ArgumentForm::Task(&["divide"]);
         for (typed, expected) in [
             ("12", "[12] [] "),
             ("12 keep it  small", "[12] [] keep it  small"),
@@ -441,18 +448,18 @@ mod tests {
             ("1-18446744073709551615", "Too many tasks (18446744073709551615). Maximum: 50"),
             ("7 --fast", "Unknown option for /name command: --fast"),
         ] {
-            assert_eq!(check(Form::Tasks, typed), expected, "{typed}");
+            assert_eq!(check(ArgumentForm::Tasks, typed), expected, "{typed}");
         }
     }
 
     #[test]
     fn section_10_direct_commands_take_what_they_are_given() {
-        assert_eq!(check(Form::Free, ""), "[] [] ");
-        assert_eq!(check(Form::Free, " src/ --all "), "[] [] src/ --all");
-        assert_eq!(check(Form::Text(&[]), "\"Fix the parser\""), "[] [] Fix the parser");
-        assert_eq!(check(Form::Text(&[]), "Fix \"it\" now"), "[] [] Fix \"it\" now");
-        assert_eq!(check(Form::Text(&[]), "\"\""), "Text required for /name command");
-        let form = Form::Text(&["language=", "effort="]);
+        assert_eq!(check(ArgumentForm::Free, ""), "[] [] ");
+        assert_eq!(check(ArgumentForm::Free, " src/ --all "), "[] [] src/ --all");
+        assert_eq!(check(ArgumentForm::Text(&[]), "\"Fix the parser\""), "[] [] Fix the parser");
+        assert_eq!(check(ArgumentForm::Text(&[]), "Fix \"it\" now"), "[] [] Fix \"it\" now");
+        assert_eq!(check(ArgumentForm::Text(&[]), "\"\""), "Text required for /name command");
+        let form = ArgumentForm::Text(&["language=", "effort="]);
         for (typed, expected) in [
             ("Add JWT", "[] [] Add JWT"),
             ("\"Add JWT\" --language rust", r#"[] [("language", Some("rust"))] Add JWT"#),
@@ -479,7 +486,7 @@ mod tests {
         ] {
             assert_eq!(check(form, typed), expected, "{typed}");
         }
-        let form = Form::Options(&["all", "type="]);
+        let form = ArgumentForm::Options(&["all", "type="]);
         for (typed, expected) in [
             ("", "[] [] "),
             (
@@ -498,23 +505,28 @@ mod tests {
 
     #[test]
     fn in_place_is_taken_from_the_options_and_from_nowhere_else() {
-        use InPlace::{Absent, InPrompt, Typed};
-        let task = Form::Task(&["divide", "by="]);
+        use InPlaceFlag::{Absent, InPrompt, Typed};
+        let task = ArgumentForm::Task(&["divide", "by="]);
         for (form, typed, expected, in_place) in [
-            (Form::Tasks, "1 --in-place", "1", Typed),
-            (Form::Tasks, "--in-place 3-5,9 keep  it", "3-5,9 keep  it", Typed),
-            (Form::Tasks, "1  keep it --in-place", "1  keep it --in-place", InPrompt),
-            (Form::Tasks, "1 -- --in-place", "1 -- --in-place", InPrompt),
-            (Form::Tasks, "1 --in-placed", "1 --in-placed", Absent),
-            (Form::Tasks, "1 --in-place=no", "1 --in-place=no", Absent),
+            (ArgumentForm::Tasks, "1 --in-place", "1", Typed),
+            (ArgumentForm::Tasks, "--in-place 3-5,9 keep  it", "3-5,9 keep  it", Typed),
+            (ArgumentForm::Tasks, "1  keep it --in-place", "1  keep it --in-place", InPrompt),
+            (ArgumentForm::Tasks, "1 -- --in-place", "1 -- --in-place", InPrompt),
+            (ArgumentForm::Tasks, "1 --in-placed", "1 --in-placed", Absent),
+            (ArgumentForm::Tasks, "1 --in-place=no", "1 --in-place=no", Absent),
             (task, "1 --divide --in-place by topic", "1 --divide by topic", Typed),
             (task, "1 --by --in-place x", "1 --by --in-place x", Absent),
             (task, "1 --by=a --in-place --in-place x", "1 --by=a x", Typed),
-            (Form::Free, "--in-place src", "src", Typed),
-            (Form::Free, "src --in-place", "src --in-place", InPrompt),
-            (Form::Text(&[]), "\"what --in-place means\"", "\"what --in-place means\"", Absent),
-            (Form::Options(&["all"]), "--all --in-place", "--all", Typed),
-            (Form::Free, "", "", Absent),
+            (ArgumentForm::Free, "--in-place src", "src", Typed),
+            (ArgumentForm::Free, "src --in-place", "src --in-place", InPrompt),
+            (
+                ArgumentForm::Text(&[]),
+                "\"what --in-place means\"",
+                "\"what --in-place means\"",
+                Absent,
+            ),
+            (ArgumentForm::Options(&["all"]), "--all --in-place", "--all", Typed),
+            (ArgumentForm::Free, "", "", Absent),
         ] {
             let (rest, found) = without_in_place(form, typed);
             assert_eq!((rest.as_str(), found), (expected, in_place), "{typed}");
@@ -526,7 +538,7 @@ mod tests {
         fn what_is_not_in_place_is_neither_lost_nor_moved(
             parts in proptest::collection::vec("(--in-place|--by|--divide|--|[0-9]{1,2}|[a-c]{1,3})", 0..8),
         ) {
-            for form in [Form::Task(&["divide", "by="]), Form::Tasks, Form::Free] {
+            for form in [ArgumentForm::Task(&["divide", "by="]), ArgumentForm::Tasks, ArgumentForm::Free] {
                 let (rest, found) = without_in_place(form, &parts.join(" "));
                 let others = |words: Vec<&str>| -> Vec<String> {
                     words.into_iter().filter(|word| *word != IN_PLACE).map(str::to_owned).collect()
@@ -536,13 +548,13 @@ mod tests {
                     others(parts.iter().map(String::as_str).collect())
                 );
                 let again = without_in_place(form, &rest);
-                prop_assert!(found != InPlace::Typed || again.1 != InPlace::Typed);
+                prop_assert!(found != InPlaceFlag::Typed || again.1 != InPlaceFlag::Typed);
             }
         }
 
         #[test]
         fn no_arguments_break_the_reader(typed in "([0-9]{1,3}|[,\\- ]|--[a-z]{0,3}|[\"'=ä]){0,12}") {
-            for form in [Form::Task(&["a", "b="]), Form::Tasks, Form::Options(&["b="]), Form::Text(&["b="])] {
+            for form in [ArgumentForm::Task(&["a", "b="]), ArgumentForm::Tasks, ArgumentForm::Options(&["b="]), ArgumentForm::Text(&["b="])] {
                 let _read = read("name", form, &typed);
             }
         }

@@ -5,90 +5,90 @@
 
 use std::path::PathBuf;
 
-use super::arguments::Form;
+use super::arguments::ArgumentForm;
 use super::{SlashCommand, read};
-use crate::roster::{Definition, Leaf, Product, Scope, definition};
+use crate::roster::{AgentDefinition, DefinitionFile, DefinitionScope, SourceProduct, definition};
 
 /// How a built-in command is called and to whom it goes.
-pub(super) struct Manner {
+pub(super) struct BuiltinCommand {
     name: &'static str,
     text: &'static str,
-    pub(super) form: Form,
+    pub(super) form: ArgumentForm,
     pub(super) hint: &'static str,
     pub(super) agent: Option<&'static str>,
     /// Who does it in a language of its own.
     pub(super) languages: &'static [(&'static str, &'static str)],
 }
 
-const MANNERS: [Manner; 9] = [
-    Manner {
+const BUILTIN_COMMANDS: [BuiltinCommand; 9] = [
+    BuiltinCommand {
         name: "research",
         text: include_str!("builtin/research.md"),
-        form: Form::Task(&["divide"]),
+        form: ArgumentForm::Task(&["divide"]),
         hint: "N [--divide] [PROMPT]",
         agent: Some("researcher"),
         languages: &[("lean", "lean-research-agent")],
     },
-    Manner {
+    BuiltinCommand {
         name: "plan",
         text: include_str!("builtin/plan.md"),
-        form: Form::Task(&[]),
+        form: ArgumentForm::Task(&[]),
         hint: "N [PROMPT]",
         agent: Some("planner"),
         languages: &[("lean", "lean-planner")],
     },
-    Manner {
+    BuiltinCommand {
         name: "implement",
         text: include_str!("builtin/implement.md"),
-        form: Form::Tasks,
+        form: ArgumentForm::Tasks,
         hint: "N|A-B|A,B [--in-place] [PROMPT]",
         agent: Some("implementer"),
         languages: &[("lean", "lean-implementation-agent")],
     },
-    Manner {
+    BuiltinCommand {
         name: "revise",
         text: include_str!("builtin/revise.md"),
-        form: Form::Task(&[]),
+        form: ArgumentForm::Task(&[]),
         hint: "N [PROMPT]",
         agent: Some("planner"),
         languages: &[("lean", "lean-planner")],
     },
-    Manner {
+    BuiltinCommand {
         name: "review",
         text: include_str!("builtin/review.md"),
-        form: Form::Free,
+        form: ArgumentForm::Free,
         hint: "[SCOPE]",
         agent: Some("reviewer"),
         languages: &[],
     },
-    Manner {
+    BuiltinCommand {
         name: "task",
         text: include_str!("builtin/task.md"),
-        form: Form::Text(&["language=", "priority=", "effort="]),
+        form: ArgumentForm::Text(&["language=", "priority=", "effort="]),
         hint: "\"TEXT\" [--language L] [--priority P] [--effort E]",
         agent: None,
         languages: &[],
     },
-    Manner {
+    BuiltinCommand {
         name: "errors",
         text: include_str!("builtin/errors.md"),
-        form: Form::Options(&["all", "type="]),
+        form: ArgumentForm::Options(&["all", "type="]),
         hint: "[--all] [--type T]",
         agent: Some("error-diagnostics-agent"),
         languages: &[],
     },
-    Manner {
+    BuiltinCommand {
         name: "todo",
         text: include_str!("builtin/todo.md"),
-        form: Form::Free,
+        form: ArgumentForm::Free,
         hint: "",
         agent: None,
         languages: &[],
     },
-    Manner {
+    BuiltinCommand {
         name: "meta",
         text: include_str!("builtin/meta.md"),
-        form: Form::Free,
+        form: ArgumentForm::Free,
         hint: "[PROMPT]",
         agent: None,
         languages: &[],
@@ -111,46 +111,49 @@ const FILE: &str = "built-in";
 /// The command that the program carries out itself.
 const OURS: &str = "task";
 
-impl Manner {
+impl BuiltinCommand {
     /// Returns how a file that takes its place has its arguments read: an agent understands options
     /// that nobody wrote down here.
-    pub(super) const fn form_for_files(&self) -> Form {
+    pub(super) const fn form_for_files(&self) -> ArgumentForm {
         match self.form {
-            Form::Text(_) => Form::Text(&[]),
-            form @ (Form::Free | Form::Task(_) | Form::Tasks | Form::Options(_)) => form,
+            ArgumentForm::Text(_) => ArgumentForm::Text(&[]),
+            form @ (ArgumentForm::Free
+            | ArgumentForm::Task(_)
+            | ArgumentForm::Tasks
+            | ArgumentForm::Options(_)) => form,
         }
     }
 }
 
 /// Returns how the built-in command of that name is called.
-pub(super) fn manner(name: &str) -> Option<&'static Manner> {
-    MANNERS.iter().find(|manner| manner.name.eq_ignore_ascii_case(name))
+pub(super) fn manner(name: &str) -> Option<&'static BuiltinCommand> {
+    BUILTIN_COMMANDS.iter().find(|manner| manner.name.eq_ignore_ascii_case(name))
 }
 
 /// Returns the built-in commands.
 pub(super) fn commands() -> Vec<SlashCommand> {
-    let leaf = |manner: &Manner| Leaf {
+    let leaf = |manner: &BuiltinCommand| DefinitionFile {
         is_beyond: false,
-        product: Product::Adjutant,
-        scope: Scope::BuiltIn,
+        product: SourceProduct::Adjutant,
+        scope: DefinitionScope::BuiltIn,
         file: FILE.to_owned(),
         within: PathBuf::from(format!("{}.md", manner.name)),
         text: Ok(manner.text.to_owned()),
     };
-    let read = |manner: &Manner| {
+    let read = |manner: &BuiltinCommand| {
         let leaf = leaf(manner);
         let command = leaf.read(|text| read::command(&leaf, text)).ok()?;
         let is_ours = manner.name == OURS;
         Some(SlashCommand { form: manner.form, is_ours, ..command })
     };
-    MANNERS.iter().filter_map(read).collect()
+    BUILTIN_COMMANDS.iter().filter_map(read).collect()
 }
 
 /// Returns the built-in agents whose names nobody else has.
 #[must_use]
-pub fn agents(taken: &[Definition]) -> Vec<Definition> {
+pub fn agents(taken: &[AgentDefinition]) -> Vec<AgentDefinition> {
     let is_free = |name: &str| !taken.iter().any(|it| it.name.as_str().eq_ignore_ascii_case(name));
-    let (product, scope) = (Product::Adjutant, Scope::BuiltIn);
+    let (product, scope) = (SourceProduct::Adjutant, DefinitionScope::BuiltIn);
     let built_in = AGENTS.iter().filter(|(name, _)| is_free(name));
     built_in.filter_map(|(name, text)| definition(product, scope, FILE, name, text).ok()).collect()
 }
@@ -160,12 +163,12 @@ mod tests {
     use adjutant_core::Preset;
 
     use super::*;
-    use crate::briefs::role::Role;
+    use crate::briefs::role::AgentRole;
 
     #[test]
     fn every_built_in_is_read_and_nothing_of_it_is_ignored() {
         let commands = commands();
-        assert_eq!(commands.len(), MANNERS.len());
+        assert_eq!(commands.len(), BUILTIN_COMMANDS.len());
         for command in &commands {
             assert_eq!(command.definition.ignored, [""; 0], "{}", command.name());
         }
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(agents.len(), AGENTS.len());
         let policy = Preset::Command.policy();
         for agent in agents {
-            let role = Role::of(agent, &policy, None, &[]);
+            let role = AgentRole::of(agent, &policy, None, &[]);
             assert_eq!(role.ignored, [""; 0], "{}", role.definition.name);
             let delegates = role.rights.tools.contains("Task");
             assert_eq!(delegates, role.definition.name.as_str() != "helper");
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_built_in_agent_that_a_command_needs_is_there() {
-        for manner in &MANNERS {
+        for manner in &BUILTIN_COMMANDS {
             let there = |agent| AGENTS.iter().any(|(name, _)| *name == agent);
             assert!(manner.agent.is_none_or(there), "{}", manner.name);
         }

@@ -2,10 +2,10 @@
 //! typed comes to.
 //!
 //! Knows where three products keep such files, how arguments are read and put into a body, and which
-//! agent a command is handed to. It does not know a run: what it makes is a [`Prepared`] command that
+//! agent a command is handed to. It does not know a run: what it makes is a [`PreparedCommand`] command that
 //! the engine takes as the agent at the root. Files are found and bounded as those of `roster` are;
-//! nothing in one can widen rights, nothing in one is executed. Start at [`gather`], then
-//! [`Handbook::recognise`] and [`Handbook::prepare`]. Invariant: what was typed is put into a body
+//! nothing in one can widen rights, nothing in one is executed. Start at [`find_commands`], then
+//! [`SlashCommands::recognise`] and [`SlashCommands::prepare`]. Invariant: what was typed is put into a body
 //! once, and never read again as part of it.
 
 mod arguments;
@@ -24,28 +24,29 @@ use adjutant_tools::{ContextFile, ContextState, Masker, render_context};
 use adjutant_workspace::PathError;
 
 use crate::roster::{
-    Definition, Find, Leaf, Problem, Product, Scope, Shadowed, UserFolders, sweep,
+    AgentDefinition, DefinitionFile, DefinitionScope, FileProblem, SearchFinding, ShadowedFile,
+    SourceProduct, UserFolders, search_folders,
 };
 
-pub use arguments::{ArgumentError, Arguments, Form, InPlace};
+pub use arguments::{ArgumentError, ArgumentForm, CommandArguments, InPlaceFlag};
 pub use builtin::agents as builtin_agents;
 pub use fill::{fill, words};
-pub use prepare::{Looked, PrepareError, Prepared, Surroundings, TaskEntry};
-pub use route::{Because, Route, RouteError, Routes, Routing};
+pub use prepare::{PrepareContext, PrepareError, PreparedCommand, TaskEntry, TaskLookup};
+pub use route::{AgentRoute, CommandRouting, ConfiguredRoutes, RouteError, RouteReason};
 
 /// A slash command as a file, or the program itself, describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlashCommand {
     /// The command as the agent at the root: name, body, tools, model, limits and file.
-    pub definition: Definition,
+    pub definition: AgentDefinition,
     /// How its arguments are read.
-    pub form: Form,
+    pub form: ArgumentForm,
     /// What its arguments look like, for people.
     pub hint: Option<String>,
     /// The language it is for, where the task does not say.
     pub language: Option<String>,
     /// Whom it is handed to.
-    pub routing: Routing,
+    pub routing: CommandRouting,
     /// The files that the agent who does the work is given before its prompt, by path from the root.
     pub context: Vec<String>,
     /// Whether the program carries it out itself, without an agent.
@@ -67,7 +68,7 @@ impl SlashCommand {
 
     /// Takes `--in-place` out of what a person typed behind it; nobody else's text is asked for it.
     #[must_use]
-    pub fn without_in_place(&self, typed: &str) -> (String, InPlace) {
+    pub fn without_in_place(&self, typed: &str) -> (String, InPlaceFlag) {
         arguments::without_in_place(self.form, typed)
     }
 
@@ -81,32 +82,32 @@ impl SlashCommand {
 
 /// Every command there is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Handbook {
+pub struct SlashCommands {
     /// The commands, each name once: the project's, the person's, the built-in ones.
     pub commands: Vec<SlashCommand>,
     /// Files, and built-in commands, whose name was taken.
-    pub shadowed: Vec<Shadowed>,
+    pub shadowed: Vec<ShadowedFile>,
     /// Files that cannot be used.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FileProblem>,
 }
 
 /// Finds every command: in the project first, then in the person's folders, then the built-in ones.
-pub fn gather(root: &Path, user: &UserFolders) -> Result<Handbook, PathError> {
-    let mut book = Handbook::default();
-    sweep(root, &PROJECT_FOLDERS, user, |_| true, &mut |find| match find {
-        Find::Problem(problem) => book.problems.push(problem),
-        Find::File(leaf) => book.take(&leaf),
+pub fn find_commands(root: &Path, user: &UserFolders) -> Result<SlashCommands, PathError> {
+    let mut book = SlashCommands::default();
+    search_folders(root, &PROJECT_FOLDERS, user, |_| true, &mut |find| match find {
+        SearchFinding::Problem(problem) => book.problems.push(problem),
+        SearchFinding::File(leaf) => book.take(&leaf),
     })?;
-    builtin::commands().into_iter().for_each(|command| book.enter(command));
+    builtin::commands().into_iter().for_each(|command| book.add(command));
     Ok(book)
 }
 
 /// Where each product keeps its commands in a project.
-const PROJECT_FOLDERS: [(Product, &str); 4] = [
-    (Product::Claude, ".claude/commands"),
-    (Product::Opencode, ".opencode/command"),
-    (Product::Opencode, ".opencode/commands"),
-    (Product::Adjutant, ".adjutant/commands"),
+const PROJECT_FOLDERS: [(SourceProduct, &str); 4] = [
+    (SourceProduct::Claude, ".claude/commands"),
+    (SourceProduct::Opencode, ".opencode/command"),
+    (SourceProduct::Opencode, ".opencode/commands"),
+    (SourceProduct::Adjutant, ".adjutant/commands"),
 ];
 
 /// Returns the usual folders of commands below a person's home and configuration directories.
@@ -114,15 +115,15 @@ const PROJECT_FOLDERS: [(Product, &str); 4] = [
 pub fn user_folders(home: Option<&Path>, config: Option<&Path>) -> UserFolders {
     let below = |base: Option<&Path>, path: &str| base.map(|base| base.join(path));
     let folders = [
-        (Product::Claude, below(home, ".claude/commands")),
-        (Product::Opencode, below(config, "opencode/command")),
-        (Product::Opencode, below(config, "opencode/commands")),
-        (Product::Adjutant, below(config, "adjutant/commands")),
+        (SourceProduct::Claude, below(home, ".claude/commands")),
+        (SourceProduct::Opencode, below(config, "opencode/command")),
+        (SourceProduct::Opencode, below(config, "opencode/commands")),
+        (SourceProduct::Adjutant, below(config, "adjutant/commands")),
     ];
     UserFolders(folders.into_iter().filter_map(|(product, path)| Some((product, path?))).collect())
 }
 
-impl Handbook {
+impl SlashCommands {
     /// Returns the command of that name.
     pub fn find(&self, name: &str) -> Result<&SlashCommand, UnknownCommand> {
         let plain = plain(name.strip_prefix('/').unwrap_or(name));
@@ -163,8 +164,8 @@ impl Handbook {
         let it = &command.definition;
         let body = fill(&it.prompt, &arguments.typed);
         let said = match it.scope {
-            Scope::BuiltIn => body,
-            Scope::Project | Scope::User => {
+            DefinitionScope::BuiltIn => body,
+            DefinitionScope::Project | DefinitionScope::User => {
                 let text = masker.mask(&body).into_owned();
                 let state = ContextState::Loaded { text, lossy: false };
                 render_context(&[ContextFile { path: it.file.clone(), state }])
@@ -173,14 +174,14 @@ impl Handbook {
         Ok(Some(format!("{numbers}\n{}\n\n{}", prompt.trim(), said.trim_end()).trim_start().into()))
     }
 
-    fn take(&mut self, leaf: &Leaf) {
+    fn take(&mut self, leaf: &DefinitionFile) {
         match leaf.read(|text| read::command(leaf, text)) {
-            Ok(command) => self.enter(command),
+            Ok(command) => self.add(command),
             Err(reason) => {
                 if !leaf.is_beyond {
                     self.problems.push(leaf.problem(reason));
                 }
-                if leaf.scope == Scope::User {
+                if leaf.scope == DefinitionScope::User {
                     self.withdraw(&read::name_of(leaf), &leaf.file);
                 }
             }
@@ -188,17 +189,20 @@ impl Handbook {
     }
 
     /// Adds one more; the first of a name counts, and the person's own bounds a project's.
-    fn enter(&mut self, command: SlashCommand) {
+    fn add(&mut self, command: SlashCommand) {
         let name = plain(command.name());
         let Some(first) = self.commands.iter_mut().find(|it| plain(it.name()) == name) else {
             self.commands.push(command);
             return;
         };
         let (held, own) = (&mut first.definition, command.definition);
-        if held.scope == Scope::Project && own.scope == Scope::User && held.ceiling.is_none() {
+        if held.scope == DefinitionScope::Project
+            && own.scope == DefinitionScope::User
+            && held.ceiling.is_none()
+        {
             held.bound_by(&own);
         }
-        self.shadowed.push(Shadowed {
+        self.shadowed.push(ShadowedFile {
             name: own.name.as_str().to_owned(),
             file: own.file,
             scope: own.scope,
@@ -210,11 +214,11 @@ impl Handbook {
     fn withdraw(&mut self, name: &str, bounds: &str) {
         let name = plain(name);
         let bounded = |command: &mut SlashCommand| {
-            command.definition.scope == Scope::Project && plain(command.name()) == name
+            command.definition.scope == DefinitionScope::Project && plain(command.name()) == name
         };
-        let withdrawn = self.commands.extract_if(.., bounded).map(|command| Problem {
+        let withdrawn = self.commands.extract_if(.., bounded).map(|command| FileProblem {
             file: command.definition.file,
-            scope: Scope::Project,
+            scope: DefinitionScope::Project,
             reason: format!("{bounds} would bound it and cannot be used"),
         });
         self.problems.extend(withdrawn.collect::<Vec<_>>());
@@ -222,7 +226,7 @@ impl Handbook {
 
     /// Returns the file that was meant to describe a command and cannot be used.
     #[must_use]
-    pub fn broken(&self, name: &str) -> Option<&Problem> {
+    pub fn broken(&self, name: &str) -> Option<&FileProblem> {
         let last = name.rsplit(['/', ':']).next().unwrap_or(name);
         self.problems.iter().find(|problem| {
             Path::new(&problem.file).file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case(last))

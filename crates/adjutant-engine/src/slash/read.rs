@@ -12,12 +12,13 @@ use adjutant_formats::contract::ORCHESTRATOR;
 use adjutant_formats::fields::{FieldReader, FieldValue, did_you_mean};
 use serde_json::Value;
 
-use super::arguments::Form;
-use super::route::Routing;
+use super::arguments::ArgumentForm;
+use super::route::CommandRouting;
 use super::{SlashCommand, builtin, fill};
 use crate::roster::{
-    Definition, Front, Leaf, Limits, Product, Scope, Sheet, Wished, agent_name, allow, read_front,
-    spelled, split,
+    AgentDefinition, DefinitionFields, DefinitionFile, DefinitionLimits, DefinitionScope,
+    FrontMatter, RequestedTools, SourceProduct, agent_name, allow, qualified_model, read_front,
+    split,
 };
 
 /// Keys that are read; for guessing what a stranger was meant to be.
@@ -64,17 +65,17 @@ const CONTEXT_KEYS: [&str; 3] = ["required", "data_files", "index"];
 const DESCRIPTION_CHARS: usize = 160;
 
 /// Returns the name a file has by its place: the folders between belong to it.
-pub(super) fn name_of(leaf: &Leaf) -> String {
-    let between = if leaf.product == Product::Claude { ":" } else { "/" };
+pub(super) fn name_of(leaf: &DefinitionFile) -> String {
+    let between = if leaf.product == SourceProduct::Claude { ":" } else { "/" };
     let path = leaf.within.with_extension("");
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts.iter().filter(|part| *part != ".").map(AsRef::as_ref).collect::<Vec<_>>().join(between)
 }
 
 /// Reads a file, or says why nothing can be made of it.
-pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
+pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand, String> {
     let (front, body) = parts(text)?;
-    let mut sheet = Sheet::new(&front, &READ)?;
+    let mut sheet = DefinitionFields::new(&front, &READ)?;
     sheet.check_kind()?;
     let name = sheet.text("name").unwrap_or_else(|| name_of(leaf));
     let name = agent_name(name.trim_start_matches('/'))?;
@@ -88,9 +89,10 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
     let description = sheet.text("description").unwrap_or_else(|| first_line(body));
     let (form, hint, routing) = sheet.manner(leaf.product, name.as_str());
     let mut tools = sheet.wished();
-    let model = sheet.text("model").and_then(|model| spelled(leaf.product, &model));
+    let model = sheet.text("model").and_then(|model| qualified_model(leaf.product, &model));
     let language = sheet.text("language").filter(|word| word != "varies");
-    let mut limits = Limits { timeout_s: sheet.amount("timeout", 1.0), ..Limits::default() };
+    let mut limits =
+        DefinitionLimits { timeout_s: sheet.amount("timeout", 1.0), ..DefinitionLimits::default() };
     sheet.own_bounds(&mut tools, &mut limits, &["arguments"]);
     // Whoever works on a task of the list has something to show for it.
     limits.artifacts_required |= works_on_tasks(leaf.product, name.as_str());
@@ -101,13 +103,13 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
     if routing.names_someone() {
         keep_task(&mut tools);
     }
-    let definition = Definition {
+    let definition = AgentDefinition {
         name,
         description,
         prompt: body.to_owned(),
         tools,
         model,
-        model_is_theirs: leaf.scope == Scope::User,
+        model_is_theirs: leaf.scope == DefinitionScope::User,
         limits,
         takes_tasks: false,
         file: leaf.file.clone(),
@@ -121,7 +123,7 @@ pub(super) fn command(leaf: &Leaf, text: &str) -> Result<SlashCommand, String> {
 }
 
 /// Splits a file; one that does not begin with `---` is all body.
-fn parts(text: &str) -> Result<(Front, &str), String> {
+fn parts(text: &str) -> Result<(FrontMatter, &str), String> {
     let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
     if plain.lines().next().is_none_or(|first| first.trim_end() != "---") {
         return Ok((read_front("")?, plain));
@@ -139,19 +141,19 @@ fn first_line(body: &str) -> String {
 }
 
 /// A command that is handed to an agent needs the tool for it, whatever else it does without.
-fn keep_task(tools: &mut Wished) {
+fn keep_task(tools: &mut RequestedTools) {
     if let Some(allowed) = &mut tools.allowed {
         *allowed = adjutant_core::ToolSet::new(allowed.iter().chain(["Task"]));
     }
 }
 
 /// Reads the key by which a file says how its arguments are read.
-fn own_form(sheet: &mut Sheet<'_>) -> Option<Form> {
+fn own_form(sheet: &mut DefinitionFields<'_>) -> Option<ArgumentForm> {
     let forms = [
-        ("free", Form::Free),
-        ("text", Form::Text(&[])),
-        ("task", Form::Task(&[])),
-        ("tasks", Form::Tasks),
+        ("free", ArgumentForm::Free),
+        ("text", ArgumentForm::Text(&[])),
+        ("task", ArgumentForm::Task(&[])),
+        ("tasks", ArgumentForm::Tasks),
     ];
     // What else is wrong there is told with its bounds.
     let own = FieldReader::new(sheet.fields.filled("adjutant")?, "adjutant").ok()?;
@@ -159,31 +161,37 @@ fn own_form(sheet: &mut Sheet<'_>) -> Option<Form> {
 }
 
 /// Says whether a command does the work of a built-in one that is about tasks of the list.
-fn works_on_tasks(product: Product, name: &str) -> bool {
-    let is_task = |built_in: &builtin::Manner| matches!(built_in.form, Form::Task(_) | Form::Tasks);
+fn works_on_tasks(product: SourceProduct, name: &str) -> bool {
+    let is_task = |built_in: &builtin::BuiltinCommand| {
+        matches!(built_in.form, ArgumentForm::Task(_) | ArgumentForm::Tasks)
+    };
     knows_ours(product) && builtin::manner(name).is_some_and(is_task)
 }
 
-const fn knows_ours(product: Product) -> bool {
-    matches!(product, Product::Opencode | Product::Adjutant)
+const fn knows_ours(product: SourceProduct) -> bool {
+    matches!(product, SourceProduct::Opencode | SourceProduct::Adjutant)
 }
 
-impl Sheet<'_> {
+impl DefinitionFields<'_> {
     /// Takes how the command is called and to whom it goes.
-    fn manner(&mut self, product: Product, name: &str) -> (Form, Option<String>, Routing) {
+    fn manner(
+        &mut self,
+        product: SourceProduct,
+        name: &str,
+    ) -> (ArgumentForm, Option<String>, CommandRouting) {
         let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
         let built_in = builtin::manner(name).filter(|_| knows_ours(product));
         if let Some(built_in) = built_in {
             routing.inherit(built_in);
             hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));
         }
-        let form = own_form.or_else(|| built_in.map(builtin::Manner::form_for_files));
-        (form.unwrap_or(Form::Free), hint.filter(|hint| !hint.is_empty()), routing)
+        let form = own_form.or_else(|| built_in.map(builtin::BuiltinCommand::form_for_files));
+        (form.unwrap_or(ArgumentForm::Free), hint.filter(|hint| !hint.is_empty()), routing)
     }
 
     /// Takes the tools.
-    fn wished(&mut self) -> Wished {
-        let mut tools = Wished::default();
+    fn wished(&mut self) -> RequestedTools {
+        let mut tools = RequestedTools::default();
         for key in ["allowed-tools", "tools"] {
             if let Some(value) = self.fields.filled(key) {
                 allow(&mut tools, key, &value.to_json(), &mut self.ignored);
@@ -245,10 +253,12 @@ impl Sheet<'_> {
     }
 
     /// Takes `agent` and `routing`.
-    fn routing(&mut self) -> Routing {
+    fn routing(&mut self) -> CommandRouting {
         let named = |text: String| Some(text).filter(|text| text != ORCHESTRATOR);
-        let mut routing =
-            Routing { agent: self.text("agent").and_then(named), ..Routing::default() };
+        let mut routing = CommandRouting {
+            agent: self.text("agent").and_then(named),
+            ..CommandRouting::default()
+        };
         let keys = self.object("routing").and_then(|_| self.fields.get("routing"));
         let Some(Value::Object(keys)) = keys.map(FieldValue::to_json) else { return routing };
         for (key, value) in keys {
@@ -270,10 +280,11 @@ impl Sheet<'_> {
 
     /// Settles what kind of work it is and how long it may take. A project's file gets no more time
     /// than its name gives it.
-    fn settle_time(&mut self, scope: Scope, name: &str, limits: &mut Limits) {
+    fn settle_time(&mut self, scope: DefinitionScope, name: &str, limits: &mut DefinitionLimits) {
         let by_name = Operation::parse(name);
         let usual = by_name.default_seconds();
-        let beyond = |own: &Operation| own.default_seconds() > usual && scope == Scope::Project;
+        let beyond =
+            |own: &Operation| own.default_seconds() > usual && scope == DefinitionScope::Project;
         if limits.operation.take_if(|own| beyond(own)).is_some() {
             self.ignore(
                 "`adjutant.operation`: a project's file cannot give itself time".to_owned(),
@@ -281,8 +292,8 @@ impl Sheet<'_> {
         }
         let operation = *limits.operation.get_or_insert(by_name);
         let most = match scope {
-            Scope::Project => operation.default_seconds(),
-            Scope::User | Scope::BuiltIn => operation.max_seconds(),
+            DefinitionScope::Project => operation.default_seconds(),
+            DefinitionScope::User | DefinitionScope::BuiltIn => operation.max_seconds(),
         };
         if let Some(wish) = limits.timeout_s.filter(|wish| *wish > most) {
             self.ignore(format!("`timeout`: {wish} s is cut to {most} s"));
@@ -291,9 +302,9 @@ impl Sheet<'_> {
     }
 }
 
-impl Routing {
+impl CommandRouting {
     /// Takes over what a built-in command of the name would do, where the file says nothing.
-    fn inherit(&mut self, built_in: &builtin::Manner) {
+    fn inherit(&mut self, built_in: &builtin::BuiltinCommand) {
         if self.names_someone() {
             return;
         }

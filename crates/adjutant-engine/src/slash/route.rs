@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::roster::{Roster, UnknownAgent};
+use crate::roster::{AgentRoster, UnknownAgent};
 
 /// The language of a task that has none.
 pub(super) const GENERAL: &str = "general";
 
 /// Whom a command names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routing {
+pub struct CommandRouting {
     /// `agent`: who does it when nobody else is named.
     pub agent: Option<String>,
     /// `routing.target_agent`: who does it in any language.
@@ -25,11 +25,11 @@ pub struct Routing {
 
 /// The person's own routing, from their configuration: command, then language or `default`, then agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routes(pub BTreeMap<String, BTreeMap<String, String>>);
+pub struct ConfiguredRoutes(pub BTreeMap<String, BTreeMap<String, String>>);
 
 /// Why an agent was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum RouteReason {
     /// The person typed its name.
     Typed,
     /// The person's configuration says so.
@@ -40,7 +40,7 @@ pub enum Because {
     Named,
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for RouteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Typed => f.write_str("your word"),
@@ -53,11 +53,11 @@ impl fmt::Display for Because {
 
 /// The agent a command is handed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct AgentRoute {
     /// Its name.
     pub agent: String,
     /// Why it.
-    pub because: Because,
+    pub because: RouteReason,
     /// Whom it stands in for, because nobody of that name is described.
     pub instead_of: Option<String>,
 }
@@ -74,7 +74,7 @@ pub struct RouteError {
     pub unknown: UnknownAgent,
 }
 
-impl Routing {
+impl CommandRouting {
     /// Says whether the command names anybody.
     #[must_use]
     pub fn names_someone(&self) -> bool {
@@ -85,23 +85,23 @@ impl Routing {
     }
 
     /// Returns whom the command names for a language, the best first.
-    fn candidates(&self, language: &str) -> Vec<(&str, Because)> {
+    fn candidates(&self, language: &str) -> Vec<(&str, RouteReason)> {
         let by_language = self.by_language != Some(false);
         let special = self.languages.get(language).filter(|_| by_language);
-        let special = special.map(|agent| (agent, Because::Language(language.to_owned())));
+        let special = special.map(|agent| (agent, RouteReason::Language(language.to_owned())));
         let others = [&self.default, &self.target, &self.agent].into_iter().flatten();
-        let others = others.map(|agent| (agent, Because::Named));
+        let others = others.map(|agent| (agent, RouteReason::Named));
         special.into_iter().chain(others).map(|(agent, why)| (agent.as_str(), why)).collect()
     }
 }
 
-impl Routes {
+impl ConfiguredRoutes {
     /// Returns whom the person names for a command, the best first.
-    fn candidates(&self, command: &str, language: &str) -> Vec<(&str, Because)> {
+    fn candidates(&self, command: &str, language: &str) -> Vec<(&str, RouteReason)> {
         let own = self.0.get(command);
         let of = |key: &str| own.and_then(|own| own.get(key)).map(String::as_str);
         let agents = of(language).into_iter().chain(of("default"));
-        agents.map(|agent| (agent, Because::Configured)).collect()
+        agents.map(|agent| (agent, RouteReason::Configured)).collect()
     }
 }
 
@@ -112,11 +112,11 @@ pub(super) fn route(
     command: &super::SlashCommand,
     language: &str,
     typed: Option<&str>,
-    routes: &Routes,
-    roster: &Roster,
-) -> Result<Option<Route>, RouteError> {
-    let mut candidates: Vec<(&str, Because)> = match typed {
-        Some(agent) => vec![(agent, Because::Typed)],
+    routes: &ConfiguredRoutes,
+    roster: &AgentRoster,
+) -> Result<Option<AgentRoute>, RouteError> {
+    let mut candidates: Vec<(&str, RouteReason)> = match typed {
+        Some(agent) => vec![(agent, RouteReason::Typed)],
         None => routes.candidates(command.name(), language),
     };
     if candidates.is_empty() {
@@ -130,7 +130,7 @@ pub(super) fn route(
     match known {
         Some((agent, because)) => {
             let instead_of = (agent != wanted).then(|| wanted.to_owned());
-            Ok(Some(Route { agent, because, instead_of }))
+            Ok(Some(AgentRoute { agent, because, instead_of }))
         }
         None => Err(RouteError {
             command: command.name().to_owned(),

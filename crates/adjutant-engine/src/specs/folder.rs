@@ -8,7 +8,7 @@ use adjutant_formats::task::Book;
 use adjutant_workspace::{Dir, DirLock, FileTarget, LockMode, PathError, RelPath, Root};
 
 use super::error::SpecsError;
-use super::pair::{STATE, TODO};
+use super::file_pair::{STATE, TODO};
 
 /// The folder that is made where there is none.
 pub(super) const OURS: &str = ".adjutant/specs";
@@ -29,13 +29,13 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// The specs folder, open.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct SpecsFolder {
     pub(super) dir: Dir,
     /// Its path from the root of the project.
     pub(super) path: &'static str,
 }
 
-impl Folder {
+impl SpecsFolder {
     /// Opens the folder that counts; none where there is none yet.
     pub(super) fn find(root: &Root) -> Result<Option<Self>, SpecsError> {
         let top = top(root)?;

@@ -8,11 +8,11 @@
 //! folder finds both files as they were or both as they were to be.
 
 mod error;
-mod errors;
+mod errors_file;
+mod file_pair;
 mod folder;
-mod lookout;
-mod pair;
 mod repair;
+mod task_finder;
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -21,13 +21,13 @@ use adjutant_formats::task::{Book, Change, Changed, NewTask, Status, TaskNumber,
 use adjutant_workspace::{LockMode, Root};
 
 pub use error::SpecsError;
-pub use errors::Absent;
+pub use errors_file::MissingFolder;
 pub(crate) use folder::{PATIENCE, locked};
-pub use lookout::Lookout;
+pub use task_finder::TaskFinder;
 
-use crate::runner::clock::{Wall, wall_now};
-use folder::Folder;
-use pair::Written;
+use crate::runner::clock::{WallClock, wall_now};
+use file_pair::WriteOutcome;
+use folder::SpecsFolder;
 
 /// How often a change is worked out anew because someone edited the files meanwhile.
 const ATTEMPTS: usize = 5;
@@ -36,7 +36,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug)]
 pub struct Specs {
     root: Root,
-    wall: Wall,
+    wall: WallClock,
     /// What had to be mended; heard once by [`Specs::take_notices`].
     notices: Mutex<Vec<String>>,
 }
@@ -52,18 +52,18 @@ impl Specs {
         let root = Root::open(root)
             .map_err(|source| SpecsError::file("open", root.display().to_string(), source))?;
         let specs = Self { root, wall: wall_now, notices: Mutex::default() };
-        if let Some(folder) = Folder::find(&specs.root)?
+        if let Some(folder) = SpecsFolder::find(&specs.root)?
             && folder.has(repair::PENDING)?
         {
             let _alone = folder.lock(LockMode::Exclusive)?;
-            specs.mend(&folder)?;
+            specs.finish_interrupted(&folder)?;
         }
         Ok(specs)
     }
 
     /// Takes the time from `wall` instead of the clock of the machine.
     #[must_use]
-    pub fn with_clock(self, wall: Wall) -> Self {
+    pub fn with_clock(self, wall: WallClock) -> Self {
         Self { wall, ..self }
     }
 
@@ -73,7 +73,7 @@ impl Specs {
     ///
     /// When it cannot be told, because something else stands in its place.
     pub fn folder(&self) -> Result<&'static str, SpecsError> {
-        Ok(Folder::find(&self.root)?.map_or(folder::OURS, |folder| folder.path))
+        Ok(SpecsFolder::find(&self.root)?.map_or(folder::OURS, |folder| folder.path))
     }
 
     /// Reads both files.
@@ -82,7 +82,7 @@ impl Specs {
     ///
     /// When they cannot be read, or `state.json` is damaged.
     pub fn read(&self) -> Result<Book, SpecsError> {
-        let Some(folder) = Folder::find(&self.root)? else {
+        let Some(folder) = SpecsFolder::find(&self.root)? else {
             return empty();
         };
         let shared = folder.lock(LockMode::Shared)?;
@@ -90,7 +90,7 @@ impl Specs {
             // Nobody is writing, for the lock is ours: whoever was is gone.
             drop(shared);
             let _alone = folder.lock(LockMode::Exclusive)?;
-            self.mend(&folder)?;
+            self.finish_interrupted(&folder)?;
             return folder.read();
         }
         folder.read()
@@ -142,7 +142,7 @@ impl Specs {
             return Ok(empty()?.change(change, (self.wall)(), folder::OURS)?);
         };
         let _alone = folder.lock(LockMode::Exclusive)?;
-        self.mend(&folder)?;
+        self.finish_interrupted(&folder)?;
         for _ in 0..ATTEMPTS {
             let old = folder.read()?;
             let changed = old.change(change, (self.wall)(), folder.path)?;
@@ -150,30 +150,30 @@ impl Specs {
                 return Ok(changed);
             }
             let new = [Some(changed.todo.as_str()), Some(changed.state.as_str())];
-            match pair::write(&folder, old.texts(), new)? {
-                Written::Done => return Ok(changed),
-                Written::Overtaken => {}
+            match file_pair::write(&folder, old.texts(), new)? {
+                WriteOutcome::Done => return Ok(changed),
+                WriteOutcome::Overtaken => {}
             }
         }
         Err(SpecsError::Overtaken { folder: folder.path })
     }
 
     /// Finds the folder; only a new task that can be added creates it.
-    fn folder_for(&self, change: &Change) -> Result<Option<Folder>, SpecsError> {
-        if let Some(folder) = Folder::find(&self.root)? {
+    fn folder_for(&self, change: &Change) -> Result<Option<SpecsFolder>, SpecsError> {
+        if let Some(folder) = SpecsFolder::find(&self.root)? {
             return Ok(Some(folder));
         }
         match change {
             Change::Add(_) => {
                 empty()?.change(change, 0, folder::OURS)?;
-                Folder::create(&self.root).map(Some)
+                SpecsFolder::create(&self.root).map(Some)
             }
             Change::SetStatus { .. } | Change::Link { .. } | Change::Update { .. } => Ok(None),
         }
     }
 
     /// Finishes what another process began; the folder must be locked.
-    fn mend(&self, folder: &Folder) -> Result<(), SpecsError> {
+    fn finish_interrupted(&self, folder: &SpecsFolder) -> Result<(), SpecsError> {
         let said = repair::repair(folder)?;
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(said);
         Ok(())

@@ -6,8 +6,8 @@ use adjutant_core::fingerprint::Fingerprint;
 use adjutant_workspace::Overwrite;
 
 use super::error::SpecsError;
-use super::folder::Folder;
-use super::pair::{FILES, Record, Replacement, discard};
+use super::file_pair::{FILES, FileReplacement, PendingRecord, discard};
+use super::folder::SpecsFolder;
 
 /// The record of a change that will happen.
 pub(super) const PENDING: &str = ".adjutant-pending.json";
@@ -19,7 +19,7 @@ pub(super) const PENDING_NEW: &str = ".adjutant-pending.json.new";
 const MAX_KEPT: u32 = 1_000;
 
 /// What is left to do with one file.
-enum Left {
+enum RemainingStep {
     /// Nothing: the new file has its place.
     Nothing,
     /// The new file takes its place.
@@ -31,13 +31,13 @@ enum Left {
 /// Finishes what the record says, or clears away what no record speaks of; says what it did.
 ///
 /// The folder must be locked for this process alone.
-pub(super) fn repair(folder: &Folder) -> Result<Vec<String>, SpecsError> {
+pub(super) fn repair(folder: &SpecsFolder) -> Result<Vec<String>, SpecsError> {
     let Some(text) = folder.read_text(PENDING)? else {
         discard(folder);
         return Ok(Vec::new());
     };
     let bad = || SpecsError::BadRecord { path: folder.named(PENDING) };
-    let record: Record = serde_json::from_str(&text).map_err(|_| bad())?;
+    let record: PendingRecord = serde_json::from_str(&text).map_err(|_| bad())?;
     if record.v != 1 {
         return Err(bad());
     }
@@ -48,7 +48,7 @@ pub(super) fn repair(folder: &Folder) -> Result<Vec<String>, SpecsError> {
             FILES.into_iter().find(|(name, _)| *name == file.name).ok_or_else(bad)?;
         plan.push((name, temp, left(folder, name, temp, file)?));
     }
-    let said = if plan.iter().any(|(_, _, left)| matches!(left, Left::Conflict)) {
+    let said = if plan.iter().any(|(_, _, left)| matches!(left, RemainingStep::Conflict)) {
         keep(folder, &plan)?
     } else {
         finish(folder, &plan)?
@@ -60,23 +60,35 @@ pub(super) fn repair(folder: &Folder) -> Result<Vec<String>, SpecsError> {
     Ok(said)
 }
 
-fn left(folder: &Folder, name: &str, temp: &str, file: &Replacement) -> Result<Left, SpecsError> {
+fn left(
+    folder: &SpecsFolder,
+    name: &str,
+    temp: &str,
+    file: &FileReplacement,
+) -> Result<RemainingStep, SpecsError> {
     let print = |text: Option<String>| text.map(|text| Fingerprint::of_content(text.as_bytes()));
-    let Some(new) = print(folder.read_text(temp)?) else { return Ok(Left::Nothing) };
+    let Some(new) = print(folder.read_text(temp)?) else { return Ok(RemainingStep::Nothing) };
     let current = print(folder.read_text(name)?);
     Ok(if current == Some(file.after) {
-        Left::Nothing
+        RemainingStep::Nothing
     } else if current == file.before && new == file.after {
-        Left::Settle(if current.is_some() { Overwrite::Allowed } else { Overwrite::Refused })
+        RemainingStep::Settle(if current.is_some() {
+            Overwrite::Allowed
+        } else {
+            Overwrite::Refused
+        })
     } else {
-        Left::Conflict
+        RemainingStep::Conflict
     })
 }
 
-fn finish(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, SpecsError> {
+fn finish(
+    folder: &SpecsFolder,
+    plan: &[(&str, &str, RemainingStep)],
+) -> Result<Vec<String>, SpecsError> {
     let mut said = Vec::new();
     for (name, temp, left) in plan {
-        if let Left::Settle(over) = left {
+        if let RemainingStep::Settle(over) = left {
             let done = folder.place(name)?.move_into_place(OsStr::new(temp), *over);
             done.map_err(|error| folder.failed("replace", name, error))?;
             said.push((*name).to_owned());
@@ -93,10 +105,13 @@ fn finish(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, S
 }
 
 /// Leaves what someone else wrote, and keeps the interrupted change beside it.
-fn keep(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, SpecsError> {
+fn keep(
+    folder: &SpecsFolder,
+    plan: &[(&str, &str, RemainingStep)],
+) -> Result<Vec<String>, SpecsError> {
     let mut said = Vec::new();
     for (name, temp, left) in plan {
-        if matches!(left, Left::Nothing) {
+        if matches!(left, RemainingStep::Nothing) {
             continue;
         }
         let copy = free_name(folder, name)?;
@@ -111,7 +126,7 @@ fn keep(folder: &Folder, plan: &[(&str, &str, Left)]) -> Result<Vec<String>, Spe
     Ok(said)
 }
 
-fn free_name(folder: &Folder, name: &str) -> Result<String, SpecsError> {
+fn free_name(folder: &SpecsFolder, name: &str) -> Result<String, SpecsError> {
     for nth in 1..MAX_KEPT {
         let copy = format!("{name}.kept-{nth}");
         if !folder.has(&copy)? {

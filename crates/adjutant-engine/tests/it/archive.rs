@@ -61,10 +61,10 @@ fn what_was_read_is_never_handed_over_again() {
     let files = files(&archive);
     let mut follow = files.follow();
     let mut seen = Vec::new();
-    assert!(follow.more(|record| seen.push(record.seq.get())).unwrap());
-    assert!(!follow.more(|record| seen.push(record.seq.get())).unwrap(), "nothing grew");
+    assert!(follow.read_new(|record| seen.push(record.seq.get())).unwrap());
+    assert!(!follow.read_new(|record| seen.push(record.seq.get())).unwrap(), "nothing grew");
     files.append(&beat(3)).unwrap();
-    assert!(follow.more(|record| seen.push(record.seq.get())).unwrap());
+    assert!(follow.read_new(|record| seen.push(record.seq.get())).unwrap());
     assert_eq!(seen, [1, 2, 3]);
 }
 
@@ -81,11 +81,11 @@ fn half_a_record_is_waited_for() {
     fs::write(&path, &whole[..whole.len() - 9]).unwrap();
     let mut follow = files(&archive).follow();
     let mut seen = Vec::new();
-    assert!(follow.more(|record| seen.push(record.seq.get())).unwrap());
+    assert!(follow.read_new(|record| seen.push(record.seq.get())).unwrap());
     assert!(follow.torn() > 0);
-    assert!(!follow.more(|record| seen.push(record.seq.get())).unwrap());
+    assert!(!follow.read_new(|record| seen.push(record.seq.get())).unwrap());
     fs::write(&path, &whole).unwrap();
-    assert!(follow.more(|record| seen.push(record.seq.get())).unwrap());
+    assert!(follow.read_new(|record| seen.push(record.seq.get())).unwrap());
     assert_eq!((seen.as_slice(), follow.torn()), ([1, 2].as_slice(), 0));
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::{Event, Message, Outcome, Preset, SessionId, Tree};
 use adjutant_engine::{
-    Archive, Cancelled, Control, ControlError, Engine, Life, RunFiles, RunState, Setup, Staff,
+    Archive, CancelOutcome, ControlCommand, ControlError, Engine, EngineSetup, RunFiles, RunHost,
+    RunLiveness, RunState,
 };
 use adjutant_model::ScriptedModel;
 use adjutant_testkit::Rig;
@@ -50,7 +51,7 @@ async fn what_a_person_says_is_in_the_next_request_after_the_results() {
                 && !std::mem::replace(&mut told, true)
             {
                 let text = "Mind the gap.".to_owned();
-                control.try_send(Control::Tell(*session, text)).unwrap();
+                control.try_send(ControlCommand::Tell(*session, text)).unwrap();
             }
         })
         .delegate()
@@ -74,7 +75,7 @@ async fn a_parent_agent_is_told_as_well() {
         .when(|event, control| {
             if let Event::RunStarted { run, .. } = event {
                 let text = "Mind the gap.".to_owned();
-                control.try_send(Control::Tell(run.root_session(), text)).unwrap();
+                control.try_send(ControlCommand::Tell(run.root_session(), text)).unwrap();
             }
         })
         .delegate()
@@ -108,7 +109,7 @@ impl Place {
 
     fn engine(&self, script: &str) -> Engine {
         let model = Arc::new(ScriptedModel::from_toml(script).unwrap());
-        Engine::new(Setup::new(Preset::Scout.policy(), model, self.dir.path())).unwrap()
+        Engine::new(EngineSetup::new(Preset::Scout.policy(), model, self.dir.path())).unwrap()
     }
 
     /// Carries a run of at most two children, which hang, and `meanwhile` deals with it from another thread.
@@ -121,7 +122,7 @@ impl Place {
         let archive = self.archive();
         let mut asked = Vec::new();
         let (count, looker) = (labels.len(), archive.clone());
-        let staff = Staff::unattended(archive.storage()).with_reporter(
+        let staff = RunHost::unattended(archive.storage()).with_reporter(
             move |_: adjutant_core::Timestamp, _: u64, event: &Event| {
                 if let Event::Reserved { session, .. } = event {
                     asked.push(*session);
@@ -158,14 +159,14 @@ fn a_live_run_answers_over_its_socket_and_takes_it_along() {
         let last = events.last().unwrap();
         assert!(matches!(last, Event::Messaged { text, .. } if text == "Hurry."), "{last:?}");
         // One of two: the other goes on until the run is told to stop.
-        assert_eq!(files.cancel(Some(sessions[1])).unwrap(), Cancelled::Obeyed);
+        assert_eq!(files.cancel(Some(sessions[1])).unwrap(), CancelOutcome::ByItsProcess);
         let again = files.cancel(Some(sessions[1])).unwrap();
-        assert_eq!(again, Cancelled::EndedBefore(Outcome::Cancelled));
-        assert!(matches!(files.life().unwrap(), Life::Live { .. }));
+        assert_eq!(again, CancelOutcome::EndedBefore(Outcome::Cancelled));
+        assert!(matches!(files.liveness().unwrap(), RunLiveness::Live { .. }));
         let refused = files.tell(sessions[1], "Hello?".into()).unwrap_err();
         assert!(matches!(refused, ControlError::Refused(_)), "{refused}");
-        assert_eq!(files.cancel(None).unwrap(), Cancelled::Obeyed);
-        assert_eq!(files.life().unwrap(), Life::Dead);
+        assert_eq!(files.cancel(None).unwrap(), CancelOutcome::ByItsProcess);
+        assert_eq!(files.liveness().unwrap(), RunLiveness::Dead);
         files
     });
     assert_eq!(outcome, Outcome::Cancelled);
@@ -175,7 +176,7 @@ fn a_live_run_answers_over_its_socket_and_takes_it_along() {
         files.tell(files.id().root_session(), "x".into()),
         Err(ControlError::NotLive)
     ));
-    assert_eq!(files.cancel(None).unwrap(), Cancelled::EndedBefore(Outcome::Cancelled));
+    assert_eq!(files.cancel(None).unwrap(), CancelOutcome::EndedBefore(Outcome::Cancelled));
 }
 
 /// Whatever was written last when its process died, the run is ended, once, and what was written
@@ -206,7 +207,11 @@ fn a_run_that_died_after_any_record_can_be_cancelled() {
         let (files, _) = archive.find(&run.to_string()).unwrap();
         let cancelled = files.cancel(None).unwrap();
         let whole = kept == lines.len();
-        assert_eq!(matches!(cancelled, Cancelled::EndedBefore(_)), whole, "{kept}: {cancelled:?}");
+        assert_eq!(
+            matches!(cancelled, CancelOutcome::EndedBefore(_)),
+            whole,
+            "{kept}: {cancelled:?}"
+        );
         let now = std::fs::read_to_string(folder.join("journal.jsonl")).unwrap();
         assert!(now.starts_with(&counting), "{kept}");
         let mut tree = Tree::default();

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use adjutant_core::{Event, Outcome};
-use adjutant_engine::{EngineError, Resume};
+use adjutant_engine::{EngineError, ResumeRequest};
 use adjutant_store::{JournalError, JournalReader, MemoryDisk, Position};
 use adjutant_testkit::{Rig, Story};
 
@@ -171,7 +171,7 @@ async fn answers_under_way_when_the_disk_is_full_are_recorded_and_no_turn_is_bou
             let answers = events.iter().filter(is_answer).count();
             assert_eq!(answers, story.requests.len(), "{capacity}: every request is answered");
 
-            let again = rig().resume(&disk.bytes(), Resume::default()).await;
+            let again = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
             assert_eq!(again.outcome(), Outcome::Completed, "{capacity}: {:?}", again.ends());
             let requests = story.requests.iter().chain(&again.requests);
             let mut asked: Vec<_> = requests.map(|it| (it.label.clone(), it.turn)).collect();
@@ -257,7 +257,7 @@ async fn what_a_full_disk_ended_goes_on_when_there_is_room_again() {
             continue;
         }
         resumed += 1;
-        let story = rig().resume(&disk.bytes(), Resume::default()).await;
+        let story = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
         assert_eq!(story.outcome(), Outcome::Completed, "{capacity}");
         let answered = |(_, event): &(_, Event)| match event {
             Event::Replied { session, turn, .. } => Some((*session, *turn)),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use adjutant_core::{Event, Outcome, Usd};
-use adjutant_engine::{Answer, Control, Question, Web};
+use adjutant_engine::{ApproverAnswer, ApproverQuestion, ControlCommand, Web};
 use adjutant_testkit::Rig;
 
 /// Serves pages on loopback: `/away` leads to another host.
@@ -73,11 +73,11 @@ async fn a_new_host_is_asked_about_once_and_one_question_is_out_at_a_time() {
     let story = rig(port, "")
         .approver(move |question| {
             assert_eq!(out.fetch_add(1, Ordering::SeqCst), 0, "two questions at once");
-            if let Question::Domain { label, host, url } = question {
+            if let ApproverQuestion::Domain { label, host, url } = question {
                 kept.lock().unwrap().push(format!("{label} {host} {url}"));
             }
             out.fetch_sub(1, Ordering::SeqCst);
-            Answer::Yes
+            ApproverAnswer::Yes
         })
         .delegate()
         .await;
@@ -90,8 +90,8 @@ async fn a_new_host_is_asked_about_once_and_one_question_is_out_at_a_time() {
 async fn a_no_is_an_error_for_the_agents_and_nothing_is_fetched() {
     let story = rig(server(), "")
         .approver(|question| match question {
-            Question::Call { .. } => Answer::Yes,
-            Question::Domain { .. } => Answer::No("not that one".into()),
+            ApproverQuestion::Call { .. } => ApproverAnswer::Yes,
+            ApproverQuestion::Domain { .. } => ApproverAnswer::No("not that one".into()),
         })
         .delegate()
         .await;
@@ -117,14 +117,14 @@ async fn a_question_that_nobody_answers_blocks_no_end() {
     let never = Mutex::new(never);
     let story = rig(server(), "")
         .approver(move |question| {
-            if matches!(question, Question::Domain { .. }) {
+            if matches!(question, ApproverQuestion::Domain { .. }) {
                 let _ = never.lock().unwrap().recv();
             }
-            Answer::Yes
+            ApproverAnswer::Yes
         })
         .when(|event, control| {
             if matches!(event, Event::DomainAsked { .. }) {
-                let _ = control.try_send(Control::CancelRun);
+                let _ = control.try_send(ControlCommand::CancelRun);
             }
         })
         .delegate()
@@ -160,7 +160,7 @@ async fn calls_below_the_amount_start_without_a_question_and_the_first_beyond_as
             policy.budget_tokens = Some(20_000);
             policy.approve_below_usd = Usd::from_dollars(0.25);
         })
-        .answer(Answer::No("too much".into()))
+        .answer(ApproverAnswer::No("too much".into()))
         .delegate()
         .await;
     let amounts: Vec<Usd> = story

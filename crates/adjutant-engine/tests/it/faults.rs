@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use adjutant_core::{Event, Outcome};
-use adjutant_engine::{EngineError, Resume};
+use adjutant_engine::{EngineError, ResumeRequest};
 use adjutant_testkit::{Append, Request, Rig, Story};
 
 const SCRIPT: &str = r#"
@@ -112,7 +112,7 @@ async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
     }
     let own = ledger.with_extension("again");
     fs::write(&own, fs::read(ledger).unwrap_or_default()).unwrap();
-    let story = rig(&own).resume(journal, Resume::default()).await;
+    let story = rig(&own).resume(journal, ResumeRequest::default()).await;
     if let Err(EngineError::NothingToResume(_)) = &story.result {
         let over = story.events.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
         assert!(over || first.requests.is_empty(), "{fault}: it had begun and cannot go on");

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use adjutant_core::{Event, Message, Outcome};
-use adjutant_engine::Answer;
+use adjutant_engine::ApproverAnswer;
 use adjutant_store::MemoryDisk;
 use adjutant_testkit::Rig;
 
@@ -120,7 +120,7 @@ async fn no_more_than_the_permitted_number_work_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_starts_nothing() {
     let rig = Rig::new().script(TWO_TURNS).task("a", "Look");
-    let story = rig.answer(Answer::No("not today".into())).delegate().await;
+    let story = rig.answer(ApproverAnswer::No("not today".into())).delegate().await;
     assert_eq!(story.outcome(), Outcome::Refused);
     assert_eq!(story.ends(), ["a: refused APPROVAL_DENIED"]);
     assert!(story.requests.is_empty());

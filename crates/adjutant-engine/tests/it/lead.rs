@@ -1,7 +1,7 @@
 //! A parent agent that delegates.
 
 use adjutant_core::{Event, Outcome};
-use adjutant_engine::Answer;
+use adjutant_engine::ApproverAnswer;
 use adjutant_testkit::Rig;
 
 const LEAD: &str = r#"
@@ -84,7 +84,7 @@ async fn a_call_that_makes_no_sense_or_is_refused_comes_back_as_a_tool_result() 
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_is_told_to_the_lead_who_goes_on() {
     let rig = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?");
-    let story = rig.answer(Answer::No("too dear".into())).delegate().await;
+    let story = rig.answer(ApproverAnswer::No("too dear".into())).delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
     let last = story.requests.last().unwrap();
     assert_eq!(last.messages.last().unwrap().text(), "left: refused\nright: refused");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use adjutant_core::{Preset, ToolSet};
-use adjutant_engine::{Engine, EngineError, Setup, Tool, ToolOutput};
+use adjutant_engine::{Engine, EngineError, EngineSetup, Tool, ToolOutput};
 use adjutant_model::ScriptedModel;
 use adjutant_testkit::{Append, Rig};
 use serde_json::Value;
@@ -57,7 +57,7 @@ impl Tool for Flood {
 fn a_name_that_is_taken_is_refused_when_the_engine_is_made() {
     for taken in [&["Read"][..], &["Run"], &["Delegate"], &["Flood", "Flood"]] {
         let model = std::sync::Arc::new(ScriptedModel::from_toml(SCRIPT).unwrap());
-        let mut setup = Setup::new(Preset::Scout.policy(), model, ".");
+        let mut setup = EngineSetup::new(Preset::Scout.policy(), model, ".");
         setup.tools = taken.iter().map(|name| std::sync::Arc::new(Flood(name)) as _).collect();
         let error = Engine::new(setup).map(|_| ()).unwrap_err();
         assert!(matches!(error, EngineError::ToolName(name) if name == taken[0]), "{taken:?}");

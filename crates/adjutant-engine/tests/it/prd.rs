@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use adjutant_core::{Usd, outcome};
-use adjutant_engine::prd::{PrdError, PrdFile, Saved};
+use adjutant_engine::prd::{PrdError, PrdFile, SaveOutcome};
 use adjutant_formats::prd::{Outcome, Prd};
 use tempfile::TempDir;
 
@@ -83,15 +83,18 @@ fn an_outcome_is_written_once_and_the_mode_stays() {
     fs::set_permissions(project.path("prd.json"), fs::Permissions::from_mode(0o640)).unwrap();
     let mut file = project.open().unwrap();
     assert_eq!(project.text(), TWO);
-    assert_eq!(file.save("US-001", &done("run_1")).unwrap(), Saved::Written);
+    assert_eq!(file.save("US-001", &done("run_1")).unwrap(), SaveOutcome::Written);
     assert_eq!(passing(&project.text()), ["US-001"]);
     assert!(file.prd().story("US-001").unwrap().passes);
     let (inode, text) = (fs::metadata(project.path("prd.json")).unwrap().ino(), project.text());
-    assert_eq!(file.save("US-001", &done("run_1")).unwrap(), Saved::Unchanged);
-    assert_eq!(project.open().unwrap().save("US-001", &done("run_1")).unwrap(), Saved::Unchanged);
+    assert_eq!(file.save("US-001", &done("run_1")).unwrap(), SaveOutcome::Unchanged);
+    assert_eq!(
+        project.open().unwrap().save("US-001", &done("run_1")).unwrap(),
+        SaveOutcome::Unchanged
+    );
     let now = fs::metadata(project.path("prd.json")).unwrap();
     assert_eq!((now.ino(), now.mode() & 0o777, project.text()), (inode, 0o640, text));
-    assert_eq!(file.save("US-002", &done("run_1")).unwrap(), Saved::Written);
+    assert_eq!(file.save("US-002", &done("run_1")).unwrap(), SaveOutcome::Written);
     assert_eq!(passing(&project.text()), ["US-001", "US-002"]);
     assert!(!project.path(LEFTOVER).exists());
 }
@@ -173,12 +176,12 @@ fn a_person_who_edits_elsewhere_keeps_their_edit() {
     let project = Project::with(TWO);
     let mut file = project.open().unwrap();
     project.edit("\"title\": \"Two\"", "\"title\":   \"Zwei\"");
-    assert_eq!(file.save("US-001", &done("run_1")).unwrap(), Saved::Merged);
+    assert_eq!(file.save("US-001", &done("run_1")).unwrap(), SaveOutcome::Merged);
     assert!(project.text().contains("\"title\":   \"Zwei\""));
     assert_eq!(passing(&project.text()), ["US-001"]);
     assert_eq!(file.prd().story("US-002").unwrap().title, "Zwei");
     // What was taken over is now what is known.
-    assert_eq!(file.save("US-002", &done("run_1")).unwrap(), Saved::Written);
+    assert_eq!(file.save("US-002", &done("run_1")).unwrap(), SaveOutcome::Written);
 }
 
 #[test]

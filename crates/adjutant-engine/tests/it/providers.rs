@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, Outcome, Usage};
-use adjutant_engine::Control;
+use adjutant_engine::ControlCommand;
 use adjutant_model::Model;
 use adjutant_testkit::fake::{self, Api, Call, Class, Fake, Fault, Part, Running, Script, Turn};
 use adjutant_testkit::{Rig, Story};
@@ -367,7 +367,7 @@ async fn a_cancelled_child_leaves_its_provider_at_once() {
         let rig = rig(fake.model()).task("look", "Look").when(move |event, control| {
             if matches!(event, Event::Progressed { .. }) && at.get().is_none() {
                 at.set(Some(Instant::now()));
-                control.try_send(Control::CancelRun).unwrap();
+                control.try_send(ControlCommand::CancelRun).unwrap();
             }
         });
         let (story, ()) = tokio::join!(rig.delegate(), async {

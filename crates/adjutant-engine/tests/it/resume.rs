@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use adjutant_core::policy::{Operation, Timeout};
 use adjutant_core::{Event, Message, Outcome, Policy};
-use adjutant_engine::{Answer, EngineError, Question, Resume};
+use adjutant_engine::{ApproverAnswer, ApproverQuestion, EngineError, ResumeRequest};
 use adjutant_testkit::{Request, Rig, Story};
 
 /// Two subagents that read, note and report, one after the other and side by side.
@@ -119,7 +119,7 @@ async fn survives(rig: impl Fn() -> Rig) {
     let bought = by_turn(&whole.requests);
     let ends = sorted(whole.ends());
     for cut in cuts(&journal) {
-        let story = rig().resume(&journal[..cut], Resume::default()).await;
+        let story = rig().resume(&journal[..cut], ResumeRequest::default()).await;
         if cut == journal.len() {
             assert!(matches!(story.result, Err(EngineError::NothingToResume(_))), "{story:?}");
             continue;
@@ -201,12 +201,14 @@ async fn a_question_that_was_open_is_asked_again_and_one_answered_is_not() {
         let count = std::sync::Arc::clone(&asked);
         let story = pair()
             .approver(move |question| {
-                let Question::Call { events, .. } = question else { panic!("about a call") };
+                let ApproverQuestion::Call { events, .. } = question else {
+                    panic!("about a call")
+                };
                 assert_eq!(events.len(), 3, "two grants and the question");
                 count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                Answer::Yes
+                ApproverAnswer::Yes
             })
-            .resume(&journal[..cut(kind)], Resume::default())
+            .resume(&journal[..cut(kind)], ResumeRequest::default())
             .await;
         assert_eq!(story.outcome(), Outcome::Completed);
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), expected, "after {kind}");
@@ -236,7 +238,7 @@ async fn time_in_which_nobody_worked_does_not_count_and_the_rest_goes_on() {
     // Cut after the second reservation: two seconds are left of which none has passed since.
     let nth = whole.kinds().iter().rposition(|kind| kind == "reserved").unwrap();
     let at = whole.events[nth].0;
-    let story = rig().resume(&journal[..cuts(&journal)[nth]], Resume::default()).await;
+    let story = rig().resume(&journal[..cuts(&journal)[nth]], ResumeRequest::default()).await;
     assert_eq!(story.ends(), ["slow: partial TIMEOUT"]);
     let ended = |(at, event): &(adjutant_core::Timestamp, Event)| {
         matches!(event, Event::Ended { reason: Some(_), .. }).then_some(*at)
@@ -269,7 +271,7 @@ async fn one_that_timed_out_goes_on_with_its_conversation_and_finished_siblings_
     let disk = first.disk();
     let whole = first.delegate().await;
     assert_eq!(sorted(whole.ends()), ["quick: completed", "slow: partial TIMEOUT"]);
-    let wish = Resume { timeout_s: Some(60), ..Resume::default() };
+    let wish = ResumeRequest { timeout_s: Some(60), ..ResumeRequest::default() };
     let story = rig().resume(&disk.bytes(), wish).await;
     assert_eq!(story.outcome(), Outcome::Completed);
     let request = story.single_request();
@@ -299,7 +301,9 @@ async fn one_whose_context_was_full_begins_anew_from_its_notes() {
         Event::Granted(grant) => Some(grant.session),
         _ => None,
     });
-    let story = rig().resume(&disk.bytes(), Resume { session, say, ..Resume::default() }).await;
+    let story = rig()
+        .resume(&disk.bytes(), ResumeRequest { session, say, ..ResumeRequest::default() })
+        .await;
     let [Message::User { content }] = story.requests[0].messages.as_slice() else {
         panic!("{:?}", story.requests[0].messages)
     };
@@ -317,7 +321,8 @@ async fn a_lead_goes_on_with_another_word_from_the_person() {
     let whole = first.delegate().await;
     assert_eq!(whole.outcome(), Outcome::Completed);
     let say = Some("What about the sky?".to_owned());
-    let story = rig().resume(&disk.bytes(), Resume { say, ..Resume::default() }).await;
+    let story =
+        rig().resume(&disk.bytes(), ResumeRequest { say, ..ResumeRequest::default() }).await;
     assert_eq!(story.outcome(), Outcome::Completed);
     let request = story.single_request();
     let before = &whole.requests.last().unwrap().messages;
@@ -339,7 +344,7 @@ async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, Story) {
 async fn a_word_to_an_interrupted_agent_is_in_its_very_next_request() {
     let (journal, _) = cut_after(lead(), "reserved").await;
     let say = Some("Mind the gap.".to_owned());
-    let story = lead().resume(&journal, Resume { say, ..Resume::default() }).await;
+    let story = lead().resume(&journal, ResumeRequest { say, ..ResumeRequest::default() }).await;
     let request = story.single_request();
     let last = request.messages.last().map(Message::text).unwrap_or_default();
     assert!(last.contains("> Mind the gap."), "{last}");
@@ -350,7 +355,9 @@ async fn words_that_cannot_be_said_change_nothing() {
     let (journal, _) = cut_after(lead(), "reserved").await;
     for text in [String::new(), "x".repeat(1 << 20)] {
         let rig = lead();
-        let story = rig.resume(&journal, Resume { say: Some(text), ..Resume::default() }).await;
+        let story = rig
+            .resume(&journal, ResumeRequest { say: Some(text), ..ResumeRequest::default() })
+            .await;
         assert!(matches!(story.result, Err(EngineError::Refused(_))), "{:?}", story.result);
         assert_eq!(story.events.len(), story.recalled);
         assert!(story.requests.is_empty());
@@ -366,7 +373,7 @@ async fn another_model_is_billed_by_its_own_price() {
         "price = {{ input = 100.0, output = 100.0, cache_read = 10.0, cache_write = 100.0 }}\n{PAIR}"
     );
     let (journal, whole) = cut_after(pair().script(&cheap), "reserved").await;
-    let wish = Resume { on_this_model: true, ..Resume::default() };
+    let wish = ResumeRequest { on_this_model: true, ..ResumeRequest::default() };
     let story = pair().script(&dear).resume(&journal, wish).await;
     let paid = |events: &[(adjutant_core::Timestamp, Event)]| -> f64 {
         let each = events.iter().rev().find_map(|(_, event)| match event {

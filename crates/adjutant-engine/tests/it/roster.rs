@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use adjutant_core::{Policy, Preset};
-use adjutant_engine::Role;
-use adjutant_engine::roster::{Definition, Roster, UserFolders, muster};
+use adjutant_engine::AgentRole;
+use adjutant_engine::roster::{AgentDefinition, AgentRoster, UserFolders, find_agents};
 use tempfile::TempDir;
 
 /// A project and a home.
@@ -33,10 +33,10 @@ impl Place {
         self.0.path().join(path)
     }
 
-    fn roster(&self) -> Roster {
+    fn roster(&self) -> AgentRoster {
         let home = self.path("home");
         let user = UserFolders::usual(Some(&home), Some(&home.join(".config")));
-        muster(&self.path("work"), &user).unwrap()
+        find_agents(&self.path("work"), &user).unwrap()
     }
 
     /// Shows everything that was found, a paragraph each.
@@ -55,8 +55,8 @@ fn all() -> Policy {
     Policy { network: true, ..Preset::Story.policy() }
 }
 
-fn summary(agent: &Definition) -> String {
-    let role = Role::of(agent.clone(), &all(), None, &[]);
+fn summary(agent: &AgentDefinition) -> String {
+    let role = AgentRole::of(agent.clone(), &all(), None, &[]);
     let limits = &agent.limits;
     let mut text = format!("{} ({}) {}\n", agent.name, agent.file, agent.description);
     text += &format!("  tools {}\n", role.rights.usable_tools());
@@ -451,7 +451,7 @@ fn a_ceiling_that_cannot_be_read_is_not_taken_for_none() {
 fn at_home_the_folders_are_the_persons_own() {
     let place = Place::new().file("home/.claude/agents/good.md", GOOD);
     let home = place.path("home");
-    let roster = muster(&home, &UserFolders::usual(Some(&home), None)).unwrap();
+    let roster = find_agents(&home, &UserFolders::usual(Some(&home), None)).unwrap();
     assert_eq!(roster.agents.len(), 1);
     assert_eq!(roster.agents[0].scope.as_str(), "user");
     assert_eq!(roster.shadowed, []);
@@ -473,13 +473,13 @@ fn the_files_of_a_scope_are_counted() {
 #[test]
 fn nobody_is_found_where_nobody_is_and_a_slip_is_understood() {
     let place = Place::new();
-    assert_eq!(place.roster(), Roster::default());
+    assert_eq!(place.roster(), AgentRoster::default());
     let error = place.roster().find("x").unwrap_err().to_string();
     assert_eq!(error, "there is no agent `x`; no agent is defined");
     let place = place.file("work/.claude/agents/good.md", GOOD);
     let error = place.roster().find("god").unwrap_err().to_string();
     assert_eq!(error, "there is no agent `god`, did you mean `good`?; known are good");
-    assert!(muster(Path::new("/nowhere/at/all"), &UserFolders::default()).is_err());
+    assert!(find_agents(Path::new("/nowhere/at/all"), &UserFolders::default()).is_err());
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn a_model_that_a_project_names_needs_the_persons_word() {
         ("home", "opus", "anthropic/claude-haiku-5-5", Some(newest)),
         ("home", "openai/other", newest, Some("openai/other")),
     ] {
-        let role = Role::of(agent(scope, model), &all(), Some(running), &allowed);
+        let role = AgentRole::of(agent(scope, model), &all(), Some(running), &allowed);
         assert_eq!(role.model.as_deref(), expected, "{scope} {model}");
         assert_eq!(role.ignored, Vec::<String>::new(), "{scope} {model}");
     }
@@ -509,7 +509,7 @@ fn a_model_that_a_project_names_needs_the_persons_word() {
         ("home", "script:/etc/passwd", newest, "cannot name a script or a recording"),
         ("home", "best", newest, "not of the form provider/model"),
     ] {
-        let role = Role::of(agent(scope, model), &all(), Some(running), &allowed);
+        let role = AgentRole::of(agent(scope, model), &all(), Some(running), &allowed);
         assert_eq!(role.model, None, "{scope} {model}");
         assert!(role.ignored[0].contains(why), "{:?}", role.ignored);
     }

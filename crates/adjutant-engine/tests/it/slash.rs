@@ -6,11 +6,11 @@ use std::os::unix::fs::symlink;
 
 use adjutant_core::assignment::TaskFacts;
 use adjutant_core::{Policy, Preset};
-use adjutant_engine::Role;
-use adjutant_engine::roster::{Roster, Scope, UserFolders, muster};
+use adjutant_engine::AgentRole;
+use adjutant_engine::roster::{AgentRoster, DefinitionScope, UserFolders, find_agents};
 use adjutant_engine::slash::{
-    Handbook, Looked, Prepared, Routes, SlashCommand, Surroundings, TaskEntry, builtin_agents,
-    gather, user_folders,
+    ConfiguredRoutes, PrepareContext, PreparedCommand, SlashCommand, SlashCommands, TaskEntry,
+    TaskLookup, builtin_agents, find_commands, user_folders,
 };
 use adjutant_formats::contract::ArtifactKind;
 use tempfile::TempDir;
@@ -34,15 +34,15 @@ impl Place {
         self
     }
 
-    fn book(&self) -> Handbook {
+    fn book(&self) -> SlashCommands {
         let home = self.0.path().join("home");
         let user = user_folders(Some(&home), Some(&home.join(".config")));
-        gather(&self.0.path().join("work"), &user).unwrap()
+        find_commands(&self.0.path().join("work"), &user).unwrap()
     }
 
-    fn roster(&self) -> Roster {
+    fn roster(&self) -> AgentRoster {
         let none = UserFolders::default();
-        let mut roster = muster(&self.0.path().join("work"), &none).unwrap();
+        let mut roster = find_agents(&self.0.path().join("work"), &none).unwrap();
         roster.agents.extend(builtin_agents(&roster.agents));
         roster
     }
@@ -50,7 +50,8 @@ impl Place {
     /// Shows everything that is not built in, a line each.
     fn shown(&self) -> String {
         let book = self.book();
-        let files = book.commands.iter().filter(|it| it.definition.scope != Scope::BuiltIn);
+        let files =
+            book.commands.iter().filter(|it| it.definition.scope != DefinitionScope::BuiltIn);
         let mut lines: Vec<String> = files.map(summary).collect();
         lines.extend(book.shadowed.iter().map(|it| format!("shadowed {} by {}", it.file, it.by)));
         lines.extend(book.problems.iter().map(|it| format!("problem {}: {}", it.file, it.reason)));
@@ -62,7 +63,7 @@ impl Place {
         &self,
         text: &str,
         routes: &[(&str, &str, &str)],
-        look: &dyn Fn(u64) -> Looked,
+        look: &dyn Fn(u64) -> TaskLookup,
     ) -> String {
         match self.prepared(text, routes, look) {
             Ok(prepared) => {
@@ -85,14 +86,14 @@ impl Place {
         &self,
         text: &str,
         routes: &[(&str, &str, &str)],
-        look: &dyn Fn(u64) -> Looked,
-    ) -> Result<Prepared, String> {
+        look: &dyn Fn(u64) -> TaskLookup,
+    ) -> Result<PreparedCommand, String> {
         let (book, roster) = (self.book(), self.roster());
-        let mut own = Routes::default();
+        let mut own = ConfiguredRoutes::default();
         for (command, language, agent) in routes {
             own.0.entry((*command).into()).or_default().insert((*language).into(), (*agent).into());
         }
-        let around = Surroundings { roster: &roster, routes: &own, agent: None, tasks: look };
+        let around = PrepareContext { roster: &roster, routes: &own, agent: None, tasks: look };
         let (command, rest) = book.recognise(text).map_err(|error| error.to_string())?.unwrap();
         book.prepare(command, rest, &around).map_err(|error| error.to_string())
     }
@@ -101,7 +102,7 @@ impl Place {
 fn summary(command: &SlashCommand) -> String {
     let it = &command.definition;
     let policy = Policy { network: true, ..Preset::Story.policy() };
-    let role = Role::of(it.clone(), &policy, None, &[]);
+    let role = AgentRole::of(it.clone(), &policy, None, &[]);
     let mut line = format!(
         "{} [{}] {} {:?}",
         command.usage(),
@@ -124,9 +125,9 @@ fn summary(command: &SlashCommand) -> String {
     line
 }
 
-fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
+fn in_language(language: &'static str) -> impl Fn(u64) -> TaskLookup {
     move |number| {
-        Looked::Found(TaskEntry {
+        TaskLookup::Found(TaskEntry {
             status: None,
             number,
             text: format!("### {number}. Prove it"),
@@ -142,8 +143,8 @@ fn in_language(language: &'static str) -> impl Fn(u64) -> Looked {
     }
 }
 
-const fn no_list(_: u64) -> Looked {
-    Looked::NoList
+const fn no_list(_: u64) -> TaskLookup {
+    TaskLookup::NoList
 }
 
 #[test]
@@ -269,11 +270,11 @@ fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
             "---\nrouting: {language_based: false, lean: lean-planner, target_agent: implementer}\n---\nx",
         );
     let (rust, proof) = (in_language("Rust"), in_language("Lean"));
-    let gone = |_: u64| Looked::Unknown { file: "TODO.md".to_owned() };
+    let gone = |_: u64| TaskLookup::Unknown { file: "TODO.md".to_owned() };
     let theirs = [("plan", "lean", "reviewer"), ("plan", "default", "researcher")];
     let none: &[(&str, &str, &str)] = &[];
     for (text, routes, look, expected) in [
-        ("/plan 12", none, &rust as &dyn Fn(u64) -> Looked, "Task: 12: planner by the command"),
+        ("/plan 12", none, &rust as &dyn Fn(u64) -> TaskLookup, "Task: 12: planner by the command"),
         ("/plan 12", none, &proof, "Task: 12: lean-planner by its language lean"),
         (
             "/research 12",

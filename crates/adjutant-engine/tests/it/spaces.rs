@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::prd::reserved_files;
-use adjutant_engine::{Control, EngineError, SpaceSetup};
+use adjutant_engine::{ControlCommand, EngineError, WorkspaceSetup};
 
 use crate::spaces_rig::{KINDS, Yard, adds, call, kept, says, told};
 
@@ -82,7 +82,7 @@ async fn work_is_kept_however_its_agent_ends() {
                 rig = rig.when(|event, control| {
                     if matches!(event, Event::Reserved { reservation, .. } if reservation.turn == 2)
                     {
-                        control.try_send(Control::CancelRun).unwrap();
+                        control.try_send(ControlCommand::CancelRun).unwrap();
                     }
                 });
             }
@@ -111,7 +111,7 @@ async fn without_a_repository_nothing_is_spent() {
     for kind in KINDS {
         let yard = Yard::without_repository();
         let story = yard.rig(kind, &says("a", "done")).task("a", "work").delegate().await;
-        let Err(EngineError::Spaces(why)) = &story.result else { panic!("{:?}", story.result) };
+        let Err(EngineError::Workspaces(why)) = &story.result else { panic!("{:?}", story.result) };
         assert!(why.contains("git init"), "{why}");
         assert!(story.requests.is_empty() && story.events.is_empty(), "{:?}", story.kinds());
     }
@@ -128,7 +128,7 @@ async fn what_a_command_prints_is_told_while_it_runs_and_a_cancel_ends_it_at_onc
         let rig = yard.rig(kind, &script).task("long", "work").when(move |event, control| {
             let Event::Printed { text, .. } = event else { return };
             if text.contains("ready") && at.replace(Some(Instant::now())).is_none() {
-                control.try_send(Control::CancelRun).unwrap();
+                control.try_send(ControlCommand::CancelRun).unwrap();
             }
         });
         let story = rig.delegate().await;
@@ -147,7 +147,7 @@ async fn the_copy_of_a_record_that_somebody_saves_is_in_no_work() {
             std::fs::write(yard.tree().join(name), "{}\n").unwrap();
         }
         let reserved = reserved_files(&yard.tree().join("prd.json"));
-        let setup = SpaceSetup { reserved, ..yard.setup(kind) };
+        let setup = WorkspaceSetup { reserved, ..yard.setup(kind) };
         let copy = "{ file_path = \".prd.json.adjutant-new\", content = \"mine\" }";
         let script = adds("one", "one") + &call("one", "Write", copy) + &says("one", "done");
         let story = yard.rig(kind, &script).spaces(setup).task("one", "a").delegate().await;

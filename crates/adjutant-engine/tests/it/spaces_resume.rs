@@ -5,7 +5,7 @@ use std::future::Future;
 
 use adjutant_core::Outcome;
 use adjutant_core::space::SpaceKind;
-use adjutant_engine::{EngineError, Resume};
+use adjutant_engine::{EngineError, ResumeRequest};
 
 use crate::spaces_rig::{KINDS, Yard, adds, call, says, told};
 
@@ -50,7 +50,7 @@ fn crash(kind: SpaceKind, nth: usize, seen: &mut Seen) -> bool {
     if journal.is_empty() {
         return true;
     }
-    let story = life(yard.rig(kind, &script()).resume(&journal, Resume::default()));
+    let story = life(yard.rig(kind, &script()).resume(&journal, ResumeRequest::default()));
     if matches!(story.result, Err(EngineError::NothingToResume(_))) {
         assert!(story.requests.is_empty(), "{at}");
         return true;

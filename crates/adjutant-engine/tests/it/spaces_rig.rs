@@ -7,7 +7,7 @@ use std::process::Command;
 
 use adjutant_core::Event;
 use adjutant_core::space::{KeptWork, SpaceKind};
-use adjutant_engine::SpaceSetup;
+use adjutant_engine::WorkspaceSetup;
 use adjutant_testkit::{Rig, Story};
 use tempfile::TempDir;
 
@@ -45,9 +45,9 @@ impl Yard {
         self.outer.path().join("state")
     }
 
-    pub(crate) fn setup(&self, kind: SpaceKind) -> SpaceSetup {
+    pub(crate) fn setup(&self, kind: SpaceKind) -> WorkspaceSetup {
         let helper = Some(env!("CARGO_BIN_EXE_engine-helper").into());
-        SpaceSetup { kind: Some(kind), helper, ..SpaceSetup::new(self.state()) }
+        WorkspaceSetup { kind: Some(kind), helper, ..WorkspaceSetup::new(self.state()) }
     }
 
     /// A run of writers; the rig goes, the repository stays.

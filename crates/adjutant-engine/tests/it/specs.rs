@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use adjutant_core::assignment::TaskFacts;
-use adjutant_engine::slash::Looked;
-use adjutant_engine::specs::{Lookout, Specs};
+use adjutant_engine::slash::TaskLookup;
+use adjutant_engine::specs::{Specs, TaskFinder};
 use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{Artifact, NewTask, Status, TaskNumber, Update};
 use tempfile::TempDir;
@@ -85,9 +85,9 @@ fn the_folder_of_a_task_is_its_number_and_the_name_of_its_project() {
             {"project_number": 2, "project_name": "../../etc", "status": "planned", "complexity": "low"},
             {"project_number": 3, "project_name": "only_here", "status": "planned"}]}"#,
     );
-    let lookout = Lookout::new(&place.path(""));
+    let lookout = TaskFinder::new(&place.path(""));
     let facts = |number| match lookout.look(number) {
-        Looked::Found(task) => task.facts,
+        TaskLookup::Found(task) => task.facts,
         other => panic!("{other:?}"),
     };
     let text = |text: &str| Some(text.to_owned());

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use adjutant_engine::specs::{Absent, Specs};
+use adjutant_engine::specs::{MissingFolder, Specs};
 use adjutant_formats::task::NewTask;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -40,12 +40,16 @@ fn names(root: &Path) -> Vec<String> {
 fn the_folder_is_made_only_where_it_is_wished_and_there_is_something_to_keep() {
     let project = TempDir::new().unwrap();
     let specs = Specs::open(project.path()).unwrap();
-    assert_eq!(specs.keep_errors(&[error(1)], Absent::Leave).unwrap(), None);
-    assert_eq!(specs.keep_errors(&[], Absent::Create).unwrap(), None);
+    assert_eq!(specs.keep_errors(&[error(1)], MissingFolder::Leave).unwrap(), None);
+    assert_eq!(specs.keep_errors(&[], MissingFolder::Create).unwrap(), None);
     assert!(fs::read_dir(project.path()).unwrap().next().is_none());
-    let path = specs.keep_errors(&[error(1)], Absent::Create).unwrap();
+    let path = specs.keep_errors(&[error(1)], MissingFolder::Create).unwrap();
     assert_eq!(path.as_deref(), Some(".adjutant/specs/errors.json"));
-    assert_eq!(specs.keep_errors(&[error(1)], Absent::Create).unwrap(), None, "nothing is new");
+    assert_eq!(
+        specs.keep_errors(&[error(1)], MissingFolder::Create).unwrap(),
+        None,
+        "nothing is new"
+    );
     assert_eq!(names(project.path()), [FILE]);
 }
 
@@ -54,11 +58,11 @@ fn the_folder_is_made_only_where_it_is_wished_and_there_is_something_to_keep() {
 fn what_a_killed_process_left_is_cleared_and_the_file_keeps_its_mode() {
     let project = TempDir::new().unwrap();
     let specs = Specs::open(project.path()).unwrap();
-    specs.keep_errors(&[error(1)], Absent::Create).unwrap();
+    specs.keep_errors(&[error(1)], MissingFolder::Create).unwrap();
     let file = place(project.path(), FILE);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     fs::write(place(project.path(), NEW), "{\"errors\": [half").unwrap();
-    specs.keep_errors(&[error(2)], Absent::Leave).unwrap();
+    specs.keep_errors(&[error(2)], MissingFolder::Leave).unwrap();
     assert_eq!(ids(project.path()), ["err_1", "err_2"]);
     assert_eq!(names(project.path()), [FILE]);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
@@ -71,7 +75,7 @@ fn a_file_that_cannot_be_read_is_left_as_it_is() {
         fs::create_dir_all(project.path().join(FOLDER)).unwrap();
         fs::write(place(project.path(), FILE), text).unwrap();
         let specs = Specs::open(project.path()).unwrap();
-        let said = specs.keep_errors(&[error(1)], Absent::Leave).unwrap_err().to_string();
+        let said = specs.keep_errors(&[error(1)], MissingFolder::Leave).unwrap_err().to_string();
         assert!(said.starts_with("`.adjutant/specs/errors.json` is "), "{said}");
         assert_eq!(fs::read(place(project.path(), FILE)).unwrap(), text);
         assert_eq!(names(project.path()), [FILE]);
@@ -89,7 +93,9 @@ fn many_writers_at_once_lose_neither_errors_nor_tasks() {
             scope.spawn(move || {
                 let specs = Specs::open(root).unwrap();
                 for nth in 0..EACH {
-                    specs.keep_errors(&[error(writer * EACH + nth)], Absent::Create).unwrap();
+                    specs
+                        .keep_errors(&[error(writer * EACH + nth)], MissingFolder::Create)
+                        .unwrap();
                 }
                 specs.add(NewTask { title: format!("t{writer}"), ..NewTask::default() }).unwrap();
             });

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use adjutant_core::policy::{Operation, Timeout};
 use adjutant_core::{Code, Event, Outcome, Preset, Timestamp};
-use adjutant_engine::{Control, Resume};
+use adjutant_engine::{ControlCommand, ResumeRequest};
 use adjutant_testkit::Rig;
 
 const FOREVER: &str = "[[turn]]\ndelay_ms = 80000000\ntext = \"too late\"\n";
@@ -83,7 +83,7 @@ async fn cancelling_the_run_ends_every_child_and_keeps_what_was_found() {
         .concurrency(1)
         .when(|event, control| {
             if matches!(event, Event::ToolReturned { .. }) {
-                control.try_send(Control::CancelRun).unwrap();
+                control.try_send(ControlCommand::CancelRun).unwrap();
             }
         })
         .delegate()
@@ -117,7 +117,7 @@ async fn cancelling_one_child_leaves_the_others_at_work() {
                 doomed = Some(grant.session)
             }
             Event::Reserved { session, .. } if Some(*session) != doomed => {
-                control.try_send(Control::Cancel(doomed.unwrap())).unwrap();
+                control.try_send(ControlCommand::Cancel(doomed.unwrap())).unwrap();
             }
             _ => {}
         })
@@ -213,6 +213,6 @@ async fn an_agent_at_the_root_has_the_most_time_of_its_operation_and_again_when_
         story.events.iter().filter_map(end).collect()
     };
     assert_eq!(ends(&story), [(600_000, Code::Timeout)]);
-    let story = rig().resume(&disk.bytes(), Resume::default()).await;
+    let story = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
     assert_eq!(ends(&story), [(600_000, Code::Timeout), (1_200_000, Code::Timeout)]);
 }

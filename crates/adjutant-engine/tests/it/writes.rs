@@ -5,7 +5,7 @@ use std::path::Path;
 
 use adjutant_core::policy::ContractKind;
 use adjutant_core::{Event, Outcome, Preset, Timestamp, Writes};
-use adjutant_engine::{EngineError, Resume};
+use adjutant_engine::{EngineError, ResumeRequest};
 use adjutant_testkit::{Rig, Story};
 
 /// Two edits of one file in one answer, a file that is new, and a report. Every edit adds a line,
@@ -154,7 +154,7 @@ async fn after_a_crash_the_files_say_what_happened_and_nothing_is_written_twice(
                     copy_tree(&tree, &to);
                 }
             });
-            let story = again.resume(&journal[..cut], Resume::default()).await;
+            let story = again.resume(&journal[..cut], ResumeRequest::default()).await;
             if matches!(story.result, Err(EngineError::NothingToResume(_))) || story.recalled == 0 {
                 continue;
             }
@@ -215,7 +215,7 @@ async fn a_file_that_somebody_changed_meanwhile_leaves_the_outcome_unknown() {
     let cut =
         journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(nth).unwrap().0 + 1;
     let story =
-        rig().file(LIST, "a person wrote this\n").resume(&journal[..cut], Resume::default());
+        rig().file(LIST, "a person wrote this\n").resume(&journal[..cut], ResumeRequest::default());
     let news = told(&story.await).concat();
     assert!(news.contains("Interrupted, outcome unknown: `.adjutant/specs/list.md`"), "{news}");
 }
@@ -363,7 +363,7 @@ async fn rights_after_a_crash_are_those_recorded_and_those_of_now() {
     let nth = whole.kinds().iter().position(|kind| kind == "tool_called").unwrap();
     let cut =
         journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(nth).unwrap().0 + 1;
-    let again = rig(false).resume(&journal[..cut], Resume::default()).await;
+    let again = rig(false).resume(&journal[..cut], ResumeRequest::default()).await;
     let news = told(&again).concat();
     assert!(news.contains("you may write only below `.adjutant/specs`"), "{news}");
     assert!(!news.contains("Created"), "{news}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adjutant_core::schema::ReturnForm;
 use adjutant_core::{Outcome, Usd};
-use adjutant_engine::{Cancelled, Expiry, RunFiles};
+use adjutant_engine::{CancelOutcome, Expiry, RunFiles};
 use adjutant_view::results::{CallResults, ResultOptions, ends};
 use adjutant_view::time_text::elapsed;
 use adjutant_view::{Liveness, sanitize, status, wire};
@@ -351,22 +351,22 @@ pub(crate) fn of_list(listing: &RunListing, program: &str, bytes: usize) -> Call
 pub(crate) fn of_cancel(
     files: &RunFiles,
     session: Option<adjutant_core::SessionId>,
-    cancelled: Cancelled,
+    cancelled: CancelOutcome,
 ) -> CallToolResult {
     let (how, state) = match cancelled {
-        Cancelled::Obeyed => ("obeyed", Outcome::Cancelled),
-        Cancelled::Killed { .. } => ("killed", Outcome::Cancelled),
-        Cancelled::Recorded => ("recorded", Outcome::Cancelled),
-        Cancelled::EndedBefore(outcome) => ("ended_before", outcome),
+        CancelOutcome::ByItsProcess => ("obeyed", Outcome::Cancelled),
+        CancelOutcome::Killed { .. } => ("killed", Outcome::Cancelled),
+        CancelOutcome::Recorded => ("recorded", Outcome::Cancelled),
+        CancelOutcome::EndedBefore(outcome) => ("ended_before", outcome),
     };
     let run = files.id();
     let data = json!({ "v": 1, "run": run, "session": session, "state": state, "how": how });
     let what = session.map_or_else(|| run.to_string(), |session| session.to_string());
     let text = match cancelled {
-        Cancelled::EndedBefore(outcome) => {
+        CancelOutcome::EndedBefore(outcome) => {
             format!("{what} had ended already: {}.", outcome.word())
         }
-        Cancelled::Obeyed | Cancelled::Killed { .. } | Cancelled::Recorded => {
+        CancelOutcome::ByItsProcess | CancelOutcome::Killed { .. } | CancelOutcome::Recorded => {
             format!("{what} is cancelled; delegate_result returns what it found until then.")
         }
     };

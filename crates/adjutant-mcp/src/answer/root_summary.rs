@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adjutant_engine::work::Work;
+use adjutant_engine::results::KeptResults;
 use adjutant_view::results::{command_end, command_head, ends, root_end, synthesis};
 use adjutant_view::sanitize;
 use adjutant_view::story::{StoryReport, render};
@@ -92,7 +92,7 @@ impl RootSummary {
 fn branch_of(snapshot: &RunSnapshot, report: &StoryReport, setup: &ServerSetup) -> Option<String> {
     let commit = report.commit.as_deref()?;
     let tree = Path::new(snapshot.view.workdir());
-    let work = Work::open(&setup.search, tree, setup.archive.path()).ok()?;
+    let work = KeptResults::open(&setup.search, tree, setup.archive.path()).ok()?;
     let mut kept = work.results(snapshot.files.id()).ok()?;
     let kept = kept.iter_mut().find(|kept| kept.commit == commit)?;
     work.name_branch(kept, &report.id);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::RunId;
-use adjutant_engine::{Life, RunFiles};
+use adjutant_engine::{RunFiles, RunLiveness};
 
 use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
 
@@ -104,7 +104,7 @@ impl VisibleRuns {
     /// Returns the visible live runs, the newest first.
     fn live_runs(&self, all: &[RunFiles]) -> Vec<RunFiles> {
         let may_be = all.iter().filter(|files| self.membership().get(files.id()) != Some(false));
-        let live = may_be.filter(|files| matches!(files.life(), Ok(Life::Live { .. })));
+        let live = may_be.filter(|files| matches!(files.liveness(), Ok(RunLiveness::Live { .. })));
         live.filter(|files| self.is_visible(files)).take(MAX_LIVE_RUNS).cloned().collect()
     }
 

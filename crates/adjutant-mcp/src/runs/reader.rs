@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
-use adjutant_engine::{Archive, Cancelled, ControlError, Expiry, Follow, Life, RunFiles, wall_now};
+use adjutant_engine::{
+    Archive, CancelOutcome, ControlError, Expiry, JournalFollower, RunFiles, RunLiveness, wall_now,
+};
 use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{ContentRetention, ObservedRun};
 use adjutant_view::{Liveness, RunView, TimedEvent};
@@ -269,7 +271,7 @@ impl VisibleRuns {
     pub(crate) fn cancel(
         &self,
         text: &str,
-    ) -> Result<(RunFiles, Option<SessionId>, Cancelled), String> {
+    ) -> Result<(RunFiles, Option<SessionId>, CancelOutcome), String> {
         let (files, session) = self.find(text)?;
         let cancelled = files.cancel(session).map_err(|error| error_chain(&error))?;
         Ok((files, session, cancelled))
@@ -317,7 +319,7 @@ pub(crate) struct FollowedRun {
     session: Option<SessionId>,
     /// The run's events, folded, without texts.
     pub(crate) view: RunView,
-    follow: Follow,
+    follow: JournalFollower,
     liveness: Liveness,
 }
 
@@ -325,7 +327,7 @@ impl FollowedRun {
     fn look(&mut self) -> Result<WatchTick, String> {
         self.liveness = liveness(&self.files)?;
         let view = &mut self.view;
-        let more = self.follow.more(|record| {
+        let more = self.follow.read_new(|record| {
             view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
         });
         let grew = more.map_err(|error| error_chain(&error))?;
@@ -339,13 +341,13 @@ impl FollowedRun {
 }
 
 fn is_dead(files: &RunFiles) -> bool {
-    matches!(files.life(), Ok(Life::Dead))
+    matches!(files.liveness(), Ok(RunLiveness::Dead))
 }
 
 fn liveness(files: &RunFiles) -> Result<Liveness, String> {
-    Ok(match files.life().map_err(|error| error_chain(&error))? {
-        Life::Live { .. } => Liveness::Alive,
-        Life::Dead => Liveness::Dead,
+    Ok(match files.liveness().map_err(|error| error_chain(&error))? {
+        RunLiveness::Live { .. } => Liveness::Alive,
+        RunLiveness::Dead => Liveness::Dead,
     })
 }
 

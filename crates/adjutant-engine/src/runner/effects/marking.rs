@@ -5,14 +5,14 @@ use std::path::Path;
 use adjutant_core::Mark;
 use adjutant_formats::task::{TaskNumber, Update};
 
-use crate::chain::chain;
-use crate::runner::clock::Wall;
+use crate::error_chain::error_chain;
+use crate::runner::clock::WallClock;
 use crate::specs::Specs;
 
 /// Makes a mark and returns what of it was made: nothing where the project has no list. Blocks.
 ///
 /// What holds already changes nothing, so it may be made again after an interruption.
-pub(crate) fn make(workdir: &Path, wall: Wall, mark: &Mark) -> Result<Mark, String> {
+pub(crate) fn make(workdir: &Path, wall: WallClock, mark: &Mark) -> Result<Mark, String> {
     let made = || -> Result<Mark, crate::specs::SpecsError> {
         let specs = Specs::open(workdir)?.with_clock(wall);
         let number = TaskNumber::new(mark.task);
@@ -24,5 +24,5 @@ pub(crate) fn make(workdir: &Path, wall: Wall, mark: &Mark) -> Result<Mark, Stri
         specs.update(number, Update { status, reason, links })?;
         Ok(mark.clone())
     };
-    made().map_err(|error| chain(&error))
+    made().map_err(|error| error_chain(&error))
 }

@@ -4,7 +4,7 @@
 
 pub(crate) mod marking;
 pub(crate) mod perform;
-pub(crate) mod questions;
+pub(crate) mod question_queue;
 pub(crate) mod writing;
 
 use std::collections::BTreeSet;
@@ -26,9 +26,9 @@ use adjutant_workspace::sandbox::CancelHandle;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
 
-use crate::briefs::desk::{Asker, Desk};
-use crate::runner::crash::{Crash, Guarded, guard};
-use crate::spaces::Bench;
+use crate::briefs::brief_builder::{BriefBuilder, TaskRequester};
+use crate::runner::panics::{CatchPanic, CaughtPanic, catch_panic};
+use crate::workspaces::ToolSite;
 
 /// How long one tool call may run.
 pub(crate) const TOOL_TIME: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ const MAX_REPLY_BYTES: usize = 32 << 20;
 const PROGRESS_BYTES: u64 = 4_096;
 
 /// What a person is asked.
-pub enum Question {
+pub enum ApproverQuestion {
     /// May these tasks start?
     Call {
         /// The run it belongs to.
@@ -65,7 +65,7 @@ pub enum Question {
 
 /// What a person said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ApproverAnswer {
     /// Yes, to exactly this call.
     Yes,
     /// No, for this reason.
@@ -75,7 +75,7 @@ pub enum Answer {
 }
 
 /// Someone who can be asked. Called on a thread of its own, so it may wait for a person.
-pub type Approver = Arc<dyn Fn(&Question) -> Answer + Send + Sync>;
+pub type Approver = Arc<dyn Fn(&ApproverQuestion) -> ApproverAnswer + Send + Sync>;
 
 /// What came of an effect.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct EffectResult {
     /// What the tree is told; nothing while a question stays open, or where there are briefs.
     pub(crate) command: Option<Command>,
     /// What an agent hands down by a call that was read; each task needs an id before the tree is told.
-    pub(crate) briefs: Option<Briefs>,
+    pub(crate) briefs: Option<ParsedDelegation>,
     pub(crate) next: NextEffect,
 }
 
@@ -107,7 +107,7 @@ impl From<Command> for EffectResult {
 
 /// What an answer is about.
 #[derive(Clone, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum QuestionSubject {
     /// The call of this hash.
     Call(String),
     /// This host.
@@ -116,7 +116,7 @@ pub(crate) enum Asked {
 
 /// A call of the `Delegate` tool, read and ready to be judged.
 #[derive(Debug)]
-pub(crate) struct Briefs {
+pub(crate) struct ParsedDelegation {
     pub(crate) parent: SessionId,
     pub(crate) origin: Origin,
     pub(crate) briefs: Vec<Brief>,
@@ -125,32 +125,33 @@ pub(crate) struct Briefs {
 
 /// Reads a call of `Delegate` or `Task`; blocks, for it reads context files.
 pub(crate) fn read_call(
-    desk: &Desk,
+    brief_builder: &BriefBuilder,
     root: &Root,
     limits: &CallLimits,
     caller: &ModelSpec,
     (parent, turn, index): (SessionId, u32, u32),
     request: &ToolCall,
-) -> Result<Briefs, String> {
+) -> Result<ParsedDelegation, String> {
     let origin = |form| Origin { turn, index: Some(index), form };
     if request.name == TASK {
         let mut call =
             TaskCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
-        let expanded = desk.commands.expand(&call.prompt, &desk.masker);
+        let expanded = brief_builder.commands.expand(&call.prompt, &brief_builder.masker);
         if let Some(prompt) = expanded.map_err(|error| format!("prompt: {error}"))? {
             call.prompt = prompt;
         }
         let agent = AgentName::new(&call.agent);
-        let brief = desk.brief_for(&agent, &named_task(call), caller, Asker::Model, root);
+        let brief =
+            brief_builder.brief_for(&agent, &named_task(call), caller, TaskRequester::Model, root);
         let origin = origin(ReturnForm::default());
-        return Ok(Briefs { parent, origin, briefs: vec![brief], concurrency: None });
+        return Ok(ParsedDelegation { parent, origin, briefs: vec![brief], concurrency: None });
     }
     let call =
         DelegateCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
-    let brief = |task: &TaskSpec| desk.brief(task, caller, Asker::Model, root);
+    let brief = |task: &TaskSpec| brief_builder.brief(task, caller, TaskRequester::Model, root);
     let briefs = call.tasks.iter().map(brief).collect();
     let origin = origin(call.return_form);
-    Ok(Briefs { parent, origin, briefs, concurrency: call.concurrency })
+    Ok(ParsedDelegation { parent, origin, briefs, concurrency: call.concurrency })
 }
 
 /// A task for a named agent is shown under the agent's name.
@@ -168,7 +169,7 @@ fn named_task(call: TaskCall) -> TaskSpec {
 }
 
 /// A model call to be made: everything it needs, shared instead of copied.
-pub(crate) struct Thought {
+pub(crate) struct ModelCallRequest {
     pub(crate) session: SessionId,
     pub(crate) turn: u32,
     pub(crate) attempt: u32,
@@ -183,11 +184,11 @@ pub(crate) struct Thought {
 }
 
 /// A sign of life of a session's model call.
-pub(crate) type Heard = (SessionId, Sign);
+pub(crate) type SessionSignal = (SessionId, LiveSignal);
 
 /// What a model call lets hear before it ends.
 #[derive(Debug)]
-pub(crate) enum Sign {
+pub(crate) enum LiveSignal {
     /// So many bytes arrived.
     Bytes(u64),
     /// It is held back.
@@ -197,30 +198,39 @@ pub(crate) enum Sign {
 }
 
 /// What lies at the paths a return names.
-pub(crate) type Facts = Vec<(String, ArtifactFact)>;
+pub(crate) type ArtifactFacts = Vec<(String, ArtifactFact)>;
 
 /// Asks a person; blocks. A question that breaks is a no.
-pub(crate) fn put(approver: &Approver, question: &Question, asked: Asked) -> EffectResult {
-    let answer = guard(|| approver(question))
-        .unwrap_or_else(|crash| Answer::No(format!("the question broke: {}", crash.message)));
-    let command = match (asked, answer) {
-        (Asked::Call(hash), Answer::Yes) => Some(Command::Approve { hash }),
-        (Asked::Call(hash), Answer::No(reason)) => Some(Command::Deny { hash, reason }),
-        (Asked::Domain(host), Answer::Yes) => Some(Command::AllowDomain { host }),
-        (Asked::Domain(host), Answer::No(reason)) => Some(Command::DenyDomain { host, reason }),
-        (Asked::Call(_) | Asked::Domain(_), Answer::Later) => None,
+pub(crate) fn ask_person(
+    approver: &Approver,
+    question: &ApproverQuestion,
+    subject: QuestionSubject,
+) -> EffectResult {
+    let answer = catch_panic(|| approver(question)).unwrap_or_else(|crash| {
+        ApproverAnswer::No(format!("the question broke: {}", crash.message))
+    });
+    let command = match (subject, answer) {
+        (QuestionSubject::Call(hash), ApproverAnswer::Yes) => Some(Command::Approve { hash }),
+        (QuestionSubject::Call(hash), ApproverAnswer::No(reason)) => {
+            Some(Command::Deny { hash, reason })
+        }
+        (QuestionSubject::Domain(host), ApproverAnswer::Yes) => Some(Command::AllowDomain { host }),
+        (QuestionSubject::Domain(host), ApproverAnswer::No(reason)) => {
+            Some(Command::DenyDomain { host, reason })
+        }
+        (QuestionSubject::Call(_) | QuestionSubject::Domain(_), ApproverAnswer::Later) => None,
     };
     EffectResult { command, briefs: None, next: NextEffect::PutQuestion }
 }
 
 /// Runs one model call to its end.
-pub(crate) async fn think(
-    thought: Thought,
+pub(crate) async fn perform_model_call(
+    call: ModelCallRequest,
     masker: Masker,
-    heard: mpsc::Sender<Heard>,
+    signals: mpsc::Sender<SessionSignal>,
 ) -> EffectResult {
-    let Thought { session, turn, attempt, .. } = thought;
-    let command = match Guarded(Box::pin(call_model(thought, heard))).await {
+    let ModelCallRequest { session, turn, attempt, .. } = call;
+    let command = match CatchPanic(Box::pin(call_model(call, signals))).await {
         Ok(Ok(reply)) => Command::Reply { session, turn, attempt, reply },
         Ok(Err(mut error)) => {
             // Shown, kept and written into the project; a provider may repeat what it was sent.
@@ -232,18 +242,18 @@ pub(crate) async fn think(
     command.into()
 }
 
-async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
+async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>) -> Attempt {
     let request = TurnRequest {
-        agent: thought.agent.as_str(),
-        label: thought.label.as_str(),
-        session: thought.session,
-        turn: thought.turn,
-        attempt: thought.attempt,
-        system: &thought.system,
-        messages: thought.conversation.messages(),
-        tools: &thought.tools,
-        max_output: thought.max_output,
-        context_tokens: thought.context_tokens,
+        agent: call.agent.as_str(),
+        label: call.label.as_str(),
+        session: call.session,
+        turn: call.turn,
+        attempt: call.attempt,
+        system: &call.system,
+        messages: call.conversation.messages(),
+        tools: &call.tools,
+        max_output: call.max_output,
+        context_tokens: call.context_tokens,
     };
     let (mut unsaid, mut waited) = (0, false);
     let mut progress = |progress: Progress<'_>| {
@@ -251,19 +261,19 @@ async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
             Progress::Text(text) => text.len() as u64,
             Progress::Bytes(bytes) => bytes,
             Progress::Waiting { provider, ms } => {
-                let pause = Sign::Pause { provider: provider.to_owned(), ms };
-                waited |= heard.try_send((thought.session, pause)).is_ok();
+                let pause = LiveSignal::Pause { provider: provider.to_owned(), ms };
+                waited |= signals.try_send((call.session, pause)).is_ok();
                 return;
             }
         };
         // A full queue means the engine has signs of life enough; the bytes are told with the next.
         // The first byte after a pause says that it is over.
         let is_news = unsaid >= PROGRESS_BYTES || waited;
-        if is_news && heard.try_send((thought.session, Sign::Bytes(unsaid))).is_ok() {
+        if is_news && signals.try_send((call.session, LiveSignal::Bytes(unsaid))).is_ok() {
             (unsaid, waited) = (0, false);
         }
     };
-    let reply = thought.model.turn(request, &mut progress).await?;
+    let reply = call.model.turn(request, &mut progress).await?;
     let calls: usize = reply
         .tool_calls
         .iter()
@@ -283,7 +293,7 @@ async fn call_model(thought: Thought, heard: mpsc::Sender<Heard>) -> Attempt {
 
 /// Runs one tool call; blocks.
 pub(crate) fn use_tool(
-    bench: &Bench,
+    tool_site: &ToolSite,
     session: SessionId,
     turn: u32,
     call: u32,
@@ -293,8 +303,8 @@ pub(crate) fn use_tool(
 ) -> EffectResult {
     let began = Instant::now();
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
-    let result = guard(|| {
-        let used = bench.with_toolbox(|toolbox| {
+    let result = catch_panic(|| {
+        let used = tool_site.with_toolbox(|toolbox| {
             Ok(as_output(match approved {
                 Some(approved) => toolbox.fetch(&request.arguments, approved, &should_stop),
                 None => toolbox.call_by_name(&request.name, &request.arguments, &should_stop),
@@ -310,7 +320,7 @@ pub(crate) fn output_command(
     session: SessionId,
     turn: u32,
     call: u32,
-    result: Result<ToolOutput, Crash>,
+    result: Result<ToolOutput, CaughtPanic>,
 ) -> Command {
     match result {
         Ok(output) => Command::TakeOutput { session, turn, call, output },
@@ -329,27 +339,27 @@ pub(crate) enum CommandPurpose {
 
 /// Runs a command of or for a delegation; blocks.
 pub(crate) fn run_command(
-    bench: &Bench,
+    tool_site: &ToolSite,
     session: SessionId,
     (purpose, request): (&CommandPurpose, &ToolCall),
     environment: &[(String, String)],
     cancel: &CancelHandle,
-    heard: &mpsc::Sender<Heard>,
-) -> Result<ToolOutput, Crash> {
+    signals: &mpsc::Sender<SessionSignal>,
+) -> Result<ToolOutput, CaughtPanic> {
     let mut printed = |text: &str| {
         // A full queue means that people have enough to read; the next words come with the rest.
-        let _ = heard.try_send((session, Sign::Printed(text.to_owned())));
+        let _ = signals.try_send((session, LiveSignal::Printed(text.to_owned())));
     };
-    guard(|| {
+    catch_panic(|| {
         let arguments = &request.arguments;
         let ran = match purpose {
-            CommandPurpose::Work => bench.with_toolbox(|toolbox| {
-                let inside = bench.confinement()?;
+            CommandPurpose::Work => tool_site.with_toolbox(|toolbox| {
+                let inside = tool_site.confinement()?;
                 let output = toolbox.run(arguments, &inside, environment, cancel, &mut printed);
                 Ok(as_output(output))
             }),
             CommandPurpose::Verify { message } => {
-                bench.verify(session, message, |toolbox, inside| {
+                tool_site.verify(session, message, |toolbox, inside| {
                     as_output(toolbox.run_check(
                         arguments,
                         inside,
@@ -383,25 +393,25 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
 ///
 /// The contract itself says which paths it wants to know about, so nothing is parsed twice.
 pub(crate) fn verify(
-    bench: &Bench,
+    tool_site: &ToolSite,
     session: SessionId,
     call: Option<u32>,
     text: String,
 ) -> EffectResult {
     let look = || {
-        bench.with_toolbox(|toolbox| {
+        tool_site.with_toolbox(|toolbox| {
             let facts = look_at(toolbox, &text);
-            Ok(without_ignored(bench, session, toolbox.root(), facts))
+            Ok(without_ignored(tool_site, session, toolbox.root(), facts))
         })
     };
-    let command = match guard(|| look().unwrap_or_default()) {
+    let command = match catch_panic(|| look().unwrap_or_default()) {
         Ok(artifacts) => Command::Conclude { session, call, text, artifacts },
         Err(crash) => crash.command(session),
     };
     command.into()
 }
 
-fn look_at(toolbox: &Toolbox, text: &str) -> Facts {
+fn look_at(toolbox: &Toolbox, text: &str) -> ArtifactFacts {
     let facts = std::cell::RefCell::new(Vec::new());
     let look = |path: &str| {
         let fact = artifact_fact(toolbox.root(), path);
@@ -413,11 +423,16 @@ fn look_at(toolbox: &Toolbox, text: &str) -> Facts {
 }
 
 /// Says of files that are there which of them no result will have.
-fn without_ignored(bench: &Bench, session: SessionId, root: &Root, mut facts: Facts) -> Facts {
+fn without_ignored(
+    tool_site: &ToolSite,
+    session: SessionId,
+    root: &Root,
+    mut facts: ArtifactFacts,
+) -> ArtifactFacts {
     let named = |path: &str| root.relative(path).ok().map(|path| path.as_path().to_owned());
     let there = facts.iter().filter(|(_, fact)| *fact == ArtifactFact::Present);
     let there: BTreeSet<PathBuf> = there.filter_map(|(path, _)| named(path)).collect();
-    let ignored = bench.ignored(session, &there);
+    let ignored = tool_site.ignored(session, &there);
     for (path, fact) in &mut facts {
         if *fact == ArtifactFact::Present && named(path).is_some_and(|it| ignored.contains(&it)) {
             *fact = ArtifactFact::Ignored;

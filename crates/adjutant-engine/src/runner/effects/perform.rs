@@ -17,15 +17,15 @@ use adjutant_tools::Approved;
 use adjutant_workspace::sandbox::CancelHandle;
 
 use crate::engine::EngineError;
-use crate::runner::crash::{Crash, guard};
 use crate::runner::effects::marking;
 use crate::runner::effects::writing::{commit, prepare};
 use crate::runner::effects::{
-    Asked, CommandPurpose, EffectResult, NextEffect, Question, Thought, output_command, put,
-    read_call, run_command, think, use_tool, verify,
+    ApproverQuestion, CommandPurpose, EffectResult, ModelCallRequest, NextEffect, QuestionSubject,
+    ask_person, output_command, perform_model_call, read_call, run_command, use_tool, verify,
 };
-use crate::runner::{Preamble, Runner};
-use crate::spaces::Bench;
+use crate::runner::panics::{CaughtPanic, catch_panic};
+use crate::runner::{AgentPreamble, Runner};
+use crate::workspaces::ToolSite;
 
 impl Runner {
     pub(in crate::runner) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
@@ -34,38 +34,45 @@ impl Runner {
         }
         match effect {
             Effect::Model { session, turn, attempt, max_output, context_tokens, with_tools } => {
-                self.start_thinking(session, turn, attempt, max_output, context_tokens, with_tools);
+                self.start_model_call(
+                    session,
+                    turn,
+                    attempt,
+                    max_output,
+                    context_tokens,
+                    with_tools,
+                );
             }
             Effect::Tool { session, turn, index, call } => {
                 if call.name == RUN {
                     self.run_command(session, turn, index, call);
                     return Ok(());
                 }
-                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let bench = self.bench(session);
+                let stop = Arc::clone(&self.running.entry(session).or_default().stop);
+                let tool_site = self.tool_site(session);
                 self.tasks.spawn_blocking(move || {
-                    use_tool(&bench, session, turn, index, &call, None, &stop)
+                    use_tool(&tool_site, session, turn, index, &call, None, &stop)
                 });
             }
             Effect::PrepareWrite { session, turn, index, call, writes } => {
-                let (bench, folder) = (self.bench(session), self.shop.folder.clone());
+                let (tool_site, folder) = (self.tool_site(session), self.context.folder.clone());
                 self.tasks.spawn_blocking(move || {
-                    prepare(&bench, folder.as_ref(), session, turn, index, &call, &writes)
+                    prepare(&tool_site, folder.as_ref(), session, turn, index, &call, &writes)
                 });
             }
             Effect::Write { session, turn, index, call, writes, change } => {
-                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let bench = self.bench(session);
+                let stop = Arc::clone(&self.running.entry(session).or_default().stop);
+                let tool_site = self.tool_site(session);
                 self.tasks.spawn_blocking(move || {
-                    commit(&bench, session, turn, index, &call, &writes, &change, &stop)
+                    commit(&tool_site, session, turn, index, &call, &writes, &change, &stop)
                 });
             }
             Effect::Fetch { session, turn, index, call, host, hosts } => {
-                let stop = Arc::clone(&self.works.entry(session).or_default().stop);
-                let bench = self.bench(session);
+                let stop = Arc::clone(&self.running.entry(session).or_default().stop);
+                let tool_site = self.tool_site(session);
                 self.tasks.spawn_blocking(move || {
                     let approved = Some(Approved { host: &host, hosts: &hosts });
-                    use_tool(&bench, session, turn, index, &call, approved, &stop)
+                    use_tool(&tool_site, session, turn, index, &call, approved, &stop)
                 });
             }
             Effect::Delegate { session, turn, index, call } => {
@@ -77,9 +84,9 @@ impl Runner {
             }
             Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
             Effect::Verify { session, returned } => {
-                let (number, text) = self.handed_back(session, returned);
-                let bench = self.bench(session);
-                self.tasks.spawn_blocking(move || verify(&bench, session, number, text));
+                let (number, text) = self.returned_text(session, returned);
+                let tool_site = self.tool_site(session);
+                self.tasks.spawn_blocking(move || verify(&tool_site, session, number, text));
             }
             Effect::MakeSpace { session, above, takes_in } => {
                 self.make_space(session, above, takes_in);
@@ -93,9 +100,10 @@ impl Runner {
             }
             Effect::KeepSpace { session, space } => self.keep_space(session, space),
             Effect::Mark { session, mark } => {
-                let (workdir, wall) = (Arc::clone(&self.shop.desk.workdir), self.shop.ids.wall);
+                let (workdir, wall) =
+                    (Arc::clone(&self.context.brief_builder.workdir), self.context.ids.wall);
                 self.tasks.spawn_blocking(move || {
-                    let made = guard(|| marking::make(&workdir, wall, &mark));
+                    let made = catch_panic(|| marking::make(&workdir, wall, &mark));
                     let (mark, problem) = match made.unwrap_or_else(|crash| Err(crash.message)) {
                         Ok(made) => (made, None),
                         Err(problem) => (mark, Some(problem)),
@@ -111,28 +119,31 @@ impl Runner {
                 let policy = Box::new(self.tree.policy().clone());
                 let left = self.tree.spendable(parent);
                 if let Some(run) = self.tree.run() {
-                    self.questions
-                        .add(Question::Call { run, events, policy, left }, Asked::Call(hash));
+                    self.questions.add(
+                        ApproverQuestion::Call { run, events, policy, left },
+                        QuestionSubject::Call(hash),
+                    );
                 }
-                self.put_next();
+                self.ask_next_question();
             }
             Effect::AskDomain { session, host, url } => {
                 if let Some(node) = self.tree.node(session) {
-                    let (label, asked) = (node.label.clone(), Asked::Domain(host.clone()));
-                    self.questions.add(Question::Domain { label, host, url }, asked);
-                    self.put_next();
+                    let (label, subject) =
+                        (node.label.clone(), QuestionSubject::Domain(host.clone()));
+                    self.questions.add(ApproverQuestion::Domain { label, host, url }, subject);
+                    self.ask_next_question();
                 }
             }
             Effect::StopModel { session } => {
-                let work = self.works.get_mut(&session);
+                let work = self.running.get_mut(&session);
                 if let Some(model) = work.and_then(|work| work.model.take()) {
                     model.abort();
                 }
             }
             Effect::Stop { session } => {
-                self.shop.desk.models.forget(session);
+                self.context.brief_builder.models.forget(session);
                 self.unread.remove(&session);
-                if let Some(work) = self.works.remove(&session) {
+                if let Some(work) = self.running.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
                     if let Some(command) = work.command {
                         command.cancel();
@@ -148,16 +159,16 @@ impl Runner {
     }
 
     /// Returns where the tools of a delegation act.
-    pub(crate) fn bench(&self, session: SessionId) -> Bench {
-        let toolbox = Arc::clone(&self.shop.desk.toolbox);
-        match (self.tree.space_of(session), &self.shop.spaces) {
+    pub(crate) fn tool_site(&self, session: SessionId) -> ToolSite {
+        let toolbox = Arc::clone(&self.context.brief_builder.toolbox);
+        match (self.tree.space_of(session), &self.context.spaces) {
             (Some((owner, space)), Some(spaces)) => {
                 let (spaces, space) = (Arc::clone(spaces), space.clone());
-                Bench::Own { spaces, owner, space, toolbox }
+                ToolSite::Own { spaces, owner, space, toolbox }
             }
             // Without workspaces nothing that works in one may act anywhere else.
-            (Some(_), None) => Bench::Closed,
-            (None, _) => Bench::Shared(toolbox),
+            (Some(_), None) => ToolSite::Closed,
+            (None, _) => ToolSite::Shared(toolbox),
         }
     }
 
@@ -171,9 +182,9 @@ impl Runner {
         &mut self,
         session: SessionId,
         (purpose, call): (CommandPurpose, ToolCall),
-        told: impl FnOnce(Result<ToolOutput, Crash>) -> Command + Send + 'static,
+        told: impl FnOnce(Result<ToolOutput, CaughtPanic>) -> Command + Send + 'static,
     ) {
-        let (bench, heard) = (self.bench(session), self.heard.0.clone());
+        let (tool_site, signals) = (self.tool_site(session), self.signals.0.clone());
         let environment = self.command_environment(session);
         // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
         // agent runs one at a time, so there are no more of them than agents at work.
@@ -182,8 +193,14 @@ impl Runner {
             let cancel = Arc::new(cancel);
             let held = Arc::clone(&cancel);
             std::thread::Builder::new().name("adjutant-run".to_owned()).spawn(move || {
-                let ended =
-                    run_command(&bench, session, (&purpose, &call), &environment, &held, &heard);
+                let ended = run_command(
+                    &tool_site,
+                    session,
+                    (&purpose, &call),
+                    &environment,
+                    &held,
+                    &signals,
+                );
                 // Nobody waits where the run is over.
                 let _ = done.send(ended);
             })?;
@@ -191,7 +208,7 @@ impl Runner {
         });
         let problem = match begun {
             Ok(cancel) => {
-                self.works.entry(session).or_default().command = Some(cancel);
+                self.running.entry(session).or_default().command = Some(cancel);
                 "its thread is gone".to_owned()
             }
             Err(error) => error.to_string(),
@@ -206,7 +223,7 @@ impl Runner {
     fn command_environment(&self, session: SessionId) -> Vec<(String, String)> {
         let depth = self.tree.node(session).map_or(0, |node| node.depth);
         let mut all = vec![("DELEGATION_DEPTH", Some(depth.to_string()))];
-        if self.shop.has_limits_in_environment {
+        if self.context.has_limits_in_environment {
             let policy = self.tree.policy();
             let number = |value: Option<u64>| value.map(|value| value.to_string());
             all.extend([
@@ -222,7 +239,7 @@ impl Runner {
     }
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
-        let Some(spaces) = self.shop.spaces.clone() else {
+        let Some(spaces) = self.context.spaces.clone() else {
             let problem = "nobody said where to keep workspaces".to_owned();
             let made = Err(NoSpace { path: None, problem, clash: false });
             let command = Command::TakeSpace { session, made };
@@ -233,9 +250,10 @@ impl Runner {
         let above = above.map(|(owner, space)| (owner, space.clone()));
         let batch = self.tree.batch_of(session);
         self.tasks.spawn_blocking(move || {
-            let made = guard(|| spaces.make(session, &batch, above, &takes_in));
-            let none =
-                |crash: Crash| Err(NoSpace { path: None, problem: crash.message, clash: false });
+            let made = catch_panic(|| spaces.make(session, &batch, above, &takes_in));
+            let none = |crash: CaughtPanic| {
+                Err(NoSpace { path: None, problem: crash.message, clash: false })
+            };
             let command = Command::TakeSpace { session, made: made.unwrap_or_else(none) };
             let next = NextEffect::DropUnusedSpace(session);
             EffectResult { command: Some(command), briefs: None, next }
@@ -245,7 +263,7 @@ impl Runner {
     /// Clears away a workspace whose delegation ended while it was made.
     pub(in crate::runner) fn drop_unused_space(&mut self, session: SessionId) {
         let is_used = self.tree.node(session).is_some_and(|node| node.space.is_some());
-        if let Some(spaces) = self.shop.spaces.clone().filter(|_| !is_used) {
+        if let Some(spaces) = self.context.spaces.clone().filter(|_| !is_used) {
             // The run does not wait for it, and nothing follows from it.
             drop(tokio::task::spawn_blocking(move || spaces.drop_unused(session)));
         }
@@ -254,9 +272,9 @@ impl Runner {
     fn keep_space(&mut self, session: SessionId, space: Space) {
         let message = self.message(session);
         let changed = changed_by(&self.tree, session);
-        let spaces = self.shop.spaces.clone();
+        let spaces = self.context.spaces.clone();
         self.tasks.spawn_blocking(move || {
-            let result = guard(|| match spaces {
+            let result = catch_panic(|| match spaces {
                 Some(spaces) => spaces.keep(session, &space, &message, changed),
                 None => Err("nobody said where workspaces are kept".to_owned()),
             });
@@ -272,7 +290,7 @@ impl Runner {
     }
 
     /// Returns what a delegation handed back: by which call, and in which words.
-    fn handed_back(
+    fn returned_text(
         &self,
         session: SessionId,
         returned: Option<(u32, ToolCall)>,
@@ -287,15 +305,15 @@ impl Runner {
     }
 
     /// Puts the next question to the person, unless one is out.
-    pub(in crate::runner) fn put_next(&mut self) {
+    pub(in crate::runner) fn ask_next_question(&mut self) {
         let tree = &self.tree;
-        let is_open = |asked: &Asked| match asked {
-            Asked::Call(hash) => tree.awaits_approval(hash),
-            Asked::Domain(host) => tree.awaits_domain(host),
+        let is_open = |subject: &QuestionSubject| match subject {
+            QuestionSubject::Call(hash) => tree.awaits_approval(hash),
+            QuestionSubject::Domain(host) => tree.awaits_domain(host),
         };
-        if let Some((question, asked)) = self.questions.next(is_open) {
-            let approver = Arc::clone(&self.shop.approver);
-            self.tasks.spawn_blocking(move || put(&approver, &question, asked));
+        if let Some((question, subject)) = self.questions.next(is_open) {
+            let approver = Arc::clone(&self.context.approver);
+            self.tasks.spawn_blocking(move || ask_person(&approver, &question, subject));
         }
     }
 
@@ -310,11 +328,14 @@ impl Runner {
         let node = self.tree.node(session).filter(|node| node.is_live());
         let Some(caller) = node.and_then(|node| node.model.clone()) else { return };
         let limits = CallLimits::of(self.tree.policy());
-        let (desk, bench) = (self.shop.desk.clone(), self.bench(session));
+        let (brief_builder, tool_site) =
+            (self.context.brief_builder.clone(), self.tool_site(session));
         self.tasks.spawn_blocking(move || {
             let place = (session, turn, index);
-            let read = guard(|| {
-                bench.with_toolbox(|it| read_call(&desk, it.root(), &limits, &caller, place, &call))
+            let read = catch_panic(|| {
+                tool_site.with_toolbox(|it| {
+                    read_call(&brief_builder, it.root(), &limits, &caller, place, &call)
+                })
             });
             let (command, briefs) = match read {
                 Ok(Ok(briefs)) => (None, Some(briefs)),
@@ -343,7 +364,7 @@ impl Runner {
         if !awaits {
             return Ok(());
         }
-        let content = self.shop.narrator.results(session, call, origin.form);
+        let content = self.context.narrator.results(session, call, origin.form);
         self.submit(match origin.index {
             None => Command::TellResults { session, turn, text: content },
             Some(call) => {
@@ -353,7 +374,7 @@ impl Runner {
         })
     }
 
-    fn start_thinking(
+    fn start_model_call(
         &mut self,
         session: SessionId,
         turn: u32,
@@ -368,7 +389,7 @@ impl Runner {
         };
         let Some(preamble) = self.preambles.get(&node.agent) else { return };
         let Some(spec) = &node.model else { return };
-        let thought = Thought {
+        let request = ModelCallRequest {
             session,
             turn,
             attempt,
@@ -379,11 +400,11 @@ impl Runner {
             system: Arc::clone(&preamble.system),
             tools: preamble.offer(with_tools, &node.rights.usable_tools()),
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
-            model: self.shop.desk.models.get(&spec.name),
+            model: self.context.brief_builder.models.get(&spec.name),
         };
-        let masker = self.shop.desk.masker.clone();
-        let handle = self.tasks.spawn(think(thought, masker, self.heard.0.clone()));
-        self.works.entry(session).or_default().model = Some(handle);
+        let masker = self.context.brief_builder.masker.clone();
+        let handle = self.tasks.spawn(perform_model_call(request, masker, self.signals.0.clone()));
+        self.running.entry(session).or_default().model = Some(handle);
     }
 }
 
@@ -406,7 +427,7 @@ pub(crate) fn message(label: &str, session: SessionId) -> String {
     format!("{label}\n\nThe work of {session}, kept by Adjutant.\n")
 }
 
-impl Preamble {
+impl AgentPreamble {
     /// Returns the tools an agent is offered: none in its last turn, and of its definition's only
     /// what was granted to it.
     fn offer(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {

@@ -12,15 +12,15 @@ use adjutant_store::RunDir;
 use adjutant_tools::Prepared;
 use adjutant_workspace::{RelPath, Root};
 
-use crate::runner::crash::guard;
 use crate::runner::effects::{EffectResult, TOOL_TIME, as_output, output_command};
-use crate::spaces::Bench;
+use crate::runner::panics::catch_panic;
+use crate::workspaces::ToolSite;
 
 /// Where opencode keeps the specs of a project; used where it is there.
 const OPENCODE_SPECS: &str = ".opencode/specs";
 
 /// Lets agents of `command` write where the project keeps its specs, unless a person named a folder.
-pub(crate) fn settle_folder(policy: &mut Policy, root: &Root) {
+pub(crate) fn choose_write_folder(policy: &mut Policy, root: &Root) {
     let is_usual = policy.write_below.as_deref() == Some(adjutant_core::policy::SPECS);
     let is_there = |folder: &str| {
         let folder = RelPath::new(folder).ok();
@@ -39,7 +39,7 @@ fn temp_name(session: SessionId, turn: u32, call: u32) -> String {
 
 /// Works out what a call would change, and keeps what would be lost by it; blocks.
 pub(crate) fn prepare(
-    bench: &Bench,
+    tool_site: &ToolSite,
     folder: Option<&RunDir>,
     session: SessionId,
     turn: u32,
@@ -47,8 +47,8 @@ pub(crate) fn prepare(
     request: &ToolCall,
     writes: &Writes,
 ) -> EffectResult {
-    let prepared = guard(|| {
-        let prepared = bench.with_toolbox(|toolbox| {
+    let prepared = catch_panic(|| {
+        let prepared = tool_site.with_toolbox(|toolbox| {
             Ok(toolbox.prepare_write(&request.name, &request.arguments, writes))
         });
         let (change, before) = match prepared.map_err(ToolOutput::error)? {
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
     reason = "one call, where it may write, and what is on record"
 )]
 pub(crate) fn commit(
-    bench: &Bench,
+    tool_site: &ToolSite,
     session: SessionId,
     turn: u32,
     call: u32,
@@ -93,8 +93,8 @@ pub(crate) fn commit(
     let should_stop = || stop.load(Ordering::Relaxed) || began.elapsed() > TOOL_TIME;
     let temp = temp_name(session, turn, call);
     let (name, arguments) = (&request.name, &request.arguments);
-    let result = guard(|| {
-        let written = bench.with_toolbox(|toolbox| {
+    let result = catch_panic(|| {
+        let written = tool_site.with_toolbox(|toolbox| {
             let written =
                 toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop);
             Ok(as_output(written))
@@ -107,10 +107,10 @@ pub(crate) fn commit(
 /// Looks at the files of every change that was about to be made and has no result.
 pub(crate) fn look(
     tree: &Tree,
-    bench: &dyn Fn(SessionId) -> Bench,
+    tool_site: &dyn Fn(SessionId) -> ToolSite,
 ) -> BTreeMap<(SessionId, u32), Looked> {
     let looked = tree.open_writes().map(|(session, turn, call, change)| {
-        let found = bench(session).with_toolbox(|toolbox| {
+        let found = tool_site(session).with_toolbox(|toolbox| {
             // Best effort: a leftover is in nobody's way.
             let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
             Ok(match toolbox.look(&change.path) {

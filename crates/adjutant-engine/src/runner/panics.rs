@@ -13,12 +13,12 @@ use adjutant_core::{Command, SessionId};
 
 /// What is known of a panic.
 #[derive(Clone, Debug)]
-pub(crate) struct Crash {
+pub(crate) struct CaughtPanic {
     pub(crate) message: String,
     pub(crate) backtrace: String,
 }
 
-impl Crash {
+impl CaughtPanic {
     /// Returns the command that ends the delegation it happened to.
     pub(crate) fn command(self, session: SessionId) -> Command {
         Command::Crash { session, message: self.message, backtrace: self.backtrace }
@@ -31,25 +31,25 @@ thread_local! {
 }
 
 /// Runs `work` and turns a panic into data.
-pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, Crash> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, CaughtPanic> {
     install_hook();
     let outer = GUARDED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(outer);
-    result.map_err(|payload| Crash {
+    result.map_err(|payload| CaughtPanic {
         message: message_of(payload.as_ref()),
         backtrace: TRACE.take().unwrap_or_default(),
     })
 }
 
 /// A future whose panics become data.
-pub(crate) struct Guarded<F>(pub(crate) Pin<Box<F>>);
+pub(crate) struct CatchPanic<F>(pub(crate) Pin<Box<F>>);
 
-impl<F: Future> Future for Guarded<F> {
-    type Output = Result<F::Output, Crash>;
+impl<F: Future> Future for CatchPanic<F> {
+    type Output = Result<F::Output, CaughtPanic>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match guard(|| self.0.as_mut().poll(context)) {
+        match catch_panic(|| self.0.as_mut().poll(context)) {
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
             Ok(Poll::Pending) => Poll::Pending,
             Err(crash) => Poll::Ready(Err(crash)),

@@ -9,25 +9,25 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::server::{CONNECTIONS, Order, Server};
-use super::wire::{Answer, RunState};
+use super::server::{CONNECTIONS, ControlServer, QueuedRequest};
+use super::wire::{ControlAnswer, RunState};
 
 /// How long a run that is over waits for its last answers to be taken.
 const LAST_ANSWERS: Duration = Duration::from_millis(250);
 
 /// A run's side of its control socket.
-pub(crate) struct Door {
+pub(crate) struct ControlListener {
     /// Present until it is bound; a run in memory has none.
     socket: Option<ControlSocket>,
     /// One order per connection can wait.
-    orders: (mpsc::Sender<Order>, mpsc::Receiver<Order>),
+    orders: (mpsc::Sender<QueuedRequest>, mpsc::Receiver<QueuedRequest>),
     /// Answers that wait for a record to be durable, in the order of the records.
-    promised: VecDeque<(Seq, oneshot::Sender<Answer>, Answer)>,
+    promised: VecDeque<(Seq, oneshot::Sender<ControlAnswer>, ControlAnswer)>,
     over: watch::Sender<bool>,
     server: Option<JoinHandle<()>>,
 }
 
-impl Door {
+impl ControlListener {
     pub(crate) fn new(socket: Option<ControlSocket>) -> Self {
         let (over, _) = watch::channel(false);
         let orders = mpsc::channel(CONNECTIONS);
@@ -35,7 +35,7 @@ impl Door {
     }
 
     /// Starts to listen, once. Called after the first effects are under way, which must not wait.
-    pub(crate) fn open(&mut self, run: RunId) {
+    pub(crate) fn start(&mut self, run: RunId) {
         let Some(socket) = self.socket.take() else { return };
         let (orders, over) = (self.orders.0.clone(), self.over.subscribe());
         // Bound within the task, whose turn comes after those of the effects before it.
@@ -44,12 +44,12 @@ impl Door {
             let Ok(listener) = socket.bind() else { return };
             drop(socket);
             let Ok(listener) = UnixListener::from_std(listener) else { return };
-            Server { listener, run, orders, over }.serve().await;
+            ControlServer { listener, run, orders, over }.serve().await;
         }));
     }
 
     /// Waits for the next order.
-    pub(crate) async fn next(&mut self) -> Option<Order> {
+    pub(crate) async fn next(&mut self) -> Option<QueuedRequest> {
         self.orders.1.recv().await
     }
 
@@ -58,11 +58,11 @@ impl Door {
         &mut self,
         run: RunId,
         outcome: Option<Outcome>,
-        order: Order,
+        order: QueuedRequest,
         done: Result<Option<Seq>, Refusal>,
     ) {
         let state = if outcome.is_some() { RunState::Ended } else { RunState::Running };
-        let answer = Answer::new(run, state, done.as_ref().err().map(Into::into));
+        let answer = ControlAnswer::new(run, state, done.as_ref().err().map(Into::into));
         match done {
             Ok(Some(seq)) => self.promised.push_back((seq, order.answer, answer)),
             // Whoever asked may be gone.
@@ -71,7 +71,7 @@ impl Door {
     }
 
     /// Keeps the promises that the disk now covers.
-    pub(crate) fn keep(&mut self, through: Seq) {
+    pub(crate) fn send_answers(&mut self, through: Seq) {
         while self.promised.front().is_some_and(|(seq, ..)| *seq <= through) {
             let Some((_, to, answer)) = self.promised.pop_front() else { break };
             let _ = to.send(answer);
@@ -89,7 +89,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for ControlListener {
     fn drop(&mut self) {
         if let Some(server) = &self.server {
             server.abort();

@@ -7,7 +7,7 @@ use crate::archive::{ArchiveError, RunFiles, torn};
 
 /// A place in a run's journal from which reading goes on when more was written.
 #[derive(Debug)]
-pub struct Follow {
+pub struct JournalFollower {
     folder: RunDir,
     position: Position,
     /// How long the journal was when it was last read.
@@ -15,7 +15,7 @@ pub struct Follow {
     torn: u64,
 }
 
-impl Follow {
+impl JournalFollower {
     /// Reads on from `position`, behind which there are `torn` bytes that are not a whole record.
     pub(crate) fn from(folder: RunDir, position: Position, torn: u64) -> Self {
         Self { folder, position, seen: position.offset + torn, torn }
@@ -24,7 +24,10 @@ impl Follow {
     /// Hands over what was recorded since, and says whether there was anything.
     ///
     /// Reads nothing when the journal did not grow, and never what was read before.
-    pub fn more(&mut self, mut visit: impl FnMut(&Record<Event>)) -> Result<bool, ArchiveError> {
+    pub fn read_new(
+        &mut self,
+        mut visit: impl FnMut(&Record<Event>),
+    ) -> Result<bool, ArchiveError> {
         let run = self.folder.id();
         match std::fs::metadata(self.folder.journal_path()) {
             Ok(journal) if journal.len() == self.seen => return Ok(false),
@@ -54,7 +57,7 @@ impl Follow {
 impl RunFiles {
     /// Returns the journal's beginning, to read on from.
     #[must_use]
-    pub fn follow(&self) -> Follow {
-        Follow::from(self.folder.clone(), Position::start(self.id()), 0)
+    pub fn follow(&self) -> JournalFollower {
+        JournalFollower::from(self.folder.clone(), Position::start(self.id()), 0)
     }
 }

@@ -8,20 +8,20 @@ use adjutant_formats::task::{Book, TaskNumber};
 
 use super::Specs;
 use super::error::SpecsError;
-use crate::slash::{Looked, TaskEntry};
+use crate::slash::{TaskEntry, TaskLookup};
 
 /// The most characters of a description that every agent below a command is told.
 const DESCRIPTION_CHARS: usize = 500;
 
 /// Looks for tasks; all that one command names are looked for in the same list, read once.
 #[derive(Debug)]
-pub struct Lookout {
+pub struct TaskFinder {
     root: PathBuf,
-    list: OnceCell<Result<List, String>>,
+    list: OnceCell<Result<TaskList, String>>,
 }
 
 #[derive(Debug)]
-struct List {
+struct TaskList {
     book: Book,
     is_empty: bool,
     folder: String,
@@ -30,7 +30,7 @@ struct List {
     notices: Vec<String>,
 }
 
-impl Lookout {
+impl TaskFinder {
     /// Looks in the project at `root`, and reads nothing before it is asked.
     #[must_use]
     pub fn new(root: &Path) -> Self {
@@ -39,16 +39,16 @@ impl Lookout {
 
     /// Looks for a task.
     #[must_use]
-    pub fn look(&self, number: u64) -> Looked {
+    pub fn look(&self, number: u64) -> TaskLookup {
         let list = self.list.get_or_init(|| self.read().map_err(|error| error.to_string()));
         let list = match list {
-            Ok(list) if list.is_empty => return Looked::NoList,
+            Ok(list) if list.is_empty => return TaskLookup::NoList,
             Ok(list) => list,
-            Err(error) => return Looked::Broken(error.clone()),
+            Err(error) => return TaskLookup::Broken(error.clone()),
         };
         let (book, file) = (&list.book, list.file.clone());
         let known = TaskNumber::new(number).and_then(|number| book.task(number));
-        let Some(task) = known else { return Looked::Unknown { file } };
+        let Some(task) = known else { return TaskLookup::Unknown { file } };
         let text = book.entry_text(task.number).unwrap_or(&task.title).trim_end().to_owned();
         let said = book.disagreements_about(task.number).into_iter().map(|it| it.to_string());
         let remarks = list.notices.iter().cloned().chain(said).collect();
@@ -59,13 +59,13 @@ impl Lookout {
         let complexity = book.complexity(task.number);
         let facts = TaskFacts { number, description, complexity, folder };
         let (language, status) = (Some(task.language), task.status);
-        Looked::Found(TaskEntry { number, text, language, status, file, remarks, facts })
+        TaskLookup::Found(TaskEntry { number, text, language, status, file, remarks, facts })
     }
 
-    fn read(&self) -> Result<List, SpecsError> {
+    fn read(&self) -> Result<TaskList, SpecsError> {
         let specs = Specs::open(&self.root)?;
         let (book, folder) = (specs.read()?, specs.folder()?.to_owned());
         let (file, notices) = (format!("{folder}/TODO.md"), specs.take_notices());
-        Ok(List { is_empty: book.tasks().is_empty(), book, folder, file, notices })
+        Ok(TaskList { is_empty: book.tasks().is_empty(), book, folder, file, notices })
     }
 }

@@ -1,6 +1,6 @@
 //! What a person says about workspaces, and opening those of a tree by it.
 //!
-//! Start at [`SpaceSetup::open`], which says why there are none; [`SpaceSetup::sweep`] deals with what
+//! Start at [`WorkspaceSetup::open`], which says why there are none; [`WorkspaceSetup::sweep`] deals with what
 //! crashes left.
 
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use adjutant_workspace::{
     GitError, why_no_repository, why_results_cannot_be_kept, with_link_targets,
 };
 
-use crate::archive::{Archive, ArchiveError, Life};
-use crate::chain::chain;
+use crate::archive::{Archive, ArchiveError, RunLiveness};
 use crate::engine::EngineError;
+use crate::error_chain::error_chain;
 use crate::runner::clock::wall_now;
 
 /// What a person says about workspaces.
 #[derive(Clone, Debug)]
-pub struct SpaceSetup {
+pub struct WorkspaceSetup {
     /// Where they are kept.
     pub state: PathBuf,
     /// Which kind is wanted.
@@ -49,7 +49,7 @@ pub struct SpaceSetup {
     pub helper: Option<PathBuf>,
 }
 
-impl SpaceSetup {
+impl WorkspaceSetup {
     /// Takes the usual: the best kind there is, a sandbox, nothing beside.
     #[must_use]
     pub fn new(state: PathBuf) -> Self {
@@ -94,7 +94,7 @@ impl SpaceSetup {
         let all = Workspaces::open(tree, &self.state, options).map_err(|error| {
             let is_none = matches!(error, WorkspaceError::Git(GitError::NotARepository { .. }));
             let why = is_none.then(|| why_no_repository(tree)).flatten();
-            why.unwrap_or_else(|| chain(&error))
+            why.unwrap_or_else(|| error_chain(&error))
         })?;
         let top = all.repository().work_tree();
         if top != tree.canonicalize().map_err(|error| error.to_string())? {
@@ -135,7 +135,7 @@ impl SpaceSetup {
                  {elsewhere}"
             ));
         }
-        let tracked = all.repository().tracked_protected().map_err(|error| chain(&error))?;
+        let tracked = all.repository().tracked_protected().map_err(|error| error_chain(&error))?;
         match tracked.iter().find(|path| top.join(path) == config) {
             Some(path) => Err(format!(
                 "the repository tracks your configuration directory {}, where agents would see it; {elsewhere}, or \
@@ -151,9 +151,9 @@ impl SpaceSetup {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Spaces`] with the reason.
+    /// [`EngineError::Workspaces`] with the reason.
     pub fn check(&self, tree: &Path, network: bool) -> Result<(), EngineError> {
-        self.open(tree, network).map(drop).map_err(EngineError::Spaces)
+        self.open(tree, network).map(drop).map_err(EngineError::Workspaces)
     }
 
     /// Returns the reserved files as the repository at `tree` knows them, without those that lie elsewhere.
@@ -178,7 +178,7 @@ impl SpaceSetup {
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(wall_now());
         let swept = match all.sweep(&|run| may_live(archive, run), at) {
             Ok(swept) => swept,
-            Err(error) => return vec![left(&chain(&error))],
+            Err(error) => return vec![left(&error_chain(&error))],
         };
         // Best effort: the next one tries again.
         let _ = all.drop_base_refs(&|run| is_over(archive, run));
@@ -193,7 +193,7 @@ impl SpaceSetup {
     }
 
     /// Lets go of what ended runs in `tree` began from, where nothing they made is left.
-    pub fn let_go(&self, tree: &Path, archive: &Archive) {
+    pub fn release_base_refs(&self, tree: &Path, archive: &Archive) {
         // Nothing is mounted for it, so nobody need find out whether that would work.
         let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
@@ -207,14 +207,14 @@ impl SpaceSetup {
 ///
 /// One that is not known may be of another home, which uses the same repository.
 fn is_over(archive: &Archive, run: &str) -> bool {
-    archive.find(run).is_ok_and(|(files, _)| matches!(files.life(), Ok(Life::Dead)))
+    archive.find(run).is_ok_and(|(files, _)| matches!(files.liveness(), Ok(RunLiveness::Dead)))
 }
 
 /// Says whether somebody may be at work for a run.
 fn may_live(archive: &Archive, run: &str) -> bool {
     match archive.find(run) {
         // Whatever cannot be told is left alone.
-        Ok((files, _)) => !matches!(files.life(), Ok(Life::Dead)),
+        Ok((files, _)) => !matches!(files.liveness(), Ok(RunLiveness::Dead)),
         // Nobody works for a run whose records are gone, and nobody else would look for its work.
         Err(error) => !matches!(error, ArchiveError::Find(_)),
     }

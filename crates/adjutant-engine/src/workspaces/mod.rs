@@ -1,13 +1,13 @@
 //! Workspaces of delegations that write: made, found again, kept, and the tools that act in them.
 //!
-//! Everything here blocks and is called on threads for tools. Start at [`Spaces::make`]; `setup` has what a
-//! person says about workspaces, `bench` where tools act, `recorded` what a journal has of it all. Invariant:
+//! Everything here blocks and is called on threads for tools. Start at [`RunWorkspaces::make`]; `setup` has what a
+//! person says about workspaces, `tool_site` where tools act, `recorded` what a journal has of it all. Invariant:
 //! what a writer's tools touch is its own workspace, or that of the nearest above it who has one; nobody
 //! falls back to the tree of a person.
 
-mod bench;
 mod recorded;
 mod setup;
+mod tool_site;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::space::{SandboxOptions, Workspace, Workspaces};
 use adjutant_workspace::{BinaryContent, Conflict, ObjectId, PatchOptions};
 
-use crate::chain::chain;
-use crate::runner::clock::Wall;
+use crate::error_chain::error_chain;
+use crate::runner::clock::WallClock;
 
-pub(crate) use bench::Bench;
 use recorded::{as_kept, as_record, as_space};
-pub use setup::SpaceSetup;
+pub use setup::WorkspaceSetup;
+pub(crate) use tool_site::ToolSite;
 
 /// The most of a change in conflict that is quoted for the one who has to settle it.
 const PATCH_BYTES: usize = 4 << 10;
@@ -33,24 +33,24 @@ const PATCH_BYTES: usize = 4 << 10;
 const CLOSED: &str = "your workspace cannot be opened here";
 
 /// The workspaces of one run.
-pub(crate) struct Spaces {
+pub(crate) struct RunWorkspaces {
     all: Workspaces,
-    setup: SpaceSetup,
+    setup: WorkspaceSetup,
     run: String,
-    wall: Wall,
+    wall: WallClock,
     // A std mutex: held for a map look-up, and while a workspace is taken up again, so that none is
     // mounted twice.
     open: Mutex<BTreeMap<SessionId, Arc<Workspace>>>,
-    gates: Mutex<BTreeMap<SessionId, Gate>>,
+    gates: Mutex<BTreeMap<SessionId, WorkspaceGate>>,
 }
 
 /// Tools go in and out of a workspace; keeping its work waits until all are out, and lets nobody in
 /// afterwards. Says whether it is shut.
-type Gate = Arc<RwLock<bool>>;
+type WorkspaceGate = Arc<RwLock<bool>>;
 
-impl Spaces {
+impl RunWorkspaces {
     /// Returns the workspaces of a run.
-    pub(crate) fn new(all: Workspaces, setup: SpaceSetup, run: RunId, wall: Wall) -> Self {
+    pub(crate) fn new(all: Workspaces, setup: WorkspaceSetup, run: RunId, wall: WallClock) -> Self {
         Self {
             all,
             setup,
@@ -83,7 +83,7 @@ impl Spaces {
             }
         }
         let made = self.all.make(&self.run, &child, batch, above.as_deref());
-        let made = Arc::new(made.map_err(|error| none(chain(&error)))?);
+        let made = Arc::new(made.map_err(|error| none(error_chain(&error)))?);
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)
@@ -96,7 +96,7 @@ impl Spaces {
         };
         let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
         let clash = self.all.begin_with(&self.run, batch, &results);
-        let clash = clash.map_err(|error| chain(&error))?;
+        let clash = clash.map_err(|error| error_chain(&error))?;
         Ok(clash.map(|(commit, conflicts)| {
             let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.describe());
             let commit = commit.to_string();
@@ -115,7 +115,7 @@ impl Spaces {
             return Ok(Arc::clone(known));
         }
         let found = self.all.adopt(&self.run, &session.to_string(), &as_record(space));
-        let found = Arc::new(found.map_err(|error| chain(&error))?);
+        let found = Arc::new(found.map_err(|error| error_chain(&error))?);
         open.insert(session, Arc::clone(&found));
         Ok(found)
     }
@@ -127,7 +127,7 @@ impl Spaces {
         space: &Space,
         toolbox: &Toolbox,
     ) -> Result<Toolbox, String> {
-        let root = self.get(session, space)?.root().map_err(|error| chain(&error))?;
+        let root = self.get(session, space)?.root().map_err(|error| error_chain(&error))?;
         Ok(toolbox.with_root(root))
     }
 
@@ -155,10 +155,10 @@ impl Spaces {
         workspace
             .sandbox(wish)
             .map(|it| Confinement::Sandboxed(Box::new(it)))
-            .map_err(|error| chain(&error))
+            .map_err(|error| error_chain(&error))
     }
 
-    fn gate(&self, session: SessionId) -> Gate {
+    fn gate(&self, session: SessionId) -> WorkspaceGate {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(gates.entry(session).or_default())
     }
@@ -189,7 +189,7 @@ impl Spaces {
             let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
             changed.retain(|path| is_there(path).is_ok());
         }
-        let kept = workspace.keep_and_close(message, at).map_err(|error| chain(&error))?;
+        let kept = workspace.keep_and_close(message, at).map_err(|error| error_chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
         Ok(as_kept(kept, &changed))
@@ -220,7 +220,7 @@ impl Spaces {
     ) -> Result<MergedWork, String> {
         let result = ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        let taken = workspace.take_in(&result, at).map_err(|error| chain(&error))?;
+        let taken = workspace.take_in(&result, at).map_err(|error| error_chain(&error))?;
         let path = |path: &Path| path.display().to_string();
         let clash = |it: &Conflict| Clash {
             path: path(&it.path),
@@ -269,9 +269,9 @@ impl Spaces {
         let workspace = self.get(owner, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let fresh = workspace.make_verify_workspace(&session.to_string(), message, at);
-        let fresh = fresh.map_err(|error| chain(&error))?;
+        let fresh = fresh.map_err(|error| error_chain(&error))?;
         let mut output = {
-            let root = fresh.root().map_err(|error| chain(&error))?;
+            let root = fresh.root().map_err(|error| error_chain(&error))?;
             let confinement = self.confine(&fresh, space.kind)?;
             run(&toolbox.with_root(root), &confinement)
         };
@@ -284,7 +284,7 @@ impl Spaces {
     /// Lets go of what the run began from, once it has ended well and left nothing.
     ///
     /// One that ended otherwise may be taken up again from there.
-    pub(crate) fn let_go(&self, outcome: Outcome) {
+    pub(crate) fn release_base_refs(&self, outcome: Outcome) {
         if outcome == Outcome::Completed {
             // Best effort: the next sweep tries again.
             let _ = self.all.drop_base_refs(&|run| run == self.run);

@@ -4,12 +4,12 @@
 //! run. This knows runs and sessions and asks `adjutant-workspace` for the rest; it prints nothing and decides
 //! nothing for a person.
 //!
-//! Start at [`Work::open`] and [`Work::results`]. Invariant: no file of the user changes but in [`Work::apply`]
-//! and [`Work::take_back`], and each of them changes all its files or none.
+//! Start at [`KeptResults::open`] and [`KeptResults::results`]. Invariant: no file of the user changes but in [`KeptResults::apply`]
+//! and [`KeptResults::take_back`], and each of them changes all its files or none.
 
 mod branches;
+mod disk_usage;
 mod machine;
-mod quota;
 pub(crate) mod undo;
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ use adjutant_workspace::{
     Git, KeptRef, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
 };
 
-pub use machine::{Machine, look_at_machine};
-pub use quota::{Quota, quota};
+pub use disk_usage::{DiskUsage, disk_usage};
+pub use machine::{MachineCapabilities, probe_machine};
 
 /// The folder of the state directory that holds workspaces.
 const SPACES: &str = "spaces";
@@ -38,7 +38,7 @@ const MERGES: &str = "merges";
 
 /// Says why something could not be done with a result.
 #[derive(Debug, thiserror::Error)]
-pub enum WorkError {
+pub enum ResultsError {
     /// Git failed, or there is no repository.
     #[error(transparent)]
     Git(#[from] GitError),
@@ -68,7 +68,7 @@ pub struct KeptResult {
 
 /// What became of a result, or would become of it.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum MergeOutcome {
     /// It is merged, or would be, and this changes.
     Merges {
         /// The files.
@@ -90,7 +90,7 @@ pub enum Verdict {
 
 /// Where work is by now that was kept once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum ResultLocation {
     /// The user's files have it, or what the user made of it; or their commit has it.
     Merged,
     /// A branch or a reference of ours keeps it, and the user's files do not have it yet.
@@ -103,7 +103,7 @@ pub enum Whereabouts {
 
 /// What became of a merge that was to be taken back.
 #[derive(Debug)]
-pub enum TakenBack {
+pub enum UnmergeOutcome {
     /// The files are what they were before.
     Done,
     /// It was not merged into the files, so there is nothing to take back.
@@ -116,18 +116,18 @@ pub enum TakenBack {
 
 /// What became of merges that were cut short.
 #[derive(Debug, Default)]
-pub struct PutBack {
+pub struct MergeRecovery {
     /// How many there were that could be put back.
     pub merges: usize,
     /// Files that somebody changed meanwhile and that were left as they are.
     pub left: Vec<UnrestoredFile>,
     /// Why one of them could not be put back.
-    pub stuck: Option<WorkError>,
+    pub stuck: Option<ResultsError>,
 }
 
 /// A file that several results touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedFile {
     /// The file.
     pub path: PathBuf,
     /// The places of the results that touch it.
@@ -136,24 +136,24 @@ pub struct Shared {
 
 /// The results kept in one repository, and the user's files they can be merged into.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct KeptResults {
     repository: Repository,
 }
 
-impl Work {
+impl KeptResults {
     /// Opens the repository that `tree` lies in. Git is looked for in `search`, as in the value of `PATH`;
     /// `state` is the state directory.
     ///
     /// # Errors
     ///
     /// [`GitError::NotARepository`], [`GitError::NoGit`], or why git could not be asked.
-    pub fn open(search: &OsStr, tree: &Path, state: &Path) -> Result<Self, WorkError> {
+    pub fn open(search: &OsStr, tree: &Path, state: &Path) -> Result<Self, ResultsError> {
         Ok(Self { repository: repository_at(search, tree, state)? })
     }
 
     /// Merges nothing into the directory with the person's configuration, nor into the files that links in it lead to.
     #[must_use]
-    pub fn closing(mut self, config: &Path) -> Self {
+    pub fn protecting(mut self, config: &Path) -> Self {
         self.repository = self.repository.with_protected(&with_link_targets(config));
         self
     }
@@ -175,7 +175,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn results(&self, run: RunId) -> Result<Vec<KeptResult>, WorkError> {
+    pub fn results(&self, run: RunId) -> Result<Vec<KeptResult>, ResultsError> {
         let kept = self.repository.results_of(&run.to_string())?;
         Ok(kept.into_iter().map(KeptResult::of).collect())
     }
@@ -185,7 +185,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn all_results(&self) -> Result<Vec<KeptResult>, WorkError> {
+    pub fn all_results(&self) -> Result<Vec<KeptResult>, ResultsError> {
         Ok(self.repository.results()?.into_iter().map(KeptResult::of).collect())
     }
 
@@ -194,7 +194,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn runs(&self) -> Result<Vec<RunId>, WorkError> {
+    pub fn runs(&self) -> Result<Vec<RunId>, ResultsError> {
         let names = self.repository.result_names()?;
         let mut runs: Vec<RunId> =
             names.iter().filter_map(|name| name.run().parse().ok()).collect();
@@ -208,7 +208,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn has_commit(&self, commit: &str) -> Result<bool, WorkError> {
+    pub fn has_commit(&self, commit: &str) -> Result<bool, ResultsError> {
         match ObjectId::parse(commit) {
             Some(id) => Ok(self.repository.resolve(&format!("{id}^{{commit}}"))?.is_some()),
             None => Ok(false),
@@ -220,7 +220,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not compare them.
-    pub fn diff(&self, result: &KeptResult, paths: &[PathBuf]) -> Result<Diff, WorkError> {
+    pub fn diff(&self, result: &KeptResult, paths: &[PathBuf]) -> Result<Diff, ResultsError> {
         let (base, commit) = self.ends(result)?;
         Ok(self.repository.diff_within(&base, &commit, paths)?)
     }
@@ -234,7 +234,7 @@ impl Work {
         &self,
         result: &KeptResult,
         what: PatchOptions<'_>,
-    ) -> Result<(Vec<u8>, bool), WorkError> {
+    ) -> Result<(Vec<u8>, bool), ResultsError> {
         let (base, commit) = self.ends(result)?;
         Ok(self.repository.patch_of(&base, &commit, what)?)
     }
@@ -244,7 +244,7 @@ impl Work {
     /// # Errors
     ///
     /// Why the user's files could not be looked at.
-    pub fn preview(&self, results: &[KeptResult]) -> Result<Vec<Verdict>, WorkError> {
+    pub fn preview(&self, results: &[KeptResult]) -> Result<Vec<MergeOutcome>, ResultsError> {
         let ids = results.iter().map(id_of).collect::<Result<Vec<_>, _>>()?;
         let rehearsed = self.repository.rehearse(&ids, SystemTime::now())?;
         // What the results before one leave is not on disk yet.
@@ -257,26 +257,26 @@ impl Work {
                     done.diff.entries.iter().any(|it| it.path.starts_with(folder))
                 };
                 git_like.retain(is_in);
-                Verdict::of(done.diff, done.submodules, git_like)
+                MergeOutcome::of(done.diff, done.submodules, git_like)
             }
-            Err(error) => Verdict::refused(error),
+            Err(error) => MergeOutcome::refused(error),
         };
         Ok(rehearsed.into_iter().map(verdict).collect())
     }
 
     /// Merges a result into the user's files, all of it or nothing.
     #[must_use]
-    pub fn apply(&self, result: &KeptResult) -> Verdict {
+    pub fn apply(&self, result: &KeptResult) -> MergeOutcome {
         let id = match id_of(result) {
             Ok(id) => id,
-            Err(error) => return Verdict::Failed(error.into()),
+            Err(error) => return MergeOutcome::Failed(error.into()),
         };
         match self.repository.apply(&id, SystemTime::now()) {
             Ok(done) => {
                 let git_like = self.repository.git_like(&done.diff);
-                Verdict::of(done.diff, done.submodules, git_like)
+                MergeOutcome::of(done.diff, done.submodules, git_like)
             }
-            Err(error) => Verdict::refused(error),
+            Err(error) => MergeOutcome::refused(error),
         }
     }
 
@@ -285,11 +285,11 @@ impl Work {
     /// # Errors
     ///
     /// Why the journals could not be read.
-    pub fn recover(&self) -> Result<PutBack, WorkError> {
+    pub fn recover(&self) -> Result<MergeRecovery, ResultsError> {
         let done = self.repository.recover()?;
         let merges = done.put_back.len();
         let left = done.put_back.into_iter().flat_map(|one| one.left).collect();
-        Ok(PutBack { merges, left, stuck: done.stuck.map(WorkError::Apply) })
+        Ok(MergeRecovery { merges, left, stuck: done.stuck.map(ResultsError::Apply) })
     }
 
     /// Takes merges back, by the commits that were merged; later ones before earlier ones.
@@ -297,8 +297,9 @@ impl Work {
     /// # Errors
     ///
     /// Why the journals could not be read.
-    pub fn take_back(&self, commits: &[String]) -> Result<Vec<TakenBack>, WorkError> {
-        let mut done: Vec<TakenBack> = commits.iter().map(|_| TakenBack::Nothing).collect();
+    pub fn take_back(&self, commits: &[String]) -> Result<Vec<UnmergeOutcome>, ResultsError> {
+        let mut done: Vec<UnmergeOutcome> =
+            commits.iter().map(|_| UnmergeOutcome::Nothing).collect();
         // One that another was merged over can be taken back only after it.
         loop {
             let mut went_on = false;
@@ -308,14 +309,14 @@ impl Work {
                     match (self.repository.undo(name), &*fate) {
                         (Ok(()), _) => {
                             went_on = true;
-                            *fate = TakenBack::Done;
+                            *fate = UnmergeOutcome::Done;
                         }
                         // Of one that was merged twice, this merge is part of what was there before.
-                        (Err(ApplyError::ChangedSince { .. }), TakenBack::Done) => {}
+                        (Err(ApplyError::ChangedSince { .. }), UnmergeOutcome::Done) => {}
                         (Err(ApplyError::ChangedSince { paths }), _) => {
-                            *fate = TakenBack::Changed(paths);
+                            *fate = UnmergeOutcome::Changed(paths);
                         }
-                        (Err(error), _) => *fate = TakenBack::Failed(error),
+                        (Err(error), _) => *fate = UnmergeOutcome::Failed(error),
                     }
                 }
             }
@@ -330,7 +331,7 @@ impl Work {
     /// # Errors
     ///
     /// Why the journals could not be read.
-    pub fn is_applied(&self, commit: &str) -> Result<bool, WorkError> {
+    pub fn is_applied(&self, commit: &str) -> Result<bool, ResultsError> {
         Ok(!applications(&self.repository.applied()?, commit).is_empty())
     }
 
@@ -339,7 +340,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn whereabouts(&self, commits: &[String]) -> Result<Vec<Whereabouts>, WorkError> {
+    pub fn whereabouts(&self, commits: &[String]) -> Result<Vec<ResultLocation>, ResultsError> {
         let asked: Vec<ObjectId> = commits.iter().filter_map(|it| ObjectId::parse(it)).collect();
         // First, for another repository may lie by now where one was that work was merged into.
         let present = self.repository.existing_commits(&asked)?;
@@ -355,10 +356,10 @@ impl Work {
         Ok(commits
             .iter()
             .map(|commit| match ObjectId::parse(commit).filter(|it| present.contains(it)) {
-                None => Whereabouts::Gone,
-                Some(id) if kept.contains(&id) => Whereabouts::Kept,
-                Some(id) if open.contains(&id) => Whereabouts::Dropped,
-                Some(_) => Whereabouts::Merged,
+                None => ResultLocation::Gone,
+                Some(id) if kept.contains(&id) => ResultLocation::Kept,
+                Some(id) if open.contains(&id) => ResultLocation::Dropped,
+                Some(_) => ResultLocation::Merged,
             })
             .collect())
     }
@@ -375,7 +376,7 @@ impl Work {
     /// # Errors
     ///
     /// [`GitError::Moved`] when a branch of that name is elsewhere.
-    pub fn branch(&self, result: &KeptResult) -> Result<String, WorkError> {
+    pub fn branch(&self, result: &KeptResult) -> Result<String, ResultsError> {
         Ok(self.repository.branch_as(&reference_of(result)?, result.branch.clone())?)
     }
 
@@ -385,7 +386,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, WorkError> {
+    pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, ResultsError> {
         Ok(self.repository.contains_capture(&id_of(result)?)?)
     }
 
@@ -395,7 +396,7 @@ impl Work {
     /// # Errors
     ///
     /// Why git could not be asked.
-    pub fn shares_history(&self, result: &KeptResult) -> Result<bool, WorkError> {
+    pub fn shares_history(&self, result: &KeptResult) -> Result<bool, ResultsError> {
         Ok(self.repository.shares_history(&id_of(result)?)?)
     }
 
@@ -404,11 +405,11 @@ impl Work {
     /// # Errors
     ///
     /// [`GitError::Moved`] when it is another one by now, [`GitError::Missing`] when it is gone.
-    pub fn discard(&self, result: &KeptResult) -> Result<(), WorkError> {
+    pub fn discard(&self, result: &KeptResult) -> Result<(), ResultsError> {
         Ok(self.repository.discard(&reference_of(result)?, &id_of(result)?)?)
     }
 
-    fn ends(&self, result: &KeptResult) -> Result<(ObjectId, ObjectId), WorkError> {
+    fn ends(&self, result: &KeptResult) -> Result<(ObjectId, ObjectId), ResultsError> {
         let commit = id_of(result)?;
         Ok((self.repository.base_of(&commit)?, commit))
     }
@@ -428,7 +429,7 @@ impl KeptResult {
     }
 }
 
-impl Verdict {
+impl MergeOutcome {
     fn of(diff: Diff, submodules: Vec<PathBuf>, git_like: Vec<PathBuf>) -> Self {
         if diff.entries.is_empty() && submodules.is_empty() {
             return Self::Already;
@@ -479,7 +480,7 @@ fn applications<'a>(names: &'a [String], commit: &str) -> Vec<&'a str> {
 
 /// Finds the files that more than one of the differences touch.
 #[must_use]
-pub fn shared_files(diffs: &[Diff]) -> Vec<Shared> {
+pub fn shared_files(diffs: &[Diff]) -> Vec<SharedFile> {
     let mut touched: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
     for (place, diff) in diffs.iter().enumerate() {
         for entry in &diff.entries {
@@ -499,7 +500,7 @@ pub fn shared_files(diffs: &[Diff]) -> Vec<Shared> {
         }
     }
     let shared = touched.into_iter().filter(|(_, by)| by.len() > 1);
-    shared.map(|(path, by)| Shared { path: path.to_owned(), by }).collect()
+    shared.map(|(path, by)| SharedFile { path: path.to_owned(), by }).collect()
 }
 
 /// Opens the repository that `tree` lies in, with a folder of the state directory for that work tree alone:
@@ -566,7 +567,7 @@ mod tests {
             diff(&[("old", DiffStatus::Modified)]),
         ];
         let shared = shared_files(&diffs);
-        assert_eq!(shared, [Shared { path: "old".into(), by: vec![0, 2] }]);
+        assert_eq!(shared, [SharedFile { path: "old".into(), by: vec![0, 2] }]);
         assert_eq!(shared_files(&diffs[..2]), []);
     }
 }

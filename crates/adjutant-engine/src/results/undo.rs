@@ -11,29 +11,29 @@ use adjutant_core::{Change, Event, SessionId, content_hash};
 use adjutant_tools::Caps;
 use adjutant_workspace::{FileImage, FileTarget, MissingParents, PathError, RelPath, Root};
 
-use crate::archive::{ArchiveError, Expiry, Life, RunFiles};
+use crate::archive::{ArchiveError, Expiry, RunFiles, RunLiveness};
 
 /// What became of the changes of a run or delegation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undone {
+pub struct UndoReport {
     /// The files that were changed where the run worked.
-    pub files: Vec<Undo>,
+    pub files: Vec<FileUndo>,
     /// Whose work is somewhere else, and was not touched.
     pub elsewhere: Vec<(SessionId, Elsewhere)>,
 }
 
 /// What became of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undo {
+pub struct FileUndo {
     /// The file, relative to the root.
     pub path: String,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: UndoOutcome,
 }
 
 /// What became of a file, or would become of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum UndoOutcome {
     /// It has the content it had before.
     PutBack,
     /// It was created, and is gone.
@@ -73,8 +73,8 @@ impl RunFiles {
     ///
     /// When the run is live, expired or cannot be read, or its tree cannot be opened. What is wrong
     /// with one file is part of the answer.
-    pub fn undo(&self, session: Option<SessionId>, dry_run: bool) -> Result<Undone, UndoError> {
-        if matches!(self.life()?, Life::Live { .. }) {
+    pub fn undo(&self, session: Option<SessionId>, dry_run: bool) -> Result<UndoReport, UndoError> {
+        if matches!(self.liveness()?, RunLiveness::Live { .. }) {
             return Err(ArchiveError::Live(self.id()).into());
         }
         if self.expiry() == Expiry::Expired {
@@ -96,13 +96,13 @@ impl RunFiles {
         for path in changes.paths(session) {
             let fate = match self.undo_one(&root, &changes, session, path, &temp, dry_run) {
                 Ok(fate) => fate,
-                Err(Trouble::Archive(error)) => return Err(error.into()),
-                Err(Trouble::File(why)) => Fate::Failed(why),
+                Err(UndoFailure::Archive(error)) => return Err(error.into()),
+                Err(UndoFailure::File(why)) => UndoOutcome::Failed(why),
             };
-            files.push(Undo { path: path.to_owned(), fate });
+            files.push(FileUndo { path: path.to_owned(), fate });
         }
         let elsewhere = changes.elsewhere(session).map(|(of, it)| (of, it.clone())).collect();
-        Ok(Undone { files, elsewhere })
+        Ok(UndoReport { files, elsewhere })
     }
 
     fn undo_one(
@@ -113,18 +113,18 @@ impl RunFiles {
         path: &str,
         temp: &str,
         dry_run: bool,
-    ) -> Result<Fate, Trouble> {
+    ) -> Result<UndoOutcome, UndoFailure> {
         let relative = root.relative(path)?;
         let place = root.file_target(&RelPath::default(), &relative, MissingParents::Leave)?;
         let now = place.read(Caps::default().write_bytes)?;
         let hash = now.as_ref().map(|image| content_hash(&image.bytes));
         let change = match changes.remedy(path, session, hash.as_deref()) {
-            Remedy::Nothing => return Ok(Fate::Unchanged),
-            Remedy::Differs => return Ok(Fate::Differs),
+            Remedy::Nothing => return Ok(UndoOutcome::Unchanged),
+            Remedy::Differs => return Ok(UndoOutcome::Differs),
             Remedy::Change(change) => change,
         };
         let before = self.before(&change)?;
-        let fate = if before.is_some() { Fate::PutBack } else { Fate::Removed };
+        let fate = if before.is_some() { UndoOutcome::PutBack } else { UndoOutcome::Removed };
         if dry_run {
             return Ok(fate);
         }
@@ -136,15 +136,15 @@ impl RunFiles {
     }
 
     /// Returns the content to put back, checked; nothing where there is to be no file.
-    fn before(&self, change: &Change) -> Result<Option<Vec<u8>>, Trouble> {
+    fn before(&self, change: &Change) -> Result<Option<Vec<u8>>, UndoFailure> {
         let Some(hash) = &change.after else { return Ok(None) };
-        let bytes = self
-            .kept_before(hash)
-            .map_err(|error| Trouble::File(format!("what it held before was not kept: {error}")))?;
+        let bytes = self.kept_before(hash).map_err(|error| {
+            UndoFailure::File(format!("what it held before was not kept: {error}"))
+        })?;
         if content_hash(&bytes) == *hash {
             Ok(Some(bytes))
         } else {
-            Err(Trouble::File("what it held before was damaged on disk".to_owned()))
+            Err(UndoFailure::File("what it held before was damaged on disk".to_owned()))
         }
     }
 }
@@ -162,18 +162,18 @@ fn put(
 }
 
 /// What stops one file, or everything.
-enum Trouble {
+enum UndoFailure {
     Archive(ArchiveError),
     File(String),
 }
 
-impl From<ArchiveError> for Trouble {
+impl From<ArchiveError> for UndoFailure {
     fn from(error: ArchiveError) -> Self {
         Self::Archive(error)
     }
 }
 
-impl From<PathError> for Trouble {
+impl From<PathError> for UndoFailure {
     fn from(error: PathError) -> Self {
         Self::File(error.to_string())
     }

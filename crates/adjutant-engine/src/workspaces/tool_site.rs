@@ -1,6 +1,6 @@
 //! Where the tools of one delegation act.
 //!
-//! Start at [`Bench::with_toolbox`]. Invariant: nobody is in a workspace while its work is kept, nor
+//! Start at [`ToolSite::with_toolbox`]. Invariant: nobody is in a workspace while its work is kept, nor
 //! afterwards.
 
 use std::collections::BTreeSet;
@@ -12,30 +12,30 @@ use adjutant_core::{SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Toolbox};
 
 use super::recorded::ignored_among;
-use super::{CLOSED, Spaces};
-use crate::chain::chain;
+use super::{CLOSED, RunWorkspaces};
+use crate::error_chain::error_chain;
 
 /// Where the tools of one delegation act.
 #[derive(Clone)]
-pub(crate) enum Bench {
+pub(crate) enum ToolSite {
     /// In the tree of a person.
     Shared(Arc<Toolbox>),
     /// Nowhere: the workspace it belongs to cannot be had.
     Closed,
     /// In a workspace.
-    Own { spaces: Arc<Spaces>, owner: SessionId, space: Space, toolbox: Arc<Toolbox> },
+    Own { spaces: Arc<RunWorkspaces>, owner: SessionId, space: Space, toolbox: Arc<Toolbox> },
 }
 
-impl Bench {
+impl ToolSite {
     /// Does something with the tools; the workspace is not kept before that is over. Blocks.
     pub(crate) fn with_toolbox<T>(
         &self,
         act: impl FnOnce(&Toolbox) -> Result<T, String>,
     ) -> Result<T, String> {
-        self.before_it_is_kept(|| act(&*self.toolbox()?))
+        self.while_open(|| act(&*self.toolbox()?))
     }
 
-    fn before_it_is_kept<T>(&self, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    fn while_open<T>(&self, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let gate = match self {
             Self::Own { spaces, owner, .. } => Some(spaces.gate(*owner)),
             Self::Shared(_) | Self::Closed => None,
@@ -56,9 +56,9 @@ impl Bench {
         run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,
     ) -> Result<ToolOutput, String> {
         match self {
-            Self::Own { spaces, owner, space, toolbox } => self.before_it_is_kept(|| {
-                spaces.verify(session, (*owner, space), message, toolbox, run)
-            }),
+            Self::Own { spaces, owner, space, toolbox } => {
+                self.while_open(|| spaces.verify(session, (*owner, space), message, toolbox, run))
+            }
             Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
         }
     }
@@ -73,7 +73,7 @@ impl Bench {
         let left_out = match self {
             Self::Own { spaces, owner, space, .. } if *owner == session && !some.is_empty() => {
                 let workspace = spaces.get(session, space);
-                workspace.and_then(|it| it.left_out().map_err(|error| chain(&error)))
+                workspace.and_then(|it| it.left_out().map_err(|error| error_chain(&error)))
             }
             Self::Own { .. } | Self::Shared(_) | Self::Closed => return BTreeSet::new(),
         };

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 16;
 
 /// What front matter holds.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Front {
+pub(crate) struct FrontMatter {
     /// An object.
     pub(crate) keys: Value,
     /// Keys of the top level that were there again; the first of each counts.
@@ -41,22 +41,22 @@ pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
 }
 
 /// Reads front matter, mending the lines that are no YAML by themselves.
-pub(crate) fn read(text: &str) -> Result<Front, String> {
+pub(crate) fn read(text: &str) -> Result<FrontMatter, String> {
     // The line of --- above it counts, so that a complaint names the line of the file.
     let text = &format!("\n{text}");
     match parse(text) {
         Ok(front) => Ok(front),
         // What was refused on purpose is not mended into something that passes.
-        Err(Broken::Refused(why)) => Err(why),
-        Err(Broken::Syntax(why)) => parse(&mended(text)).map_err(|broken| match broken {
-            Broken::Refused(why) => why,
-            Broken::Syntax(_) => why,
+        Err(FrontMatterError::Refused(why)) => Err(why),
+        Err(FrontMatterError::Syntax(why)) => parse(&mended(text)).map_err(|broken| match broken {
+            FrontMatterError::Refused(why) => why,
+            FrontMatterError::Syntax(_) => why,
         }),
     }
 }
 
 /// Why a text could not be read.
-enum Broken {
+enum FrontMatterError {
     /// It is no YAML.
     Syntax(String),
     /// It is YAML of a kind that is not taken.
@@ -64,44 +64,46 @@ enum Broken {
 }
 
 /// A collection that is still open.
-enum Open {
+enum OpenCollection {
     List(Vec<Value>),
     Map(Map<String, Value>, Option<String>),
 }
 
-fn parse(text: &str) -> Result<Front, Broken> {
-    let mut open: Vec<Open> = Vec::new();
+fn parse(text: &str) -> Result<FrontMatter, FrontMatterError> {
+    let mut open: Vec<OpenCollection> = Vec::new();
     let mut again = Vec::new();
     let mut whole = None;
     for event in Parser::new_from_str(text) {
-        let (event, span) =
-            event.map_err(|error| Broken::Syntax(format!("its YAML is broken: {error}")))?;
+        let (event, span) = event
+            .map_err(|error| FrontMatterError::Syntax(format!("its YAML is broken: {error}")))?;
         let value = match event {
             Event::Scalar(text, style, _, _) => scalar(&text, style),
             Event::SequenceStart(..) | Event::MappingStart(..) if open.len() == MAX_DEPTH => {
-                return Err(Broken::Refused(format!("its YAML nests deeper than {MAX_DEPTH}")));
+                return Err(FrontMatterError::Refused(format!(
+                    "its YAML nests deeper than {MAX_DEPTH}"
+                )));
             }
             Event::SequenceStart(..) => {
-                open.push(Open::List(Vec::new()));
+                open.push(OpenCollection::List(Vec::new()));
                 continue;
             }
             Event::MappingStart(..) => {
-                open.push(Open::Map(Map::new(), None));
+                open.push(OpenCollection::Map(Map::new(), None));
                 continue;
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                Some(Open::List(items)) => Value::Array(items),
-                Some(Open::Map(map, _)) => Value::Object(map),
+                Some(OpenCollection::List(items)) => Value::Array(items),
+                Some(OpenCollection::Map(map, _)) => Value::Object(map),
                 None => continue,
             },
             Event::Alias(_) => {
                 let line = span.start.line();
-                return Err(Broken::Refused(format!(
+                return Err(FrontMatterError::Refused(format!(
                     "its YAML uses an alias in line {line}; write the value out"
                 )));
             }
             Event::DocumentStart(_) if whole.is_some() => {
-                return Err(Broken::Refused(
+                return Err(FrontMatterError::Refused(
                     "its front matter holds more than one document".into(),
                 ));
             }
@@ -114,33 +116,33 @@ fn parse(text: &str) -> Result<Front, Broken> {
         let level = open.len();
         match open.last_mut() {
             None => whole = Some(value),
-            Some(Open::List(items)) => items.push(value),
-            Some(Open::Map(_, key @ None)) => *key = Some(name(&value)?),
-            Some(Open::Map(map, key)) => {
+            Some(OpenCollection::List(items)) => items.push(value),
+            Some(OpenCollection::Map(_, key @ None)) => *key = Some(name(&value)?),
+            Some(OpenCollection::Map(map, key)) => {
                 let key = key.take().unwrap_or_default();
                 if !map.contains_key(&key) {
                     map.insert(key, value);
                 } else if level == 1 {
                     again.push(key);
                 } else {
-                    return Err(Broken::Refused(format!("its YAML holds `{key}` twice")));
+                    return Err(FrontMatterError::Refused(format!("its YAML holds `{key}` twice")));
                 }
             }
         }
     }
     match whole {
-        None | Some(Value::Null) => Ok(Front { keys: Value::Object(Map::new()), again }),
-        Some(keys @ Value::Object(_)) => Ok(Front { keys, again }),
-        Some(_) => Err(Broken::Syntax("its front matter is not a list of keys".into())),
+        None | Some(Value::Null) => Ok(FrontMatter { keys: Value::Object(Map::new()), again }),
+        Some(keys @ Value::Object(_)) => Ok(FrontMatter { keys, again }),
+        Some(_) => Err(FrontMatterError::Syntax("its front matter is not a list of keys".into())),
     }
 }
 
-fn name(value: &Value) -> Result<String, Broken> {
+fn name(value: &Value) -> Result<String, FrontMatterError> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         Value::Array(_) | Value::Object(_) => {
-            Err(Broken::Refused("its YAML uses a list or a map as a key".into()))
+            Err(FrontMatterError::Refused("its YAML uses a list or a map as a key".into()))
         }
     }
 }
@@ -294,7 +296,7 @@ mod tests {
         assert!(check("disallowedTools: [Edit\nname: x").is_string());
         assert_eq!(
             read("a: 1\na: 2").unwrap(),
-            Front { keys: json!({"a": 1}), again: vec!["a".into()] }
+            FrontMatter { keys: json!({"a": 1}), again: vec!["a".into()] }
         );
     }
 

@@ -16,13 +16,13 @@ const NEW_STATE: &str = r#"{"active_projects":[{"project_number":1,"status":"pla
 
 struct Project {
     dir: TempDir,
-    folder: Folder,
+    folder: SpecsFolder,
 }
 
 impl Project {
-    fn new(old: Texts<'_>) -> Self {
+    fn new(old: FilePair<'_>) -> Self {
         let dir = TempDir::new().unwrap();
-        let folder = Folder::create(&Root::open(dir.path()).unwrap()).unwrap();
+        let folder = SpecsFolder::create(&Root::open(dir.path()).unwrap()).unwrap();
         for (name, text) in [TODO, STATE].into_iter().zip(old) {
             if let Some(text) = text {
                 fs::write(dir.path().join(folder.path).join(name), text).unwrap();
@@ -36,7 +36,7 @@ impl Project {
     }
 
     /// Takes the first steps of a change and then is gone.
-    fn killed_after(&self, count: usize, old: Texts<'_>, new: Texts<'_>) -> bool {
+    fn killed_after(&self, count: usize, old: FilePair<'_>, new: FilePair<'_>) -> bool {
         let mut steps = steps(&self.folder, old, new).unwrap();
         let is_whole = count >= steps.len();
         steps.truncate(count);
@@ -45,12 +45,12 @@ impl Project {
     }
 
     /// Says whether both files are exactly these.
-    fn holds(&self, texts: Texts<'_>) -> bool {
-        take(&self.folder, texts, Step::Compare).unwrap() == Written::Done
+    fn holds(&self, texts: FilePair<'_>) -> bool {
+        take(&self.folder, texts, WriteStep::Compare).unwrap() == WriteOutcome::Done
     }
 }
 
-fn both<'a>(todo: &'a str, state: &'a str) -> Texts<'a> {
+fn both<'a>(todo: &'a str, state: &'a str) -> FilePair<'a> {
     [Some(todo), Some(state)]
 }
 
@@ -108,7 +108,7 @@ fn an_edit_after_the_crash_is_kept_and_so_is_the_change() {
 fn an_edit_meanwhile_is_noticed_before_anything_is_replaced() {
     let (old, new) = (both(OLD_TODO, OLD_STATE), both(NEW_TODO, NEW_STATE));
     let place = Project::new(both("### 1. Mine\n", OLD_STATE));
-    assert_eq!(write(&place.folder, old, new).unwrap(), Written::Overtaken);
+    assert_eq!(write(&place.folder, old, new).unwrap(), WriteOutcome::Overtaken);
     assert_eq!(names(&place.path()), [TODO, STATE]);
     assert!(place.holds(both("### 1. Mine\n", OLD_STATE)));
 }
@@ -120,7 +120,7 @@ fn a_file_that_came_to_be_at_the_last_moment_is_kept_and_so_is_the_change() {
     // The record is durable; then someone makes the file before it could be put there.
     place.killed_after(6, old, new);
     fs::write(place.path().join(TODO), "### 1. Mine\n").unwrap();
-    let settle = Step::Settle { name: TODO, temp: FILES[0].1, over: Overwrite::Refused };
+    let settle = WriteStep::Settle { name: TODO, temp: FILES[0].1, over: Overwrite::Refused };
     take(&place.folder, old, settle).unwrap_err();
     Specs::open(place.dir.path()).unwrap();
     assert_eq!(fs::read_to_string(place.path().join(TODO)).unwrap(), "### 1. Mine\n");

@@ -12,11 +12,11 @@ use crate::engine::EngineError;
 use crate::runner::changed_by;
 use crate::runner::clock::wall_now;
 use crate::runner::effects::marking;
-use crate::spaces::{SpaceSetup, Spaces};
+use crate::workspaces::{RunWorkspaces, WorkspaceSetup};
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recovered {
+pub(crate) enum OfflineCancel {
     /// It has ended now.
     Recorded,
     /// It had ended before.
@@ -41,7 +41,10 @@ pub(crate) fn note_end(ended: &mut Option<Outcome>, event: &Event, session: Opti
 }
 
 /// Ends a delegation and all below it, or the whole run, in a journal that nobody writes.
-pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recovered, EngineError> {
+pub(crate) fn cancel(
+    run: &RunDir,
+    session: Option<SessionId>,
+) -> Result<OfflineCancel, EngineError> {
     let lock = run.lock()?;
     let mut tree = Tree::default();
     let (mut at, mut ended, mut fits) = (Timestamp::ZERO, None, Ok(()));
@@ -59,7 +62,7 @@ pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recover
     let (journal, _) = lock.resume_journal(visit, |_| {})?;
     fits?;
     if let Some(outcome) = ended {
-        return Ok(Recovered::EndedBefore(outcome));
+        return Ok(OfflineCancel::EndedBefore(outcome));
     }
     let target = session.unwrap_or_else(|| run.id().root_session());
     let is_live = tree.node(target).is_some_and(|node| node.is_live());
@@ -70,20 +73,20 @@ pub(crate) fn cancel(run: &RunDir, session: Option<SessionId>) -> Result<Recover
         Command::EndRun
     };
     record(&mut tree, journal, at, first, run, &workdir)?;
-    Ok(Recovered::Recorded)
+    Ok(OfflineCancel::Recorded)
 }
 
 /// Keeps the work of those who have ended in workspaces: whoever would have is gone.
-fn keeps(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
+fn keep_workspaces(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
     let due: Vec<Effect> = tree.due_keeps().collect();
     if due.is_empty() {
         return Vec::new();
     }
     // The runs of a home lie two folders below it.
     let state = run.path().ancestors().nth(2).unwrap_or(workdir).to_owned();
-    let setup = SpaceSetup::new(state);
+    let setup = WorkspaceSetup::new(state);
     let spaces = setup.open(workdir, false);
-    let spaces = spaces.map(|all| Spaces::new(all, setup, run.id(), wall_now));
+    let spaces = spaces.map(|all| RunWorkspaces::new(all, setup, run.id(), wall_now));
     let kept = |session, space: &Space| match &spaces {
         Ok(spaces) => {
             spaces.keep(session, space, &message(tree, session), changed_by(tree, session))
@@ -104,7 +107,7 @@ fn message(tree: &Tree, session: SessionId) -> String {
 }
 
 /// Makes the next marks on the project's list: whoever would have is gone.
-fn marks(tree: &Tree, workdir: &Path) -> Vec<Command> {
+fn update_marks(tree: &Tree, workdir: &Path) -> Vec<Command> {
     let due = tree.due_marks().filter_map(|effect| {
         let Effect::Mark { session, mark } = effect else { return None };
         let made = marking::make(workdir, wall_now, &mark);
@@ -137,8 +140,8 @@ fn record(
         }
         // Others who waited for a place are started by the process that resumes the run.
         if commands.is_empty() {
-            commands.extend(marks(tree, workdir));
-            commands.extend(keeps(tree, run, workdir));
+            commands.extend(update_marks(tree, workdir));
+            commands.extend(keep_workspaces(tree, run, workdir));
             commands.extend((!events.is_empty()).then_some(Command::EndRun));
         }
     }

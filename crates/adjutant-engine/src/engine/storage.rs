@@ -10,38 +10,38 @@ use adjutant_store::{
 };
 use tokio::sync::watch;
 
-use crate::archive::ReadJournal;
+use crate::archive::LoadedJournal;
 use crate::engine::EngineError;
 
 /// How far the journal is safe, or why it no longer is.
 #[derive(Clone, Debug)]
-pub(crate) enum Durable {
+pub(crate) enum SyncProgress {
     Through(Seq),
     Failed(JournalError),
 }
 
 /// A run that is open for writing.
-pub struct Opened {
+pub struct OpenRun {
     pub(crate) id: RunId,
     pub(crate) folder: Option<RunDir>,
     pub(crate) journal: Journal<Event>,
-    pub(crate) durable: watch::Receiver<Durable>,
+    pub(crate) durable: watch::Receiver<SyncProgress>,
     /// Held for as long as the run is written.
     pub(crate) lock: Option<RunLock>,
 }
 
 /// Notes which run it is and where.
-pub(crate) type Note = Box<dyn FnOnce(RunId, &Path) -> io::Result<()>>;
+pub(crate) type CreatedCallback = Box<dyn FnOnce(RunId, &Path) -> io::Result<()>>;
 
-impl Opened {
+impl OpenRun {
     /// Has it noted that the run is there; takes it back where that fails.
-    pub(crate) fn noted(self, note: Option<Note>) -> Result<Self, EngineError> {
+    pub(crate) fn noted(self, note: Option<CreatedCallback>) -> Result<Self, EngineError> {
         let (Some(note), Some(folder)) = (note, &self.folder) else { return Ok(self) };
         if let Err(error) = note(self.id, folder.path()) {
             let folder = folder.clone();
             drop(self);
             folder.take_back();
-            return Err(EngineError::Note(error));
+            return Err(EngineError::OnCreated(error));
         }
         Ok(self)
     }
@@ -57,14 +57,14 @@ pub enum Storage {
     /// The folder of one run, to go on with it.
     Run(RunDir),
     /// The folder of one run whose journal was read, to go on with it.
-    Read(RunDir, ReadJournal),
+    Read(RunDir, LoadedJournal),
     /// One journal in memory, with faults where a test wants them.
     Memory(MemoryDisk),
 }
 
 impl Storage {
     /// Opens a new run under an id that no other run may have.
-    pub(crate) fn open(&self, id: RunId) -> Result<Opened, EngineError> {
+    pub(crate) fn open(&self, id: RunId) -> Result<OpenRun, EngineError> {
         match self {
             Self::Home(home) => open_in(home, id),
             Self::Run(folder) | Self::Read(folder, _) => {
@@ -73,7 +73,7 @@ impl Storage {
             Self::Memory(disk) => {
                 let (report, durable) = reports();
                 let journal = Journal::start_inline(disk.clone(), Position::start(id), report);
-                Ok(Opened { id, folder: None, journal, durable, lock: None })
+                Ok(OpenRun { id, folder: None, journal, durable, lock: None })
             }
         }
     }
@@ -85,7 +85,7 @@ impl Storage {
         self,
         run: RunId,
         mut visit: impl FnMut(Record<Event>),
-    ) -> Result<Opened, EngineError> {
+    ) -> Result<OpenRun, EngineError> {
         match self {
             Self::Home(home) => reopen_in(home.run(run), visit),
             Self::Run(folder) => reopen_in(folder, visit),
@@ -98,24 +98,24 @@ impl Storage {
                     visit(record.map_err(OpenError::Read)?);
                 }
                 let journal = Journal::start_inline(disk, reader.position(), report);
-                Ok(Opened { id: run, folder: None, journal, durable, lock: None })
+                Ok(OpenRun { id: run, folder: None, journal, durable, lock: None })
             }
         }
     }
 }
 
-fn reopen_in(folder: RunDir, visit: impl FnMut(Record<Event>)) -> Result<Opened, EngineError> {
+fn reopen_in(folder: RunDir, visit: impl FnMut(Record<Event>)) -> Result<OpenRun, EngineError> {
     let (report, durable) = reports();
     let lock = folder.lock()?;
     let (journal, _tail) = lock.resume_journal(visit, report)?;
-    Ok(Opened { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
+    Ok(OpenRun { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
 }
 
 fn reopen_read(
     folder: RunDir,
-    read: ReadJournal,
+    read: LoadedJournal,
     visit: impl FnMut(Record<Event>),
-) -> Result<Opened, EngineError> {
+) -> Result<OpenRun, EngineError> {
     let Some((position, stamp)) = read.end else { return reopen_in(folder, visit) };
     let (report, durable) = reports();
     let lock = folder.lock()?;
@@ -124,10 +124,10 @@ fn reopen_read(
         return reopen_in(folder, visit);
     };
     read.records.into_iter().for_each(visit);
-    Ok(Opened { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
+    Ok(OpenRun { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
 }
 
-fn open_in(home: &Home, id: RunId) -> Result<Opened, EngineError> {
+fn open_in(home: &Home, id: RunId) -> Result<OpenRun, EngineError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -144,20 +144,21 @@ fn open_in(home: &Home, id: RunId) -> Result<Opened, EngineError> {
     }
 }
 
-fn open_new(folder: &RunDir) -> Result<Opened, EngineError> {
+fn open_new(folder: &RunDir) -> Result<OpenRun, EngineError> {
     let lock = folder.lock()?;
     let (report, durable) = reports();
     let journal = lock.create_journal(report)?;
     let id = folder.id();
-    Ok(Opened { id, folder: Some(folder.clone()), journal, durable, lock: Some(lock) })
+    Ok(OpenRun { id, folder: Some(folder.clone()), journal, durable, lock: Some(lock) })
 }
 
-fn reports() -> (impl FnMut(Result<Seq, JournalError>) + Send + 'static, watch::Receiver<Durable>) {
-    let (sender, receiver) = watch::channel(Durable::Through(Seq::ZERO));
+fn reports()
+-> (impl FnMut(Result<Seq, JournalError>) + Send + 'static, watch::Receiver<SyncProgress>) {
+    let (sender, receiver) = watch::channel(SyncProgress::Through(Seq::ZERO));
     let report = move |result: Result<Seq, JournalError>| {
         let durable = match result {
-            Ok(seq) => Durable::Through(seq),
-            Err(error) => Durable::Failed(error),
+            Ok(seq) => SyncProgress::Through(seq),
+            Err(error) => SyncProgress::Failed(error),
         };
         // Nobody listening means the run is over; the journal closes next.
         let _ = sender.send(durable);

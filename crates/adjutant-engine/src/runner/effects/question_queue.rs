@@ -5,19 +5,19 @@
 
 use std::collections::VecDeque;
 
-use crate::runner::effects::{Asked, Question};
+use crate::runner::effects::{ApproverQuestion, QuestionSubject};
 
 /// Questions that wait, and whether one is out.
 #[derive(Default)]
-pub(crate) struct Questions {
-    waiting: VecDeque<(Question, Asked)>,
+pub(crate) struct QuestionQueue {
+    waiting: VecDeque<(ApproverQuestion, QuestionSubject)>,
     is_out: bool,
 }
 
-impl Questions {
+impl QuestionQueue {
     /// Takes a question in.
-    pub(crate) fn add(&mut self, question: Question, asked: Asked) {
-        self.waiting.push_back((question, asked));
+    pub(crate) fn add(&mut self, question: ApproverQuestion, subject: QuestionSubject) {
+        self.waiting.push_back((question, subject));
     }
 
     /// Notes that the one that was out has been answered.
@@ -26,11 +26,14 @@ impl Questions {
     }
 
     /// Returns the next question when none is out, passing over those that nobody needs answered.
-    pub(crate) fn next(&mut self, is_open: impl Fn(&Asked) -> bool) -> Option<(Question, Asked)> {
+    pub(crate) fn next(
+        &mut self,
+        is_open: impl Fn(&QuestionSubject) -> bool,
+    ) -> Option<(ApproverQuestion, QuestionSubject)> {
         if self.is_out {
             return None;
         }
-        self.waiting.retain(|(_, asked)| is_open(asked));
+        self.waiting.retain(|(_, subject)| is_open(subject));
         let next = self.waiting.pop_front();
         self.is_out = next.is_some();
         next

@@ -36,23 +36,23 @@ pub(crate) const fn closed_call(event: &Event) -> Option<SessionId> {
 
 /// What must stay free, folded from the events.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct JournalReserve {
     live: u64,
     calls: BTreeMap<SessionId, u64>,
     answers: u64,
 }
 
-impl Room {
+impl JournalReserve {
     /// Returns what the tree of a run that goes on needs.
     pub(crate) fn of(tree: &Tree) -> Self {
-        let mut room = Self::default();
+        let mut reserve = Self::default();
         for node in tree.nodes().filter(|node| node.is_live()) {
-            room.live += 1;
+            reserve.live += 1;
             if let Some(open) = &node.reservation() {
-                room.open(node.session, open.max_output);
+                reserve.open(node.session, open.max_output);
             }
         }
-        room
+        reserve
     }
 
     /// Takes an event into account.

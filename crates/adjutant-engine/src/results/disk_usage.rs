@@ -8,7 +8,7 @@ use super::{MERGES, SPACES};
 
 /// Room on disk, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
+pub struct DiskUsage {
     /// Warm checkouts that workspaces stand on; they are made again when they are needed.
     pub bases: u64,
     /// Workspaces, at work or left behind by a crash.
@@ -19,10 +19,10 @@ pub struct Quota {
 
 /// Adds up the room that workspaces and merges take below a state directory.
 #[must_use]
-pub fn quota(state: &Path) -> Quota {
+pub fn disk_usage(state: &Path) -> DiskUsage {
     let spaces = state.join(SPACES);
     let bases = bases(&spaces, BASES_DEPTH);
-    Quota {
+    DiskUsage {
         bases,
         spaces: below(&spaces).saturating_sub(bases),
         merges: below(&state.join(MERGES)),

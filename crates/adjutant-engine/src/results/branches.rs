@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use adjutant_workspace::{ObjectId, is_branch_name};
 
-use super::{KeptResult, Work};
+use super::{KeptResult, KeptResults};
 
-impl Work {
+impl KeptResults {
     /// Has the branch of a result called by its story: `adjutant/US-001`, or `adjutant/US-001-2` where that
     /// holds something else, or `adjutant-US-001` where a branch called `adjutant` is in the way.
     pub fn name_branch(&self, result: &mut KeptResult, story: &str) {

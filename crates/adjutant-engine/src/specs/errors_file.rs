@@ -8,7 +8,7 @@ use adjutant_formats::task::merge_errors;
 use adjutant_workspace::{LockMode, Overwrite};
 use serde_json::Value;
 
-use super::folder::Folder;
+use super::folder::SpecsFolder;
 use super::{ATTEMPTS, Specs, SpecsError};
 
 const ERRORS: &str = "errors.json";
@@ -16,7 +16,7 @@ const ERRORS_NEW: &str = ".errors.json.adjutant-new";
 
 /// What becomes of errors where there is no specs folder yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum MissingFolder {
     /// The folder is made.
     Create,
     /// Nothing is kept.
@@ -35,14 +35,14 @@ impl Specs {
     pub fn keep_errors(
         &self,
         errors: &[Value],
-        absent: Absent,
+        absent: MissingFolder,
     ) -> Result<Option<String>, SpecsError> {
         if errors.is_empty() {
             return Ok(None);
         }
-        let folder = match Folder::find(&self.root)? {
+        let folder = match SpecsFolder::find(&self.root)? {
             Some(folder) => folder,
-            None if absent == Absent::Create => Folder::create(&self.root)?,
+            None if absent == MissingFolder::Create => SpecsFolder::create(&self.root)?,
             None => return Ok(None),
         };
         let _alone = folder.lock(LockMode::Exclusive)?;
@@ -63,7 +63,7 @@ impl Specs {
 }
 
 /// Replaces the file whole; says no where someone edited it meanwhile.
-fn replace(folder: &Folder, old: Option<&str>, new: &str) -> Result<bool, SpecsError> {
+fn replace(folder: &SpecsFolder, old: Option<&str>, new: &str) -> Result<bool, SpecsError> {
     let (place, temp) = (folder.place(ERRORS)?, OsStr::new(ERRORS_NEW));
     let failed = |error| folder.failed("write", ERRORS, error);
     let mode = place.mode().map_err(failed)?;

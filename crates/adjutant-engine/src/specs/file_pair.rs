@@ -13,7 +13,7 @@ use adjutant_workspace::Overwrite;
 use serde::{Deserialize, Serialize};
 
 use super::error::SpecsError;
-use super::folder::Folder;
+use super::folder::SpecsFolder;
 use super::repair::{PENDING, PENDING_NEW};
 
 pub(super) const TODO: &str = "TODO.md";
@@ -24,18 +24,18 @@ pub(super) const FILES: [(&str, &str); 2] =
     [(TODO, ".TODO.md.adjutant-new"), (STATE, ".state.json.adjutant-new")];
 
 /// The contents of both files, in the order of [`FILES`]; a file that is not there is none.
-pub(super) type Texts<'a> = [Option<&'a str>; 2];
+pub(super) type FilePair<'a> = [Option<&'a str>; 2];
 
 /// The record of a change under way: what each file was and is to be.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct PendingRecord {
     pub(super) v: u32,
-    pub(super) files: Vec<Replacement>,
+    pub(super) files: Vec<FileReplacement>,
 }
 
 /// One file of a change.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Replacement {
+pub(super) struct FileReplacement {
     /// Which of [`FILES`] it is.
     pub(super) name: String,
     /// What it was; none where there was none.
@@ -46,7 +46,7 @@ pub(super) struct Replacement {
 
 /// How writing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     /// Both files are new.
     Done,
     /// Someone else changed them meanwhile; nothing was written.
@@ -55,7 +55,7 @@ pub(super) enum Written {
 
 /// One step of writing.
 #[derive(Debug)]
-enum Step<'a> {
+enum WriteStep<'a> {
     /// Writes a file beside its place.
     Prepare {
         name: &'static str,
@@ -77,14 +77,18 @@ enum Step<'a> {
 
 /// Replaces both files; the folder must be locked and mended.
 pub(super) fn write(
-    folder: &Folder,
-    old: Texts<'_>,
-    new: Texts<'_>,
-) -> Result<Written, SpecsError> {
+    folder: &SpecsFolder,
+    old: FilePair<'_>,
+    new: FilePair<'_>,
+) -> Result<WriteOutcome, SpecsError> {
     perform(folder, old, steps(folder, old, new)?)
 }
 
-fn steps<'a>(folder: &Folder, old: Texts<'_>, new: Texts<'a>) -> Result<Vec<Step<'a>>, SpecsError> {
+fn steps<'a>(
+    folder: &SpecsFolder,
+    old: FilePair<'_>,
+    new: FilePair<'a>,
+) -> Result<Vec<WriteStep<'a>>, SpecsError> {
     let mut steps = Vec::new();
     let mut files = Vec::new();
     let mut settled = Vec::new();
@@ -92,38 +96,42 @@ fn steps<'a>(folder: &Folder, old: Texts<'_>, new: Texts<'a>) -> Result<Vec<Step
         let Some(after) = after.filter(|_| before != after) else { continue };
         folder.check_size(name, after)?;
         let bytes = Cow::Borrowed(after.as_bytes());
-        steps.push(Step::Prepare { name, temp, bytes });
-        files.push(Replacement {
+        steps.push(WriteStep::Prepare { name, temp, bytes });
+        files.push(FileReplacement {
             name: name.to_owned(),
             before: before.map(|text| Fingerprint::of_content(text.as_bytes())),
             after: Fingerprint::of_content(after.as_bytes()),
         });
         let over = if before.is_some() { Overwrite::Allowed } else { Overwrite::Refused };
-        settled.push(Step::Settle { name, temp, over });
+        settled.push(WriteStep::Settle { name, temp, over });
     }
-    let record = serde_json::to_vec(&Record { v: 1, files })
+    let record = serde_json::to_vec(&PendingRecord { v: 1, files })
         .map_err(|_| SpecsError::BadRecord { path: folder.named(PENDING) })?;
     let bytes = Cow::Owned(record);
-    steps.push(Step::Prepare { name: PENDING, temp: PENDING_NEW, bytes });
-    steps.push(Step::Compare);
-    steps.push(Step::Settle { name: PENDING, temp: PENDING_NEW, over: Overwrite::Refused });
-    steps.push(Step::Sync);
+    steps.push(WriteStep::Prepare { name: PENDING, temp: PENDING_NEW, bytes });
+    steps.push(WriteStep::Compare);
+    steps.push(WriteStep::Settle { name: PENDING, temp: PENDING_NEW, over: Overwrite::Refused });
+    steps.push(WriteStep::Sync);
     steps.extend(settled);
-    steps.push(Step::Sync);
+    steps.push(WriteStep::Sync);
     // Not synced: a record that comes back finds both files in place and is removed again.
-    steps.push(Step::Forget);
+    steps.push(WriteStep::Forget);
     Ok(steps)
 }
 
-fn perform(folder: &Folder, old: Texts<'_>, steps: Vec<Step<'_>>) -> Result<Written, SpecsError> {
+fn perform(
+    folder: &SpecsFolder,
+    old: FilePair<'_>,
+    steps: Vec<WriteStep<'_>>,
+) -> Result<WriteOutcome, SpecsError> {
     let mut is_certain = false;
     for step in steps {
-        is_certain |= matches!(step, Step::Settle { .. });
+        is_certain |= matches!(step, WriteStep::Settle { .. });
         match take(folder, old, step) {
-            Ok(Written::Done) => {}
-            Ok(Written::Overtaken) => {
+            Ok(WriteOutcome::Done) => {}
+            Ok(WriteOutcome::Overtaken) => {
                 discard(folder);
-                return Ok(Written::Overtaken);
+                return Ok(WriteOutcome::Overtaken);
             }
             Err(error) => {
                 // Once the record has its name the change may be durable, and is finished next time.
@@ -134,39 +142,43 @@ fn perform(folder: &Folder, old: Texts<'_>, steps: Vec<Step<'_>>) -> Result<Writ
             }
         }
     }
-    Ok(Written::Done)
+    Ok(WriteOutcome::Done)
 }
 
-fn take(folder: &Folder, old: Texts<'_>, step: Step<'_>) -> Result<Written, SpecsError> {
+fn take(
+    folder: &SpecsFolder,
+    old: FilePair<'_>,
+    step: WriteStep<'_>,
+) -> Result<WriteOutcome, SpecsError> {
     match step {
-        Step::Prepare { name, temp, bytes } => {
+        WriteStep::Prepare { name, temp, bytes } => {
             let place = folder.place(name)?;
             let prepare = || place.prepare(&bytes, place.mode()?, OsStr::new(temp));
             prepare().map_err(|error| folder.failed("write", name, error))?;
         }
-        Step::Settle { name, temp, over } => {
+        WriteStep::Settle { name, temp, over } => {
             let settled = folder.place(name)?.move_into_place(OsStr::new(temp), over);
             settled.map_err(|error| folder.failed("replace", name, error))?;
         }
-        Step::Compare => {
+        WriteStep::Compare => {
             for ((name, _), text) in FILES.into_iter().zip(old) {
                 let same = folder.place(name)?.has_content(text.map(str::as_bytes));
                 if !same.map_err(|error| folder.failed("read", name, error))? {
-                    return Ok(Written::Overtaken);
+                    return Ok(WriteOutcome::Overtaken);
                 }
             }
         }
-        Step::Sync => folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?,
-        Step::Forget => {
+        WriteStep::Sync => folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?,
+        WriteStep::Forget => {
             let gone = folder.place(PENDING)?.unlink();
             gone.map_err(|error| folder.failed("remove", PENDING, error))?;
         }
     }
-    Ok(Written::Done)
+    Ok(WriteOutcome::Done)
 }
 
 /// Removes what was prepared for a change that does not happen.
-pub(super) fn discard(folder: &Folder) {
+pub(super) fn discard(folder: &SpecsFolder) {
     for (name, temp) in FILES.into_iter().chain([(PENDING, PENDING_NEW)]) {
         // Best effort: what stays is removed by the next writer.
         let _ = folder.place(name).map(|place| place.remove_temp(OsStr::new(temp)));
@@ -174,5 +186,5 @@ pub(super) fn discard(folder: &Folder) {
 }
 
 #[cfg(test)]
-#[path = "pair_tests.rs"]
+#[path = "file_pair_tests.rs"]
 mod tests;

@@ -7,26 +7,27 @@ use std::path::{Path, PathBuf};
 
 use adjutant_workspace::{Dir, DirEntry, FileKind, OpenedFile, PathError, Root};
 
-use super::read::definition;
+use super::definition::definition;
 use super::{
-    FILE_BYTES, MAX_FILES, Problem, Product, Roster, SCOPE_BYTES, Scope, project_folders, shown,
+    AgentRoster, DefinitionScope, FILE_BYTES, FileProblem, MAX_FILES, SCOPE_BYTES, SourceProduct,
+    project_folders, shown,
 };
-use crate::runner::crash::guard;
+use crate::runner::panics::catch_panic;
 
 /// What a search comes upon.
-pub(crate) enum Find {
+pub(crate) enum SearchFinding {
     /// A file of the right ending.
-    File(Leaf),
+    File(DefinitionFile),
     /// A folder or file that cannot be looked at.
-    Problem(Problem),
+    Problem(FileProblem),
 }
 
 /// A file of the right ending, and what it holds.
-pub(crate) struct Leaf {
+pub(crate) struct DefinitionFile {
     /// Whose format it has.
-    pub(crate) product: Product,
+    pub(crate) product: SourceProduct,
     /// Whose word it is.
-    pub(crate) scope: Scope,
+    pub(crate) scope: DefinitionScope,
     /// The file, beneath the project where it is the project's.
     pub(crate) file: String,
     /// The file within the folder of its product.
@@ -37,7 +38,7 @@ pub(crate) struct Leaf {
     pub(crate) is_beyond: bool,
 }
 
-impl Leaf {
+impl DefinitionFile {
     /// Returns the name of the file without its ending.
     pub(crate) fn stem(&self) -> String {
         self.within.file_stem().unwrap_or_default().to_string_lossy().into_owned()
@@ -49,18 +50,18 @@ impl Leaf {
         make: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<T, String> {
         let text = self.text.as_deref().map_err(Clone::clone)?;
-        guard(|| make(text))
+        catch_panic(|| make(text))
             .unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
     }
 
     /// Says that nothing can be made of it.
-    pub(crate) fn problem(&self, reason: String) -> Problem {
-        Problem { file: self.file.clone(), scope: self.scope, reason }
+    pub(crate) fn problem(&self, reason: String) -> FileProblem {
+        FileProblem { file: self.file.clone(), scope: self.scope, reason }
     }
 }
 
 /// Which folders within the folder of a product are looked into.
-pub(crate) type Nests = fn(Product) -> bool;
+pub(crate) type SearchesSubfolders = fn(SourceProduct) -> bool;
 
 /// How many folders may lie within each other. Inclusive.
 const MAX_DEPTH: usize = 6;
@@ -69,24 +70,24 @@ const MAX_ENTRIES: usize = 2_000;
 
 /// Where a person keeps agents of their own, by product.
 #[derive(Clone, Debug, Default)]
-pub struct UserFolders(pub Vec<(Product, PathBuf)>);
+pub struct UserFolders(pub Vec<(SourceProduct, PathBuf)>);
 
 /// Finds everyone who is described: in the project first, then in the person's folders.
-pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
-    let mut roster = Roster::default();
-    let nests = |product| matches!(product, Product::Claude | Product::Opencode);
-    sweep(root, &project_folders(), user, nests, &mut |find| match find {
-        Find::Problem(problem) => roster.problems.push(problem),
-        Find::File(leaf) => {
+pub fn find_agents(root: &Path, user: &UserFolders) -> Result<AgentRoster, PathError> {
+    let mut roster = AgentRoster::default();
+    let nests = |product| matches!(product, SourceProduct::Claude | SourceProduct::Opencode);
+    search_folders(root, &project_folders(), user, nests, &mut |find| match find {
+        SearchFinding::Problem(problem) => roster.problems.push(problem),
+        SearchFinding::File(leaf) => {
             let stem = leaf.stem();
             let (product, scope) = (leaf.product, leaf.scope);
             match leaf.read(|text| definition(product, scope, &leaf.file, &stem, text)) {
-                Ok(definition) => roster.enlist(definition),
+                Ok(definition) => roster.add(definition),
                 Err(reason) => {
                     if !leaf.is_beyond {
                         roster.problems.push(leaf.problem(reason));
                     }
-                    if leaf.scope == Scope::User {
+                    if leaf.scope == DefinitionScope::User {
                         roster.withdraw(&stem, &leaf.file);
                     }
                 }
@@ -97,15 +98,15 @@ pub fn muster(root: &Path, user: &UserFolders) -> Result<Roster, PathError> {
 }
 
 /// Looks through a project's folders, then through the person's.
-pub(crate) fn sweep(
+pub(crate) fn search_folders(
     root: &Path,
-    project: &[(Product, &'static str)],
+    project: &[(SourceProduct, &'static str)],
     user: &UserFolders,
-    nests: Nests,
-    tell: &mut dyn FnMut(Find),
+    nests: SearchesSubfolders,
+    tell: &mut dyn FnMut(SearchFinding),
 ) -> Result<(), PathError> {
     let root = Root::open(root)?;
-    let mut left = Left::default();
+    let mut left = ReadAllowance::default();
     let real = |path: &Path| fs::canonicalize(path).ok();
     let theirs: Vec<PathBuf> = user.0.iter().filter_map(|(_, path)| real(path)).collect();
     for &(product, folder) in project {
@@ -113,20 +114,21 @@ pub(crate) fn sweep(
         if real(&root.path().join(folder)).is_some_and(|path| theirs.contains(&path)) {
             continue;
         }
-        let scope = Scope::Project;
-        Place { root: &root, product, scope, folder, nests }.open(&mut left, tell);
+        let scope = DefinitionScope::Project;
+        DefinitionFolder { root: &root, product, scope, folder, nests }.open(&mut left, tell);
     }
-    left = Left::default();
+    left = ReadAllowance::default();
     for (product, folder) in &user.0 {
         match Root::open(folder) {
             Ok(root) => {
-                let (product, scope) = (*product, Scope::User);
-                Place { root: &root, product, scope, folder: ".", nests }.open(&mut left, tell);
+                let (product, scope) = (*product, DefinitionScope::User);
+                DefinitionFolder { root: &root, product, scope, folder: ".", nests }
+                    .open(&mut left, tell);
             }
             Err(PathError::NotFound) => {}
-            Err(error) => tell(Find::Problem(Problem {
+            Err(error) => tell(SearchFinding::Problem(FileProblem {
                 file: shown(folder),
-                scope: Scope::User,
+                scope: DefinitionScope::User,
                 reason: error.to_string(),
             })),
         }
@@ -135,18 +137,18 @@ pub(crate) fn sweep(
 }
 
 /// What may still be read of one scope.
-struct Left {
+struct ReadAllowance {
     files: usize,
     bytes: u64,
 }
 
-impl Default for Left {
+impl Default for ReadAllowance {
     fn default() -> Self {
         Self { files: MAX_FILES, bytes: SCOPE_BYTES }
     }
 }
 
-impl Left {
+impl ReadAllowance {
     /// Takes one file of that size, or says why it is not read.
     fn take(&mut self, bytes: u64) -> Result<(), String> {
         let files = self.files.checked_sub(1).ok_or_else(|| {
@@ -169,16 +171,16 @@ impl Left {
 }
 
 /// A folder of definitions.
-struct Place<'a> {
+struct DefinitionFolder<'a> {
     root: &'a Root,
-    product: Product,
-    scope: Scope,
+    product: SourceProduct,
+    scope: DefinitionScope,
     folder: &'static str,
-    nests: Nests,
+    nests: SearchesSubfolders,
 }
 
-impl Place<'_> {
-    fn open(&self, left: &mut Left, tell: &mut dyn FnMut(Find)) {
+impl DefinitionFolder<'_> {
+    fn open(&self, left: &mut ReadAllowance, tell: &mut dyn FnMut(SearchFinding)) {
         let folder = self.folder;
         let opened = self.root.relative(folder).and_then(|path| self.root.open_dir(&path));
         match opened {
@@ -193,8 +195,8 @@ impl Place<'_> {
         dir: &Dir,
         path: &Path,
         depth: usize,
-        left: &mut Left,
-        tell: &mut dyn FnMut(Find),
+        left: &mut ReadAllowance,
+        tell: &mut dyn FnMut(SearchFinding),
     ) {
         let listing = match dir.list(MAX_ENTRIES) {
             Ok(listing) => listing,
@@ -221,8 +223,8 @@ impl Place<'_> {
         entry: &DirEntry,
         at: &Path,
         depth: usize,
-        left: &mut Left,
-        tell: &mut dyn FnMut(Find),
+        left: &mut ReadAllowance,
+        tell: &mut dyn FnMut(SearchFinding),
     ) {
         if !(self.nests)(self.product) || entry.name.as_encoded_bytes().starts_with(b".") {
             return;
@@ -237,7 +239,7 @@ impl Place<'_> {
     }
 
     fn is_definition(&self, name: &OsStr) -> bool {
-        let wanted = if self.product == Product::Codex { "toml" } else { "md" };
+        let wanted = if self.product == SourceProduct::Codex { "toml" } else { "md" };
         let path = Path::new(name);
         path.extension().is_some_and(|extension| extension == wanted)
             && !name.as_encoded_bytes().starts_with(b".")
@@ -248,13 +250,13 @@ impl Place<'_> {
         dir: &Dir,
         entry: &DirEntry,
         at: &Path,
-        left: &mut Left,
-        tell: &mut dyn FnMut(Find),
+        left: &mut ReadAllowance,
+        tell: &mut dyn FnMut(SearchFinding),
     ) {
         let opened = match (entry.kind, self.scope) {
             // People link their own files from wherever they keep them.
-            (FileKind::Symlink, Scope::User) => follow(&self.root.path().join(at)),
-            (FileKind::Symlink, Scope::Project | Scope::BuiltIn) => {
+            (FileKind::Symlink, DefinitionScope::User) => follow(&self.root.path().join(at)),
+            (FileKind::Symlink, DefinitionScope::Project | DefinitionScope::BuiltIn) => {
                 self.root.relative(at).and_then(|path| self.root.open_file(&path))
             }
             (_, _) => dir.open_file(&entry.name),
@@ -264,7 +266,7 @@ impl Place<'_> {
         let size = opened.as_ref().map_or(0, |opened| opened.len);
         let taken = left.take(if size > FILE_BYTES { 0 } else { size });
         let opened = taken.and_then(|()| opened.map_err(|error| link_out(&error)));
-        tell(Find::File(Leaf {
+        tell(SearchFinding::File(DefinitionFile {
             product: self.product,
             scope: self.scope,
             file: self.shown(at),
@@ -274,15 +276,21 @@ impl Place<'_> {
         }));
     }
 
-    fn complain(&self, at: &Path, reason: String, tell: &mut dyn FnMut(Find)) {
-        tell(Find::Problem(Problem { file: self.shown(at), scope: self.scope, reason }));
+    fn complain(&self, at: &Path, reason: String, tell: &mut dyn FnMut(SearchFinding)) {
+        tell(SearchFinding::Problem(FileProblem {
+            file: self.shown(at),
+            scope: self.scope,
+            reason,
+        }));
     }
 
     /// A project's file is shown beneath the project, a person's with its whole path.
     fn shown(&self, at: &Path) -> String {
         match self.scope {
-            Scope::Project | Scope::BuiltIn => shown(at),
-            Scope::User => shown(&self.root.path().join(at.strip_prefix(".").unwrap_or(at))),
+            DefinitionScope::Project | DefinitionScope::BuiltIn => shown(at),
+            DefinitionScope::User => {
+                shown(&self.root.path().join(at.strip_prefix(".").unwrap_or(at)))
+            }
         }
     }
 }

@@ -9,7 +9,10 @@ use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue
 use serde_json::Value;
 
 use super::tools::{allow, forbid, permit};
-use super::{Definition, Limits, MAX_KEYS, Product, Scope, Wished, agent_name, yaml};
+use super::{
+    AgentDefinition, DefinitionLimits, DefinitionScope, MAX_KEYS, RequestedTools, SourceProduct,
+    agent_name, front_matter,
+};
 
 /// Keys by which a file would reach beyond itself; none of them counts.
 const GRANTING: [&str; 16] = [
@@ -101,24 +104,27 @@ const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 
 /// Reads a file, or says why nothing can be made of it.
 pub(crate) fn definition(
-    product: Product,
-    scope: Scope,
+    product: SourceProduct,
+    scope: DefinitionScope,
     file: &str,
     stem: &str,
     text: &str,
-) -> Result<Definition, String> {
+) -> Result<AgentDefinition, String> {
     let (keys, body) = match product {
-        Product::Codex => (toml_keys(text)?, ""),
-        Product::Claude | Product::Opencode | Product::Gemini | Product::Adjutant => {
-            let (front, body) = yaml::split(text)?;
-            (yaml::read(front)?, body)
+        SourceProduct::Codex => (toml_keys(text)?, ""),
+        SourceProduct::Claude
+        | SourceProduct::Opencode
+        | SourceProduct::Gemini
+        | SourceProduct::Adjutant => {
+            let (front, body) = front_matter::split(text)?;
+            (front_matter::read(front)?, body)
         }
     };
     let count = keys.again.len() + within(&keys.keys);
     if count > MAX_KEYS {
         return Err(format!("it has {count} keys, allowed are {MAX_KEYS}"));
     }
-    let mut sheet = Sheet::new(&keys, &READ)?;
+    let mut sheet = DefinitionFields::new(&keys, &READ)?;
     sheet.check_kind()?;
     let name = agent_name(&sheet.text("name").unwrap_or_else(|| stem.to_owned()))?;
     let description = sheet.text("description").unwrap_or_default();
@@ -128,18 +134,18 @@ pub(crate) fn definition(
     let prompt = sheet.prompt(body)?;
     let tools = sheet.tools();
     let limits = sheet.limits();
-    let model = sheet.text("model").and_then(|model| spelled(product, &model));
+    let model = sheet.text("model").and_then(|model| qualified_model(product, &model));
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
     sheet.own_bounds(&mut tools, &mut limits, &[]);
     sheet.name_the_rest(&UNUSED, &READ);
-    Ok(Definition {
+    Ok(AgentDefinition {
         name,
         description,
         prompt,
         tools,
         model,
-        model_is_theirs: scope == Scope::User,
+        model_is_theirs: scope == DefinitionScope::User,
         limits,
         takes_tasks,
         file: file.to_owned(),
@@ -159,22 +165,25 @@ fn within(value: &Value) -> usize {
     }
 }
 
-fn toml_keys(text: &str) -> Result<yaml::Front, String> {
+fn toml_keys(text: &str) -> Result<front_matter::FrontMatter, String> {
     let document =
         parse_toml(text).map_err(|error| format!("its TOML is broken: {}", error.reason))?;
     let keys = FieldValue::Text(&document, text).to_json();
-    Ok(yaml::Front { keys, again: Vec::new() })
+    Ok(front_matter::FrontMatter { keys, again: Vec::new() })
 }
 
 /// The keys of a file, and what was said about those that count for nothing.
-pub(crate) struct Sheet<'a> {
+pub(crate) struct DefinitionFields<'a> {
     pub(crate) fields: FieldReader<'a>,
     pub(crate) ignored: Vec<String>,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> DefinitionFields<'a> {
     /// Takes the keys of a file; those of `known` must not be there more than once.
-    pub(crate) fn new(front: &'a yaml::Front, known: &[&str]) -> Result<Self, String> {
+    pub(crate) fn new(
+        front: &'a front_matter::FrontMatter,
+        known: &[&str],
+    ) -> Result<Self, String> {
         let fields = FieldReader::new((&front.keys).into(), "");
         let fields = fields.map_err(|problem| format!("its front matter {problem}"))?;
         let mut sheet = Self { fields, ignored: Vec::new() };
@@ -250,10 +259,10 @@ impl<'a> Sheet<'a> {
         Ok(prompt)
     }
 
-    fn tools(&mut self) -> Wished {
-        let mut wished = Wished::default();
+    fn tools(&mut self) -> RequestedTools {
+        let mut wished = RequestedTools::default();
         for (key, take) in [
-            ("tools", allow as fn(&mut Wished, &str, &Value, &mut Vec<String>)),
+            ("tools", allow as fn(&mut RequestedTools, &str, &Value, &mut Vec<String>)),
             ("disallowedTools", forbid),
             ("permission", permit),
         ] {
@@ -281,31 +290,36 @@ impl<'a> Sheet<'a> {
         wished
     }
 
-    fn limits(&mut self) -> Limits {
-        let mut limits = Limits::default();
+    fn limits(&mut self) -> DefinitionLimits {
+        let mut limits = DefinitionLimits::default();
         for key in ["maxTurns", "max_turns", "steps", "maxSteps"] {
             let max_turns = self.amount(key, 1.0).map(turns);
-            limits.tighten(&Limits { max_turns, ..Limits::default() });
+            limits.tighten(&DefinitionLimits { max_turns, ..DefinitionLimits::default() });
         }
         for (key, unit) in [("timeout_mins", 60.0), ("timeout_s", 1.0)] {
             let timeout_s = self.amount(key, unit);
-            limits.tighten(&Limits { timeout_s, ..Limits::default() });
+            limits.tighten(&DefinitionLimits { timeout_s, ..DefinitionLimits::default() });
         }
         limits
     }
 
     /// Reads what stands under `adjutant:`; keys of `others` are read elsewhere.
-    pub(crate) fn own_bounds(&mut self, wished: &mut Wished, limits: &mut Limits, others: &[&str]) {
+    pub(crate) fn own_bounds(
+        &mut self,
+        wished: &mut RequestedTools,
+        limits: &mut DefinitionLimits,
+        others: &[&str],
+    ) {
         let Some(fields) = self.object("adjutant") else { return };
         if let Some(value) = fields.get("tools") {
             allow(wished, "adjutant.tools", &value.to_json(), &mut self.ignored);
         }
         let mut bound = |key| self.keep(fields.read(key, |value| amount(value, 1.0)));
-        let mut own = Limits {
+        let mut own = DefinitionLimits {
             max_turns: bound("max_turns").map(turns),
             timeout_s: bound("timeout_s"),
             max_output_tokens: bound("max_output_tokens"),
-            ..Limits::default()
+            ..DefinitionLimits::default()
         };
         if let Some(value) = fields.get("operation") {
             match value.string().map(|word| Operation::parse(&word)) {
@@ -361,7 +375,7 @@ fn amount(value: FieldValue<'_>, unit: f64) -> Result<u64, FieldProblem> {
 }
 
 /// Returns a model in our spelling; `None` where the file leaves it to the caller.
-pub(crate) fn spelled(product: Product, model: &str) -> Option<String> {
+pub(crate) fn qualified_model(product: SourceProduct, model: &str) -> Option<String> {
     let model = model.trim();
     if matches!(model, "" | "inherit" | "default") {
         return None;
@@ -376,9 +390,12 @@ pub(crate) fn spelled(product: Product, model: &str) -> Option<String> {
     let provider = match product {
         _ if model.starts_with("claude-") => "anthropic",
         _ if model.starts_with("gemini-") => "gemini",
-        Product::Codex => "openai",
+        SourceProduct::Codex => "openai",
         _ if model.starts_with("gpt-") => "openai",
-        Product::Claude | Product::Opencode | Product::Gemini | Product::Adjutant => {
+        SourceProduct::Claude
+        | SourceProduct::Opencode
+        | SourceProduct::Gemini
+        | SourceProduct::Adjutant => {
             return Some(model.to_owned());
         }
     };

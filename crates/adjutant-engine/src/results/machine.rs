@@ -8,11 +8,11 @@ use adjutant_workspace::overlay::{Overlay, OverlayError};
 use adjutant_workspace::sandbox::{Sandbox, SandboxHelper};
 
 use super::SPACES;
-use crate::chain::chain;
+use crate::error_chain::error_chain;
 
 /// What was found out about the machine, each by trying it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineCapabilities {
     /// The version of git, or why it cannot be used.
     pub git: Result<String, String>,
     /// What holds programs, and the layers that are missing; or why programs cannot be run.
@@ -25,7 +25,7 @@ pub struct Machine {
 
 /// Tries everything that agents who write need; this program must be its own sandbox helper.
 #[must_use]
-pub fn look_at_machine(search: &OsStr, state: &Path) -> Machine {
+pub fn probe_machine(search: &OsStr, state: &Path) -> MachineCapabilities {
     let helper = SandboxHelper::this_program();
     let git = Git::find(search).map(|git| git.version().to_owned());
     let level = Sandbox::level_here(&helper);
@@ -37,10 +37,10 @@ pub fn look_at_machine(search: &OsStr, state: &Path) -> Machine {
     let made = adjutant_store::ensure_private_dir(&spaces).map_err(OverlayError::Holder);
     let overlay = made.and_then(|()| Overlay::probe(&helper, &spaces));
     let user_namespaces = !matches!(overlay, Err(OverlayError::NoUserNamespaces(_)));
-    Machine {
+    MachineCapabilities {
         git: git.map_err(|error| error.to_string()),
         sandbox: sandbox.map_err(|error| error.why),
-        overlay: overlay.map_err(|error| chain(&error)),
+        overlay: overlay.map_err(|error| error_chain(&error)),
         user_namespaces,
     }
 }

@@ -14,22 +14,22 @@ use adjutant_tools::{
 };
 use adjutant_workspace::Root;
 
-use crate::briefs::role::Role;
-use crate::slash::Handbook;
+use crate::briefs::role::AgentRole;
+use crate::slash::SlashCommands;
 
 /// Opens a model by the name a task asks for, or says why it cannot be had.
 pub type ModelOpener = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
 
 /// The models of a run, each opened once.
 #[derive(Clone)]
-pub(crate) struct Models {
+pub(crate) struct ModelPool {
     default: Arc<dyn Model>,
     open: Option<ModelOpener>,
     // A std mutex: held for a map look-up and the opening of a client, never across an await.
     opened: Arc<Mutex<BTreeMap<String, Arc<dyn Model>>>>,
 }
 
-impl Models {
+impl ModelPool {
     pub(crate) fn new(default: Arc<dyn Model>, open: Option<ModelOpener>) -> Self {
         Self { default, open, opened: Arc::default() }
     }
@@ -72,7 +72,7 @@ impl Models {
 
 /// Who asks for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum TaskRequester {
     /// A person, by a file or a flag.
     Person,
     /// A model, by a tool call.
@@ -85,16 +85,16 @@ fn not_yours(name: &str) -> String {
 
 /// Turns tasks into briefs.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct BriefBuilder {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) masker: Masker,
-    pub(crate) models: Models,
+    pub(crate) models: ModelPool,
     /// Who does what no agent was named for.
     pub(crate) agent: AgentName,
     /// Who is described by a file.
-    pub(crate) roles: Arc<BTreeMap<AgentName, Role>>,
+    pub(crate) roles: Arc<BTreeMap<AgentName, AgentRole>>,
     /// The commands a task may begin with.
-    pub(crate) commands: Arc<Handbook>,
+    pub(crate) commands: Arc<SlashCommands>,
     /// What kind of work a task is whose agent does not say.
     pub(crate) operation: Operation,
     /// The tree that agents work in.
@@ -107,7 +107,7 @@ pub(crate) struct Desk {
     pub(crate) command_context: Option<(AgentName, Arc<[String]>)>,
 }
 
-impl Desk {
+impl BriefBuilder {
     /// Takes over what a slash command says of the work it hands down.
     pub(crate) fn take_assignment(&mut self, assignment: &Assignment) {
         self.operation = assignment.operation;
@@ -140,7 +140,7 @@ impl Desk {
         &self,
         task: &TaskSpec,
         caller: &ModelSpec,
-        asker: Asker,
+        asker: TaskRequester,
         root: &Root,
     ) -> Brief {
         self.brief_for(&self.agent, task, caller, asker, root)
@@ -153,7 +153,7 @@ impl Desk {
         agent: &AgentName,
         task: &TaskSpec,
         caller: &ModelSpec,
-        asker: Asker,
+        asker: TaskRequester,
         root: &Root,
     ) -> Brief {
         let mut brief = Brief::new(task.label.clone(), agent.clone(), &task.prompt);
@@ -177,15 +177,17 @@ impl Desk {
             (None, asker) if role.is_some_and(|role| role.model.is_some()) => {
                 let name = role.and_then(|role| role.model.as_deref()).unwrap_or_default();
                 self.models.choose(name).map_err(|problem| match asker {
-                    Asker::Person => problem,
-                    Asker::Model => not_yours(name),
+                    TaskRequester::Person => problem,
+                    TaskRequester::Model => not_yours(name),
                 })
             }
             (None, _) => Ok(caller.clone()),
-            (Some(name), Asker::Person) => self.models.choose(name),
+            (Some(name), TaskRequester::Person) => self.models.choose(name),
             // A model must not learn by asking what files and keys there are.
-            (Some(name), Asker::Model) if name.contains(':') => Err(not_yours(name)),
-            (Some(name), Asker::Model) => self.models.choose(name).map_err(|_| not_yours(name)),
+            (Some(name), TaskRequester::Model) if name.contains(':') => Err(not_yours(name)),
+            (Some(name), TaskRequester::Model) => {
+                self.models.choose(name).map_err(|_| not_yours(name))
+            }
         };
         match chosen {
             Ok(spec) => brief.model = Some(spec),
@@ -225,7 +227,7 @@ const PROJECT_TEXTS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// The most of such a file that is quoted.
 const PROJECT_TEXT_BYTES: u64 = 64 << 10;
 
-impl Desk {
+impl BriefBuilder {
     /// Quotes what the project says to agents: the project's word, not the person's, and marked as
     /// such. Read beneath the root like everything of the project, and masked.
     pub(crate) fn project_text(&self) -> String {
