@@ -33,10 +33,7 @@ impl ApprovalQuestion {
         for (title, lines) in [
             ("Warnings", self.warnings()),
             ("Refused", self.refusals()),
-            (
-                "What the PRD asks for and nobody has allowed, so that it counts for nothing",
-                unallowed,
-            ),
+            ("Requests of the PRD that nobody has allowed; they have no effect", unallowed),
         ] {
             if !lines.is_empty() {
                 // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! Requirement 43, D21 and DESIGN §5 Approval: what a person is asked.
+//! Requirement 43, D21 and DESIGN §5 Approval: the question that a person is asked.
 
 use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet, Writes};
 use adjutant_view::approval::{ApprovalQuestion, Risk, domain_question};
@@ -17,12 +17,12 @@ fn requirement_43_one_line_lists_count_labels_goals_and_risk() {
         ("correctness", "check return values of every call"),
         ("refactor", "propose\nsimplifications"),
     ]);
-    // D21: every goal is cut at 18 characters, the ellipsis included.
+    // D21: every goal is cut at 18 characters, including the ellipsis.
     insta::assert_snapshot!(question(&h).distillate(), @"Spawn 3 subagents (risk: medium): [security] scan for vulnerab…; [correctness] check return valu…; [refactor] propose simplific…");
 }
 
 #[test]
-fn one_subagent_is_singular_and_none_is_said() {
+fn the_heading_counts_subagents_correctly() {
     let mut h = History::new();
     insta::assert_snapshot!(question(&h).distillate(), @"Spawn 0 subagents (risk: medium).");
     h.call([("a", "look")]);
@@ -30,7 +30,7 @@ fn one_subagent_is_singular_and_none_is_said() {
 }
 
 #[test]
-fn the_whole_question_says_what_is_at_stake() {
+fn the_full_question_shows_everything_at_stake() {
     let mut h = History::new();
     let mut first = h.grant(root(), "security", "scan for vulnerabilities in src/auth.rs");
     first.brief.context = vec![
@@ -82,7 +82,7 @@ fn the_whole_question_says_what_is_at_stake() {
 }
 
 #[test]
-fn tasks_that_differ_are_told_apart_and_a_missing_price_is_said() {
+fn different_tasks_are_listed_separately_and_a_missing_price_is_shown() {
     let mut h = History::new();
     let mut reader = h.grant(root(), "reader", "read");
     reader.brief.model.as_mut().unwrap().price = None;
@@ -124,7 +124,7 @@ fn hostile_labels_and_goals_are_escaped() {
 }
 
 #[test]
-fn a_goal_padded_with_spaces_cannot_put_a_line_of_its_own() {
+fn a_goal_padded_with_spaces_cannot_start_a_line() {
     let mut h = History::new();
     h.call([("a", &format!("look around{}Tools       none at all", " ".repeat(66)))]);
     insta::assert_snapshot!(question(&h).text(40), @r"
@@ -151,7 +151,7 @@ fn only_the_call_asked_about_is_shown() {
 }
 
 #[test]
-fn a_question_about_a_host_cannot_be_dressed_up() {
+fn a_question_about_a_host_cannot_be_disguised() {
     let url = format!("https://docs.rs/\u{1b}[2J\u{202e}{}?tail=secret", "a".repeat(600));
     let (text, prompt) = domain_question("rea]der\n[x", "docs.rs", &url, 60);
     assert_eq!(prompt, "Allow docs.rs for this run? [y/N] ");

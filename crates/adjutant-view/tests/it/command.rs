@@ -1,4 +1,4 @@
-//! Runs of a slash command as people and programs read them: stages, returns, what it came to.
+//! Runs of a slash command: stages, returns and the outcome.
 
 use adjutant_core::assignment::Work;
 use adjutant_core::policy::Operation;
@@ -88,7 +88,7 @@ fn stages(h: &History) -> Vec<String> {
         .collect()
 }
 
-/// The stages of everything that can happen to the work of a command.
+/// A history that ends in every stage.
 pub(crate) fn through_all_stages() -> History {
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
@@ -133,7 +133,7 @@ fn requirement_39_a_live_delegation_says_its_command_its_task_and_its_whole_path
     "research" 7 ["orchestrator","delegate","researcher","scout"]
     "research" null ["orchestrator","delegate","scout"]
     "#);
-    // The list is the same wherever it is shown.
+    // The path is the same in every output.
     for delegation in view.delegations() {
         let path = serde_json::to_value(view.path(delegation)).unwrap();
         if let Some(returned) = standard(&view, delegation) {
@@ -200,7 +200,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     h.end(again, Outcome::Partial, Some(timeout));
     let view = h.view();
     assert_eq!(command_head(&view).unwrap(), "Task: 7, 8");
-    // The failure of the first try is not said: it was tried again.
+    // The failure of the first attempt is omitted, because it was retried.
     insta::assert_snapshot!(command_end(&view, "adjutant").unwrap(), @r"
     Research: specs/r.md
     Task 7 is [RESEARCHED]
@@ -249,7 +249,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
 }
 
 #[test]
-fn every_end_has_a_standard_return_that_is_valid() {
+fn every_end_has_a_valid_standard_return() {
     let accepted = |h: &History, session: SessionId| {
         let view = h.view();
         let returned = standard(&view, view.delegation(session).unwrap()).unwrap();
@@ -287,7 +287,7 @@ fn every_end_has_a_standard_return_that_is_valid() {
 }
 
 #[test]
-fn an_accepted_return_is_read_in_words_and_not_as_json() {
+fn an_accepted_return_is_shown_as_text_and_not_as_json() {
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
     hands_back(&mut h, session, Status::Completed);

@@ -1,4 +1,4 @@
-//! Requirement 59: costs apart and in sum.
+//! Requirement 59: costs per node and in total.
 
 use adjutant_core::budget::Amount;
 use adjutant_core::{Event, Outcome, Usage};
@@ -29,7 +29,7 @@ fn requirement_59_a_table_shows_each_node_agent_and_model() {
 }
 
 #[test]
-fn cache_reads_missing_prices_and_overruns_are_said() {
+fn cache_reads_missing_prices_and_overruns_are_shown() {
     let mut h = History::new();
     let mut cheap = h.grant(root(), "free", "x");
     cheap.brief.model.as_mut().unwrap().price = None;
@@ -83,7 +83,7 @@ fn cache_reads_missing_prices_and_overruns_are_said() {
 }
 
 #[test]
-fn the_root_includes_everything() {
+fn the_root_includes_all_costs() {
     let (h, _) = finished();
     let shape = json(&h.view(), None);
     assert_eq!(shape.nodes[0].inclusive.usage, shape.total.usage);
@@ -92,7 +92,7 @@ fn the_root_includes_everything() {
 }
 
 #[test]
-fn a_run_that_spent_nothing_has_a_table_too() {
+fn a_run_without_costs_has_a_table_too() {
     insta::assert_snapshot!(render(&History::new().view(), None), @r"
             calls  in  cache read  cache write  out    own  inclusive
     [root]      0   0           0            0    0  $0.00      $0.00

@@ -61,10 +61,9 @@ fn every_end_has_one_of_four_words() {
     "#);
 }
 
-/// What was spent counts from the first beginning, and so does the time; what others did in
-/// between does not.
+/// Cost and time count from the first start, but the time between an end and a resume does not.
 #[test]
-fn time_goes_on_counting_when_work_is_taken_up_again() {
+fn time_before_a_resume_counts() {
     let mut h = History::new();
     let [child, other] = h.call([("one", "look"), ("two", "look")]);
     h.start(child);
@@ -91,7 +90,7 @@ fn time_goes_on_counting_when_work_is_taken_up_again() {
     assert_eq!((&last["duration_ms"], &last["tokens_in"]), (&5_000.into(), &200.into()), "{last}");
 }
 
-/// Both records of the design, whole: the workspace when it begins, the files once it has ended.
+/// Both records of the design: the workspace at the start, the files after the end.
 #[test]
 fn requirement_60_a_story_is_logged_with_its_workspace_and_its_files() {
     let mut h = story(None, "[delegate:Implement JWT token generation:4]");
@@ -110,9 +109,9 @@ fn requirement_60_a_story_is_logged_with_its_workspace_and_its_files() {
     "#);
 }
 
-/// One whose workspace could not be made never began; its end is still told.
+/// A delegation whose workspace could not be created never started, but its end is logged.
 #[test]
-fn without_a_workspace_there_is_no_beginning() {
+fn without_a_workspace_no_start_is_logged() {
     let mut h = story(None, "[delegate:x:1]");
     let one = child(&mut h, root(), "US-007-DEL-001", "x");
     h.records.pop();

@@ -1,4 +1,4 @@
-//! Requirement 38: what went wrong, with context, trajectory and recovery.
+//! Requirement 38: errors with context, trajectory and recovery.
 
 use adjutant_core::{Code, ErrorKind, Event, Outcome};
 use adjutant_formats::contract::Return;
@@ -53,7 +53,7 @@ fn requirement_38_an_error_has_the_fields_of_errors_json() {
 }
 
 #[test]
-fn each_end_that_went_wrong_is_one_error() {
+fn each_failed_end_is_one_error() {
     let (mut h, _) = finished();
     let [stopped, denied] = h.call([("stopped", "x"), ("denied", "x")]);
     h.end(stopped, Outcome::Cancelled, Some(reason(Code::Cancelled, "Cancelled.", "Again.")));
@@ -71,7 +71,7 @@ fn each_end_that_went_wrong_is_one_error() {
     ");
 }
 
-/// A delegation that handed back `failed` with three errors, the second of which cannot be recovered from.
+/// A delegation that returned `failed` with three errors, the second of which is not recoverable.
 fn failed_with_three_errors() -> History {
     let mut h = History::new();
     let [session] = h.call([("build", "build it")]);
@@ -121,7 +121,7 @@ fn requirement_38_every_error_of_a_return_is_logged_in_its_own_words() {
       next  Look at BUILD_ERROR.
     ");
     let mut ids: Vec<&str> = found.iter().map(|error| error.id.as_str()).collect();
-    // The id of the error that the delegation ended with is that of a journal with one error.
+    // The id of the error that ended the delegation equals that in a journal with only this error.
     let mut alone = failed_with_three_errors();
     alone.records.retain(|(_, event)| !matches!(event, Event::Judged { .. }));
     let alone = errors(&alone);
@@ -132,7 +132,7 @@ fn requirement_38_every_error_of_a_return_is_logged_in_its_own_words() {
 }
 
 #[test]
-fn an_id_follows_from_the_journal_alone() {
+fn an_id_is_derived_from_the_journal_alone() {
     let (h, _) = finished();
     let ids = |h: &History| errors(h).into_iter().map(|error| error.id).collect::<Vec<_>>();
     let first = ids(&h);
@@ -141,7 +141,7 @@ fn an_id_follows_from_the_journal_alone() {
 }
 
 #[test]
-fn a_tick_or_a_later_success_fixes_an_error_and_the_run_does_not_go_on_by_it() {
+fn marking_as_fixed_or_a_later_success_fixes_an_error_without_continuing_the_run() {
     let (mut h, sessions) = finished();
     let before = h.view();
     let id = errors(&h)[0].id.clone();
@@ -159,7 +159,7 @@ fn a_tick_or_a_later_success_fixes_an_error_and_the_run_does_not_go_on_by_it() {
 }
 
 #[test]
-fn what_a_dead_run_left_behind_is_an_error_until_somebody_works_on_it() {
+fn unfinished_work_of_a_dead_run_is_an_error_until_it_is_resumed() {
     let (mut h, _) = crate::history::three();
     h.wait(10);
     let left: Vec<ErrorJson> = errors(&h);
@@ -174,9 +174,9 @@ fn what_a_dead_run_left_behind_is_an_error_until_somebody_works_on_it() {
     assert!(!errors(&h).last().unwrap().is_unfixed(), "its id is the same after the tick");
 }
 
-/// It can be resumed with another key, but nothing gets better by trying again.
+/// It can be resumed with another key, but a retry does not help.
 #[test]
-fn a_refused_key_is_no_error_that_goes_away() {
+fn a_rejected_api_key_is_not_auto_recoverable() {
     for (kind, expected) in [(ErrorKind::Authentication, false), (ErrorKind::Overloaded, true)] {
         let mut h = History::new();
         let [child] = h.call([("one", "look")]);

@@ -1,4 +1,4 @@
-//! Requirement 52: the wire events of seed 001 §12 and our additions.
+//! Requirement 52: the progress events of seed 001 §12 and our additions.
 
 use adjutant_core::{Code, Event, Outcome, Timestamp};
 use adjutant_view::RunView;
@@ -72,7 +72,7 @@ fn an_approval_is_asked_and_denied_and_its_tasks_complete_as_errors() {
 }
 
 #[test]
-fn every_delegation_has_exactly_one_completed() {
+fn every_delegation_has_exactly_one_completed_event() {
     let (h, _) = finished();
     let completed = wire_events(h.entries())
         .into_iter()
@@ -82,7 +82,7 @@ fn every_delegation_has_exactly_one_completed() {
 }
 
 #[test]
-fn the_outcomes_of_a_run_are_those_that_status_shows() {
+fn the_outcomes_of_run_ended_equal_those_of_status() {
     let mut h = History::new();
     let [parent] = h.call([("parent", "hand it down")]);
     h.start(parent);

@@ -1,4 +1,4 @@
-//! A small language for writing histories down: one method for each thing that happens.
+//! A builder for histories: one method per kind of event.
 
 use adjutant_core::budget::{Amount, Reservation, Settlement};
 use adjutant_core::refusal::TimeBound;
@@ -11,7 +11,7 @@ use adjutant_view::events::{WireEvent, translate};
 use adjutant_view::{RunView, TimedEvent};
 use serde_json::{Value, json};
 
-/// The wall clock at the beginning: 2025-01-31T12:34:56Z.
+/// The wall-clock time of the start: 2025-01-31T12:34:56Z.
 pub(crate) const WALL: u64 = 1_738_326_896_000;
 const STAMP: u64 = 1_738_326_896;
 
@@ -35,7 +35,7 @@ pub(crate) fn model() -> ModelSpec {
     ModelSpec { name: "acme/large".into(), window: 200_000, max_output: 8_192, price: Some(price) }
 }
 
-/// A label of any length and content, as a journal of another make might hold it.
+/// A label of any length and content, as a journal written by another program might contain.
 pub(crate) fn label(text: &str) -> Label {
     serde_json::from_value(Value::String(text.into())).unwrap()
 }
@@ -65,7 +65,7 @@ pub(crate) fn settled(usage: Usage) -> Settlement {
     Settlement { usage, usd: model().price.unwrap().cost(&usage), estimated: false }
 }
 
-/// A person let the run go on and changed nothing.
+/// A person resumed the run without changes.
 pub(crate) fn resumed() -> Event {
     Event::Resumed {
         version: "test".into(),
@@ -166,7 +166,7 @@ impl History {
         }
     }
 
-    /// Hands tasks down from the root in one call.
+    /// Delegates tasks from the root in one call.
     pub(crate) fn call<const N: usize>(&mut self, tasks: [(&str, &str); N]) -> [SessionId; N] {
         self.call_from(root(), tasks)
     }
@@ -262,7 +262,7 @@ impl History {
         });
     }
 
-    /// Lets an agent call one tool, and the tool give its result.
+    /// The agent calls a tool, and the tool returns.
     pub(crate) fn tool(
         &mut self,
         session: SessionId,
@@ -303,7 +303,7 @@ impl History {
     }
 }
 
-/// The picture of requirement 52: one complete, one at work, one out of context.
+/// The example of requirement 52: one complete, one running, one out of context.
 pub(crate) fn three() -> (History, [SessionId; 3]) {
     let mut h = History::new();
     let sessions = h.call([
@@ -333,7 +333,7 @@ pub(crate) fn three() -> (History, [SessionId; 3]) {
     (h, sessions)
 }
 
-/// The same, gone on to its end: the second failed, and a fourth was never admitted.
+/// The same run after its end: the second failed, and a fourth was refused.
 pub(crate) fn finished() -> (History, [SessionId; 3]) {
     let (mut h, sessions) = three();
     let refused =
@@ -353,7 +353,7 @@ pub(crate) fn finished() -> (History, [SessionId; 3]) {
     (h, sessions)
 }
 
-/// Text that tries everything.
+/// Text with every kind of attack.
 pub(crate) const HOSTILE: &str = "a]\u{1b}[2J\u{202e}evil\u{200b}\r\n### [fake] ✓\u{7}\t\u{9b}31m";
 
 /// Returns the wire events of these records.

@@ -1,10 +1,10 @@
-//! Columns are what a terminal shows.
+//! Layout counts terminal columns.
 
 use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, fit_ends, padded, width};
 use proptest::prelude::*;
 
 #[test]
-fn a_cut_counts_columns_and_shows_itself() {
+fn a_cut_counts_columns_and_ends_in_an_ellipsis() {
     for (text, max, expected) in [
         ("", 3, ""),
         ("abc", 3, "abc"),
@@ -21,7 +21,7 @@ fn a_cut_counts_columns_and_shows_itself() {
 }
 
 #[test]
-fn a_cut_in_the_middle_keeps_what_was_tried_and_the_cause() {
+fn a_cut_in_the_middle_keeps_the_attempt_and_the_cause() {
     let text = format!("cannot write {}: No space left on device", "/home/of/a/person".repeat(20));
     let shown = fit_ends(&text, 60);
     assert_eq!(width(&shown), 60, "{shown}");
@@ -37,7 +37,7 @@ fn an_excerpt_counts_characters() {
 }
 
 #[test]
-fn a_label_of_ten_kilobytes_takes_no_more_room_than_another() {
+fn a_label_of_ten_kilobytes_is_cut_like_any_other() {
     for text in [
         "x".repeat(10_240),
         "\u{301}".repeat(10_240),

@@ -1,4 +1,4 @@
-//! The journal, line by line.
+//! The journal as text.
 
 use adjutant_core::{Code, ErrorKind, Event, Nudge, Outcome};
 use adjutant_view::log::render;

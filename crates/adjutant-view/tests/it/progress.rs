@@ -1,4 +1,4 @@
-//! Requirement 52: what each subagent is doing, in frames and lines.
+//! Requirement 52: what each subagent is doing, as display and as lines.
 
 use adjutant_core::{Code, ErrorKind, Event, Grant, Nudge, Outcome, Preset, Timestamp};
 use adjutant_formats::contract::Complaint;
@@ -70,7 +70,7 @@ fn no_line_of_a_frame_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn a_narrow_frame_gives_up_money_then_time_then_tokens() {
+fn a_narrow_frame_drops_cost_then_time_then_tokens() {
     let (h, _) = three();
     insta::assert_snapshot!(frame(&h, 50), @r"
     Delegate [3 subagents]
@@ -103,7 +103,7 @@ fn a_run_without_subagents_has_a_frame_too() {
 }
 
 #[test]
-fn a_frame_shows_waiting_retrying_thinking_and_children_of_children() {
+fn a_frame_shows_waiting_retrying_thinking_and_grandchildren() {
     let mut h = History::new();
     let [lead, slow, later] = h.call([("lead", "x"), ("slow", "x"), ("later", "x")]);
     h.start(lead);
@@ -161,7 +161,7 @@ fn a_question_about_a_host_is_shown_until_it_is_answered() {
 }
 
 #[test]
-fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
+fn a_low_terminal_shows_the_interesting_rows_and_counts_the_rest() {
     let mut h = History::new();
     for number in 0..20_u32 {
         let name = format!("task {number}");
@@ -192,7 +192,7 @@ fn a_low_terminal_shows_the_interesting_and_counts_the_rest() {
 }
 
 #[test]
-fn colour_is_added_beside_the_words_never_instead_of_them() {
+fn colour_never_replaces_words() {
     let (h, _) = three();
     let painted = ProgressFrame { width: 100, height: None, now: h.at(), palette: Palette::Ansi };
     let painted = painted.render(&h.view());
@@ -226,7 +226,7 @@ fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
 }
 
 #[test]
-fn lines_tell_retries_nudges_denials_crashes_and_late_results() {
+fn lines_report_retries_nudges_denials_crashes_and_late_results() {
     let mut h = History::new();
     let mut grant = h.grant(root(), "a", "x");
     grant.awaiting_approval = true;
@@ -269,9 +269,9 @@ fn lines_tell_retries_nudges_denials_crashes_and_late_results() {
     ");
 }
 
-/// Each part of the budget is said once, and the highest where one call passes several.
+/// Each threshold is reported once; if one call passes several, only the highest.
 #[test]
-fn the_money_of_a_run_is_warned_about_once_for_each_threshold() {
+fn the_budget_warning_appears_once_per_threshold() {
     let mut h = History::new();
     if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
         policy.budget_usd = Some(adjutant_core::Usd::from_pico(1_000_000_000_000));
@@ -303,7 +303,7 @@ fn the_money_of_a_run_is_warned_about_once_for_each_threshold() {
 }
 
 #[test]
-fn a_return_that_is_not_taken_is_one_line_with_the_reason() {
+fn a_rejected_return_is_one_line_with_the_reason() {
     let mut h = History::new();
     if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
         **policy = Preset::Command.policy();
@@ -315,7 +315,7 @@ fn a_return_that_is_not_taken_is_one_line_with_the_reason() {
         field: "status".into(),
         message: message.into(),
     };
-    // As an answer it is sent back by a word of its own, by the tool in its result.
+    // A return in an answer is rejected by a message, one through the tool by its result.
     let mut judged = |call: Option<u32>, message: &str| {
         let (errors, warnings) = (vec![complaint(message)], Vec::new());
         h.push(Event::Judged { session, call, returned: None, errors, warnings });
@@ -338,7 +338,7 @@ fn a_return_that_is_not_taken_is_one_line_with_the_reason() {
 }
 
 #[test]
-fn the_time_a_run_waits_for_a_person_is_not_time_at_work() {
+fn the_time_a_run_waits_for_a_person_is_shown_separately() {
     let mut h = History::new();
     let time = |h: &History, liveness| {
         let total = total(&h.view(), h.at(), liveness);
@@ -357,7 +357,7 @@ fn the_time_a_run_waits_for_a_person_is_not_time_at_work() {
     h.start(child);
     h.reserve(child, 1);
     h.wait(20_000);
-    // While an agent works, an open question costs no time.
+    // While an agent works, an open question does not count as waiting.
     let open = Event::ApprovalAsked { parent: child, call: 1, hash: "1".repeat(64), expires };
     h.push(open);
     h.wait(5_000);

@@ -1,4 +1,4 @@
-//! What must hold in every history: random commands against the real tree, folded here.
+//! Properties of every history: random commands against the real tree, folded by the view.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::history::{History, WALL, call, label, model, root, run_id, tokens, wire_events};
 
-/// A return that is taken.
+/// A return that is accepted.
 const DONE: &str =
     r#"{"status":"completed","summary":"It is done. All of it.","artifacts":[],"errors":[]}"#;
 
@@ -64,7 +64,7 @@ impl Driver {
         driver
     }
 
-    /// A run on a story: its agent and those below it work in workspaces and hand down by markers.
+    /// A run on a story: its agents work in workspaces and delegate by markers.
     fn on_a_story() -> Self {
         let mut policy = Preset::Story.policy();
         policy.enabled = true;
@@ -135,7 +135,7 @@ impl Driver {
         self.submit(Command::Delegate { parent, tasks, concurrency: None, origin: None });
     }
 
-    /// Does one thing; `pick` chooses what and to whom.
+    /// Performs one random step, chosen by `pick`.
     fn step(&mut self, pick: u16) {
         self.now += u64::from(pick % 7) * 100;
         let of = usize::from(pick / 16);
@@ -155,7 +155,7 @@ impl Driver {
         }
     }
 
-    /// Answers one of the effects that are waiting, in any order.
+    /// Answers one of the pending effects, in any order.
     fn answer(&mut self, of: usize, pick: u16) {
         if self.effects.is_empty() {
             return;
@@ -201,7 +201,7 @@ impl Driver {
             }
             Effect::AskApproval { hash, .. } => self.submit(Command::Approve { hash }),
             Effect::AskDomain { host, .. } => self.submit(Command::AllowDomain { host }),
-            // Nobody here may write.
+            // No agent here may write.
             Effect::PrepareWrite { .. } | Effect::Write { .. } => {}
             Effect::MakeSpace { session, .. } => {
                 let made = Ok(crate::story::space(SpaceKind::Overlay, "x"));
@@ -235,7 +235,7 @@ impl Driver {
                     self.tree.nodes().map(|node| (node.session, node.turn)).collect();
                 for (session, turn) in waits {
                     let text = "results".to_owned();
-                    // Only the one that waits for them is told.
+                    // Only the session that waits for the results receives them.
                     if (1..20).any(|call| self.tree.awaits_results(session, call)) {
                         self.submit(Command::TellResults { session, turn, text });
                     }
@@ -305,7 +305,7 @@ proptest! {
             let below = view.children(node).fold(node.own, |sum, child| sum.plus(&child.inclusive));
             prop_assert_eq!(node.inclusive, below);
         }
-        // The view and the tree that decided agree on every node.
+        // The view agrees with the tree on every node.
         for node in driver.tree.nodes() {
             let shown = view.delegation(node.session).unwrap();
             prop_assert_eq!(&shown.state, &node.state());
@@ -314,7 +314,7 @@ proptest! {
         }
     }
 
-    /// Requirement 50: order is input order, and everything that ended completed once on the wire.
+    /// Requirement 50: results are in input order, and everything that ended has one `completed` event.
     #[test]
     fn every_rendering_survives_every_history(picks in prop::collection::vec(any::<u16>(), 1..120)) {
         let mut driver = Driver::new();
@@ -347,7 +347,7 @@ proptest! {
         }
     }
 
-    /// Requirement 50: results do not depend on who finished first.
+    /// Requirement 50: results do not depend on the order of completion.
     #[test]
     fn results_are_independent_of_the_order_of_completion(order in Just([0_usize, 1, 2, 3, 4]).prop_shuffle()) {
         let tell = |order: [usize; 5]| {
@@ -369,7 +369,7 @@ proptest! {
     }
 }
 
-/// The random histories of stories are worth something only where they reach what they are about.
+/// Random histories of stories must reach the cases that they are meant to cover.
 #[test]
 fn histories_of_stories_reach_children_merges_and_checks() {
     let mut seen = (false, false, false, 0);

@@ -1,4 +1,4 @@
-//! Requirements 50 and 51, D20: what the one who delegated gets back.
+//! Requirements 50 and 51, D20: the results that a parent gets.
 
 use adjutant_core::{Code, Outcome};
 use adjutant_view::results::{CallResults, ResultOptions};
@@ -295,7 +295,7 @@ fn a_report_cannot_forge_our_headings() {
 }
 
 #[test]
-fn hostile_text_reaches_json_as_it_was_said_and_markdown_escaped() {
+fn hostile_text_is_unchanged_in_json_and_escaped_in_markdown() {
     let mut h = History::new();
     let [a] = h.call([("a", "x")]);
     h.reply(a, HOSTILE, vec![], tokens(1, 1));
@@ -312,7 +312,7 @@ fn hostile_text_reaches_json_as_it_was_said_and_markdown_escaped() {
 }
 
 #[test]
-fn a_long_result_is_cut_between_characters_and_says_so() {
+fn a_long_result_is_cut_between_characters_with_a_note() {
     let mut h = History::new();
     let [a, b] = h.call([("a", "x"), ("b", "x")]);
     h.reply(a, &"äöü".repeat(100), vec![], tokens(1, 1));
@@ -358,7 +358,7 @@ fn a_long_result_is_cut_between_characters_and_says_so() {
 }
 
 #[test]
-fn results_of_one_call_leave_out_the_others() {
+fn results_of_one_call_exclude_other_calls() {
     let (h, _) = finished();
     let view = h.view();
     assert_eq!(CallResults::of(&view, root(), Some(2)).items().len(), 1);
@@ -374,7 +374,7 @@ fn a_running_task_has_a_section_without_a_report() {
 }
 
 #[test]
-fn a_report_whose_content_has_expired_is_said_to_be_gone() {
+fn an_expired_report_is_reported_as_gone() {
     let (h, _) = finished();
     let mut pruned = History::new();
     pruned.records = h.records.iter().map(|(at, event)| (*at, event.without_content())).collect();
@@ -385,7 +385,7 @@ fn a_report_whose_content_has_expired_is_said_to_be_gone() {
 }
 
 #[test]
-fn the_same_advice_about_refusals_is_given_once() {
+fn the_same_advice_about_refusals_appears_once() {
     let mut h = History::new();
     for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
         let refusal = reason(Code::MaxDelegationsExceeded, "Too many.", "Ask for fewer.");

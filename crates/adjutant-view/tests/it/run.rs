@@ -1,4 +1,4 @@
-//! The central fold.
+//! The fold of a run.
 
 use adjutant_core::{Code, Event, Outcome, State, Timestamp, ToolOutput};
 use adjutant_view::run::Activity;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::history::{History, call, finished, reason, root, three, tokens};
 
 #[test]
-fn outcomes_count_what_the_exit_code_speaks_about() {
+fn outcomes_match_the_exit_code() {
     let (h, _) = finished();
     let expected = OutcomeCounts {
         completed: 1,
@@ -38,7 +38,7 @@ fn outcomes_count_delegations_at_every_depth() {
 }
 
 #[test]
-fn files_are_kept_once_in_the_order_of_the_first_touch() {
+fn files_are_listed_once_in_the_order_of_first_touch() {
     let mut h = History::new();
     let [a] = h.call([("a", "x")]);
     for path in ["b.rs", "a.rs", "b.rs"] {
@@ -50,7 +50,7 @@ fn files_are_kept_once_in_the_order_of_the_first_touch() {
 }
 
 #[test]
-fn an_empty_reply_does_not_hide_the_last_text() {
+fn an_empty_reply_keeps_the_last_text() {
     let mut h = History::new();
     let [a] = h.call([("a", "x")]);
     h.reply(a, "found it", vec![], tokens(1, 1));
@@ -59,7 +59,7 @@ fn an_empty_reply_does_not_hide_the_last_text() {
 }
 
 #[test]
-fn approval_moves_exactly_the_call_that_was_asked_about() {
+fn an_approval_affects_only_its_call() {
     let mut h = History::new();
     let mut sessions = Vec::new();
     for call in 1..=2 {
@@ -80,7 +80,7 @@ fn approval_moves_exactly_the_call_that_was_asked_about() {
 }
 
 #[test]
-fn tools_under_way_are_shown_until_the_last_returns() {
+fn running_tools_are_shown_until_the_last_one_returns() {
     let mut h = History::new();
     let [a] = h.call([("a", "x")]);
     h.start(a);
@@ -101,7 +101,7 @@ fn tools_under_way_are_shown_until_the_last_returns() {
 }
 
 #[test]
-fn arguments_are_told_in_a_few_words_whatever_they_are() {
+fn tool_arguments_are_summarized_whatever_their_shape() {
     for (arguments, expected) in [
         (json!(null), ""),
         (json!({}), ""),
@@ -121,7 +121,7 @@ fn arguments_are_told_in_a_few_words_whatever_they_are() {
 }
 
 #[test]
-fn events_about_the_unknown_change_nothing_but_what_was_paid() {
+fn events_about_unknown_sessions_change_nothing_but_the_cost() {
     let mut h = History::new();
     let unknown = h.session();
     h.start(unknown);
@@ -135,7 +135,7 @@ fn events_about_the_unknown_change_nothing_but_what_was_paid() {
 }
 
 #[test]
-fn a_history_without_its_beginning_does_not_panic() {
+fn a_history_without_its_start_does_not_panic() {
     let (h, _) = finished();
     let view = RunView::of(h.entries().skip(1));
     assert_eq!(view.delegations().count(), 0);
@@ -143,7 +143,7 @@ fn a_history_without_its_beginning_does_not_panic() {
 }
 
 #[test]
-fn a_late_result_is_kept_and_changes_no_outcome() {
+fn a_late_result_is_stored_and_changes_no_outcome() {
     let mut h = History::new();
     let [a] = h.call([("a", "x")]);
     h.end(a, Outcome::Partial, Some(reason(Code::Timeout, "m", "r")));
@@ -154,9 +154,9 @@ fn a_late_result_is_kept_and_changes_no_outcome() {
     assert_eq!((delegation.late.len(), delegation.late[0].text.chars().count()), (1, 200));
 }
 
-/// However long a run talked, what a list is made from stays as large as its tree.
+/// However much a run said, the view behind a list stays as large as its tree.
 #[test]
-fn a_light_view_does_not_grow_with_what_was_said() {
+fn a_light_view_does_not_grow_with_texts() {
     let talk = |times: usize| {
         let mut h = History::with_goal(&"g".repeat(times * 1_000));
         let [a] = h.call([("a", "x")]);
@@ -178,7 +178,7 @@ fn a_light_view_does_not_grow_with_what_was_said() {
 }
 
 #[test]
-fn time_that_a_person_gave_is_what_the_event_says_for_the_root_too() {
+fn a_deadline_set_on_resume_applies_to_the_root_too() {
     let (mut h, [done, works, _]) = three();
     let until = |seconds: u64| Timestamp::from_millis(seconds * 1_000);
     let deadlines = [(root(), until(90)), (works, until(60))];

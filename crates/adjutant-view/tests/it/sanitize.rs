@@ -1,4 +1,4 @@
-//! DESIGN §5 Injection: what is shown can neither act on a terminal nor hide.
+//! DESIGN §5 Injection: shown text can neither control a terminal nor hide characters.
 
 use adjutant_view::sanitize::{block, collapsed, label, line};
 use proptest::prelude::*;

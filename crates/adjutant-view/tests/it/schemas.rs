@@ -1,4 +1,4 @@
-//! What is printed is what `docs/schemas` describes: every required name, and no other.
+//! The printed JSON matches `docs/schemas`: every required name, and no other.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::command::through_all_stages;
 use crate::history::{History, call, finished, reason, resumed, root, three, tokens, wire_events};
 
-/// A history with at least one of everything that has a shape.
+/// A history with at least one instance of everything that has a format.
 fn everything() -> History {
     let (mut h, _) = finished();
     let mut asked = h.grant(root(), "asked", "x");
@@ -58,7 +58,7 @@ fn everything() -> History {
     h
 }
 
-/// Adds the events of two writers: one whose work was kept, one whose work could not be.
+/// Adds two writers: one whose work was committed, one whose work could not be.
 fn in_workspaces(h: &mut History) {
     let [fine, poor] = h.call([("fine", "x"), ("poor", "x")]);
     let file = |how: &str, lines| ChangedFile {
@@ -95,7 +95,8 @@ fn in_workspaces(h: &mut History) {
     }
 }
 
-/// Stories of every shape: merged, in conflict, not merged for a problem, refused, with and without a command that decides.
+/// Stories of every kind: merged, in conflict, not merged because of a problem, refused, with and without a
+/// verify command.
 fn stories() -> History {
     let mut h = crate::story::conflict();
     let odd = crate::story::child(&mut h, root(), "US-007-DEL-003", "odd");
@@ -115,7 +116,7 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Checks a value against a schema by types and property names; returns the first complaint.
+/// Checks a value against a schema by types and property names; returns the first mismatch.
 fn check(value: &Value, schema: &Value, whole: &Value, at: &str) -> Result<(), String> {
     if let Some(name) = schema["$ref"].as_str() {
         let target = whole.pointer(name.trim_start_matches('#')).ok_or(format!("{at}: {name}?"))?;
@@ -235,7 +236,7 @@ fn a_report_on_stories_fits_its_schema() {
     .iter()
     .map(|h| StoryReport::of(&h.view()).unwrap())
     .collect();
-    // The command that worked on them adds what it did not begin.
+    // The command that worked on them adds stories of an earlier command.
     let mut document = serde_json::to_value(adjutant_view::story::json(&reports)).unwrap();
     document["not_begun"] = json!([{ "id": "US-008", "why": "US-007 does not pass" }]);
     assert_fits("story", document);
@@ -258,7 +259,7 @@ fn transcripts_fit_their_schema() {
 }
 
 #[test]
-fn events_fit_their_schema_and_every_event_is_seen() {
+fn events_fit_their_schema_and_every_event_occurs() {
     let mut seen = BTreeSet::new();
     for h in [everything(), through_all_stages(), stories()] {
         for event in wire_events(h.entries()) {
@@ -290,7 +291,7 @@ fn a_question_fits_its_schema() {
 }
 
 #[test]
-fn the_check_itself_notices_missing_and_unknown_names() {
+fn the_schema_check_notices_missing_and_unknown_names() {
     let shape = json!({ "type": "object", "required": ["a"], "properties": { "a": {} } });
     assert!(check(&json!({ "a": 1 }), &shape, &shape, "").is_ok());
     assert!(check(&json!({}), &shape, &shape, "").is_err());

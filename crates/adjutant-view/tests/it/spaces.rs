@@ -1,4 +1,4 @@
-//! Agents that write in workspaces of their own: what held them, what became of their work, and who met whom.
+//! Agents that write in their own workspaces: sandbox, committed work, and files that several change.
 
 use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind, SpaceTerms};
 use adjutant_core::{Code, Event, Outcome, SessionId, State, ToolOutput};
@@ -74,7 +74,7 @@ fn requirement_31_work_that_could_not_be_committed_is_an_error_until_it_is() {
     assert_eq!((&node.state, &node.reason), (&State::Ended(Outcome::Completed), &None));
 }
 
-/// The plain lines of everything that happened.
+/// All progress lines of a history.
 fn lines(h: &History) -> Vec<String> {
     let mut view = RunView::default();
     let mut lines = Vec::new();
@@ -85,7 +85,7 @@ fn lines(h: &History) -> Vec<String> {
     lines
 }
 
-/// Everything a person is shown of a run.
+/// All output about a run.
 fn shown(h: &History) -> Vec<(&'static str, String)> {
     let (view, now) = (h.view(), h.at());
     let look = ObservedRun {
@@ -107,7 +107,7 @@ fn shown(h: &History) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn work_that_could_not_be_kept_is_nowhere_a_success() {
+fn uncommitted_work_is_never_shown_as_a_success() {
     let mut h = begun(false);
     let [poor] = h.call([("poor", "x")]);
     works(&mut h, poor);
@@ -122,13 +122,13 @@ fn work_that_could_not_be_kept_is_nowhere_a_success() {
     assert!(markdown(&h).contains("**Work**: its work could not be kept: the disk is full"));
     assert!(markdown(&h).contains("It is done."), "what it said is there all the same");
 
-    // Kept after all, it is what it was.
+    // Once it is committed, the original outcome returns.
     h.push(Event::SpaceKept { session: poor, kept: kept(&[("a", "added")]), problem: None });
     assert_eq!(h.view().delegation(poor).unwrap().state, State::Ended(Outcome::Completed));
 }
 
 #[test]
-fn an_end_is_said_once_and_with_what_was_kept() {
+fn an_end_is_reported_once_together_with_the_committed_work() {
     let mut h = begun(false);
     let [fine] = h.call([("fine", "x")]);
     works(&mut h, fine);
@@ -142,7 +142,7 @@ fn an_end_is_said_once_and_with_what_was_kept() {
 }
 
 #[test]
-fn files_that_several_touch_are_named_to_whoever_delegated() {
+fn files_that_several_change_are_listed_for_the_parent() {
     let mut h = begun(false);
     let [one, two, three] = h.call([("one", "x"), ("two", "x"), ("three", "x")]);
     for session in [one, two, three] {
@@ -164,7 +164,7 @@ fn files_that_several_touch_are_named_to_whoever_delegated() {
 }
 
 #[test]
-fn of_what_is_left_out_ten_are_named() {
+fn ten_left_out_files_are_listed() {
     for (count, more) in
         [(10, None), (11, Some("- left out: and 1 more")), (500, Some("- left out: and 490 more"))]
     {
@@ -180,7 +180,7 @@ fn of_what_is_left_out_ten_are_named() {
 }
 
 #[test]
-fn no_sandbox_is_said_wherever_the_run_is_and_what_there_is_with_each_result() {
+fn a_disabled_sandbox_is_shown_for_the_run_and_with_each_result() {
     for sandbox_off in [true, false] {
         let mut h = begun(sandbox_off);
         let [one, two] = h.call([("one", "x"), ("two", "x")]);
@@ -199,11 +199,11 @@ fn no_sandbox_is_said_wherever_the_run_is_and_what_there_is_with_each_result() {
         ends(&mut h, two, KeptWork::default(), None);
         let text = markdown(&h);
         assert!(text.contains(&format!("**Sandbox**: {level}\n")), "{text}");
-        // Where no command was run, what would have held it is said.
+        // If no command was run, the setting is shown.
         let word = if sandbox_off { "off" } else { "on" };
         assert_eq!(h.view().sandbox_of(h.view().delegation(two).unwrap()), Some(word));
     }
-    // What a person said when the run went on is what holds.
+    // The setting of the last resume applies.
     let mut h = begun(false);
     let mut resumed = crate::history::resumed();
     if let Event::Resumed { terms: later, .. } = &mut resumed {

@@ -1,4 +1,4 @@
-//! Where runs stand, for people and programs.
+//! The status of runs as text and JSON.
 
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::{ErrorKind, Event, Timestamp};
@@ -59,7 +59,7 @@ fn a_list_has_a_line_for_each_run() {
 }
 
 #[test]
-fn the_detail_of_a_run_says_what_everyone_does() {
+fn the_detail_of_a_run_shows_what_each_subagent_does() {
     let (h, _) = three();
     let view = h.view();
     let look = ObservedRun {
@@ -102,7 +102,7 @@ fn the_detail_of_a_run_says_what_everyone_does() {
 }
 
 #[test]
-fn a_dead_run_does_nothing_any_more() {
+fn a_dead_run_shows_no_activity() {
     let (mut h, sessions) = three();
     h.fail(sessions[1], ErrorKind::Network, Some(1_000));
     let view = h.view();
@@ -121,9 +121,9 @@ fn a_dead_run_does_nothing_any_more() {
     assert_eq!(json.runs[0].elapsed_s, 70.5);
 }
 
-/// Everything the words of a status are chosen from, in one list.
+/// Every kind of activity, in one list.
 #[test]
-fn a_list_says_what_everyone_waits_for() {
+fn a_list_shows_what_each_subagent_waits_for() {
     let mut h = History::new();
     let mut asked = h.grant(crate::history::root(), "asked", "x");
     asked.awaiting_approval = true;
@@ -188,7 +188,7 @@ fn a_list_says_what_everyone_waits_for() {
 }
 
 #[test]
-fn what_expired_is_not_resumable() {
+fn an_expired_run_is_not_resumable() {
     let (h, _) = three();
     let view = h.view();
     let look = ObservedRun {

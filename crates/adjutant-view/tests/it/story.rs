@@ -1,4 +1,4 @@
-//! Runs that work on a story: what their parents, people and programs are told.
+//! Runs that work on a story: what parents, people and programs read.
 
 use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, Space, SpaceKind};
 use adjutant_core::story::StoryWork;
@@ -35,7 +35,7 @@ pub(crate) fn work(session: SessionId, files: Vec<ChangedFile>) -> KeptWork {
     }
 }
 
-/// A run on US-007 whose agent has said what it plans.
+/// A run on US-007 whose agent has answered once.
 pub(crate) fn story(verify: Option<&str>, answer: &str) -> History {
     let mut h = History::with_goal("Work on US-007");
     if let Event::RunStarted { policy, model: of_root, .. } = &mut h.records[0].1 {
@@ -56,7 +56,7 @@ pub(crate) fn story(verify: Option<&str>, answer: &str) -> History {
     h
 }
 
-/// Hands a task down that works in a workspace of its own.
+/// Delegates a task that works in its own workspace.
 pub(crate) fn child(h: &mut History, parent: SessionId, id: &str, what: &str) -> SessionId {
     let mut grant = h.grant(parent, what, what);
     grant.brief.story = Some(id.into());
@@ -98,7 +98,7 @@ fn clash() -> Clash {
     }
 }
 
-/// Two children: one merged with one below it, one in conflict; the story then passes.
+/// Two children: one merged together with its own child, one in conflict; the story then passes.
 pub(crate) fn conflict() -> History {
     let mut h = story(Some(VERIFY), "[delegate:Implement JWT:4]\n[delegate:Write tests:2]");
     h.push(Event::MarkersRead { session: root(), turn: 1, rejected: vec![], refused: None });
@@ -142,7 +142,7 @@ fn report(h: &History) -> String {
 }
 
 #[test]
-fn a_parent_reads_what_is_sure_first_and_a_conflict_as_its_task() {
+fn a_parent_reads_the_facts_first_and_a_conflict_as_its_task() {
     insta::assert_snapshot!(told(&conflict()), @r"
     ## Subagents complete: 2/2
 
@@ -183,7 +183,7 @@ fn a_parent_reads_what_is_sure_first_and_a_conflict_as_its_task() {
 }
 
 #[test]
-fn a_child_that_failed_leaves_its_work_and_says_where() {
+fn a_failed_child_leaves_its_work_and_names_its_reference() {
     insta::assert_snapshot!(told(&failed_child()), @r"
     ## Subagents complete: 0/1 (0 partial, 1 failed)
 
@@ -281,7 +281,7 @@ fn the_status_shows_stories() {
     ");
 }
 
-/// One child fails; the story goes on and passes without a command that decides.
+/// One child fails; the story passes without a verify command.
 fn failed_child() -> History {
     let mut h = story(None, "[delegate:Implement JWT:4]");
     h.push(Event::MarkersRead { session: root(), turn: 1, rejected: vec![], refused: None });
@@ -302,7 +302,7 @@ fn failed_child() -> History {
 }
 
 #[test]
-fn a_story_that_passes_says_what_to_merge() {
+fn a_passing_story_names_the_merge_command() {
     insta::assert_snapshot!(report(&conflict()), @r"
     ✓ US-007 Add a login: passes, verified
       summary  All done.
@@ -335,7 +335,7 @@ fn a_failed_child_is_named_with_its_work() {
     ");
 }
 
-/// The command that decides failed three times.
+/// The verify command failed three times.
 pub(crate) fn partial() -> History {
     let mut h = story(Some(VERIFY), "I did it.");
     for _ in 0..3 {
@@ -354,7 +354,7 @@ pub(crate) fn partial() -> History {
 }
 
 #[test]
-fn a_partial_story_says_how_to_go_on() {
+fn a_partial_story_names_the_resume_command() {
     insta::assert_snapshot!(report(&partial()), @r"
     ⚠ US-007 Add a login: partial (build error), does not pass its verify command
       summary  The work does not pass: `cargo test` failed 3 times.
@@ -368,7 +368,7 @@ fn a_partial_story_says_how_to_go_on() {
 }
 
 #[test]
-fn what_nobody_has_judged_is_not_said_to_fail() {
+fn unverified_work_is_not_reported_as_failing() {
     let mut h = story(Some(VERIFY), "I did it.");
     h.push(Event::Checking { session: root(), command: VERIFY.into() });
     h.push(Event::Checked { session: root(), passed: false, text: "1 failed".into() });
@@ -383,7 +383,7 @@ fn what_nobody_has_judged_is_not_said_to_fail() {
 }
 
 #[test]
-fn markers_are_reported_where_delegation_is_off() {
+fn markers_are_reported_if_delegation_is_off() {
     let mut h =
         story(None, "[delegate:Implement JWT:4]\n[delegate:Write tests:2]\n[delegate:no hours]");
     let refused = Refusal::Disabled { preset: Preset::Story }.reason();
@@ -408,7 +408,7 @@ fn markers_are_reported_where_delegation_is_off() {
 }
 
 #[test]
-fn an_interrupted_story_passes_nothing_and_can_go_on() {
+fn an_interrupted_story_does_not_pass_and_can_be_resumed() {
     let h = story(None, "Working on it.");
     let report = StoryReport::of(&h.view()).unwrap();
     assert_eq!((report.outcome, report.passes), (None, false));
@@ -418,19 +418,20 @@ fn an_interrupted_story_passes_nothing_and_can_go_on() {
 }
 
 #[test]
-fn a_model_that_claims_success_passes_nothing_by_its_word() {
+fn a_model_that_claims_success_does_not_make_a_story_pass() {
     let mut h = partial();
     h.records.pop();
     h.push(Event::RunEnded { outcome: Outcome::Completed });
     assert!(!StoryReport::of(&h.view()).unwrap().passes);
-    // Nor does one whose command was never run.
+    // Neither does a story whose verify command was never run.
     let mut h = story(Some(VERIFY), "Done.");
     finish(&mut h, root(), "Done.", vec![], (Outcome::Completed, None));
     h.push(Event::RunEnded { outcome: Outcome::Completed });
     let report = StoryReport::of(&h.view()).unwrap();
     assert!(!report.passes && report.resume.is_some());
     assert!(render(&[report]).contains("complete, its verify command was not run"));
-    // Nor one whose command nobody allowed, as earlier versions had it; there is nothing to go on with.
+    // Neither does one whose verify command no person allowed, as in earlier versions; there is nothing to
+    // resume.
     let mut h = story(None, "Done.");
     for (_, event) in &mut h.records {
         if let Event::StoryTaken { story, .. } = event {
@@ -441,7 +442,7 @@ fn a_model_that_claims_success_passes_nothing_by_its_word() {
     h.push(Event::RunEnded { outcome: Outcome::Completed });
     let report = StoryReport::of(&h.view()).unwrap();
     assert!(!report.passes && report.resume.is_none());
-    // Work that could not be kept is no work that passes.
+    // Work that could not be committed does not pass.
     let mut h = story(None, "Done.");
     h.end(root(), Outcome::Completed, None);
     let problem = Some("the disk is full".to_owned());
@@ -463,7 +464,7 @@ fn totals_are_the_sum_of_all_stories() {
     assert_eq!(shape.spent.usage.input, input);
     let text = render(&reports);
     assert!(text.lines().last().unwrap().starts_with("2 of 3 stories pass: in="), "{text}");
-    // One that an earlier command did is told and not counted.
+    // A story of an earlier command is shown but not counted.
     let mut reports = reports;
     reports[0].earlier = true;
     let shape = json(&reports);
@@ -479,7 +480,7 @@ fn totals_are_the_sum_of_all_stories() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Requirement 21: what one child hands up never takes more than the tokens of one result.
+    /// Requirement 21: the result of one child never exceeds the tokens of one result.
     #[test]
     fn no_result_is_longer_than_its_tokens(
         texts in prop::collection::vec(odd_text(), 8),
@@ -523,7 +524,7 @@ proptest! {
             prop_assert!(section.contains("**Outcome**: "), "{section}");
             let is_cut = section.contains("**Cut**: ");
             prop_assert!(is_cut || section.len() as u64 <= 4 * tokens);
-            // What a child said never stands at the beginning of a line.
+            // A child's text never starts a line.
             prop_assert!(!section.contains("\n### [fake]"));
             prop_assert_eq!(section.lines().filter(|line| line.starts_with("###")).count(), 1);
         }
@@ -546,9 +547,9 @@ fn odd_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The texts of the design for errors, whole, in what a parent reads and in what programs read.
+/// The error texts of the design appear verbatim in the parent's text and in JSON.
 #[test]
-fn refusals_reach_a_parent_word_for_word() {
+fn refusals_reach_a_parent_verbatim() {
     let depth = Refusal::TooDeep {
         target: "Implement advanced caching layer".into(),
         depth: 2,

@@ -1,4 +1,4 @@
-//! Requirements 45 to 47, D19: the whole conversation, whatever became of it.
+//! Requirements 45 to 47, D19: the complete conversation, however it ended.
 
 use adjutant_core::{Code, ErrorKind, Outcome};
 use adjutant_view::transcript::{Transcript, TranscriptOutcome};
@@ -88,7 +88,7 @@ fn requirement_46_the_scratchpad_has_a_line_for_each_note() {
 }
 
 #[test]
-fn every_end_has_its_word() {
+fn every_end_has_its_own_word() {
     let why = |code| Some(reason(code, "m", "r"));
     for (outcome, why, expected) in [
         (Outcome::Completed, None, TranscriptOutcome::Success),

@@ -42,7 +42,7 @@ fn requirement_59_a_tree_shows_own_and_inclusive_cost() {
 }
 
 #[test]
-fn what_was_live_in_a_dead_run_is_interrupted() {
+fn live_delegations_of_a_dead_run_are_shown_as_interrupted() {
     let (h, _) = three();
     insta::assert_snapshot!(draw(&h, Liveness::Dead), @r"
     run_1738326896_aaaaaa
@@ -54,7 +54,7 @@ fn what_was_live_in_a_dead_run_is_interrupted() {
 }
 
 #[test]
-fn reasons_stand_in_the_tree() {
+fn reasons_are_shown_in_the_tree() {
     let (h, _) = finished();
     insta::assert_snapshot!(draw(&h, Liveness::Alive), @"
     run_1738326896_aaaaaa
@@ -68,7 +68,7 @@ fn reasons_stand_in_the_tree() {
 }
 
 #[test]
-fn a_tree_of_nothing_says_so() {
+fn an_empty_tree_says_so() {
     insta::assert_snapshot!(render(&RunView::default(), h_zero(), Liveness::Alive, Palette::Plain), @"nothing has been delegated");
     insta::assert_snapshot!(draw(&History::new(), Liveness::Alive), @r"
     run_1738326896_aaaaaa
