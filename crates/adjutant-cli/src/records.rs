@@ -436,7 +436,7 @@ fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
 
 /// Says how to go on with an interrupted run, beside the data.
 pub(crate) fn say_how_to_resume(look: &ObservedRun<'_>) {
-    if let (Some(way), Some(run)) = (look.way_on(), look.view.run()) {
+    if let (Some(way), Some(run)) = (look.how_to_continue(), look.view.run()) {
         say(&format!("adjutant: {run}: {way}"));
     }
 }

@@ -73,7 +73,7 @@ pub struct DelegationEnd {
 #[must_use]
 pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> Option<DelegationLine> {
     let node = entry.event.session().and_then(|session| view.delegation(session))?;
-    if !tells(node, entry.event) {
+    if !is_start_or_end(node, entry.event) {
         return None;
     }
     let parent = node.parent.and_then(|parent| view.delegation(parent))?;
@@ -102,7 +102,7 @@ pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> Option<DelegationLine> {
 
 /// Returns whether an event counts as start or end. A delegation with its own workspace starts once the
 /// workspace exists, and ends once its changes are known.
-const fn tells(node: &Delegation, event: &Event) -> bool {
+const fn is_start_or_end(node: &Delegation, event: &Event) -> bool {
     if matches!(event, Event::Started { .. }) {
         return !node.has_own_space || node.space.is_some();
     }

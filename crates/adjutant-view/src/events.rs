@@ -357,11 +357,11 @@ fn of_delegation(
             reason: None,
         }],
         Event::ToolCalled { call, .. } => {
-            let (tool, args) = called(delegation, *call);
+            let (tool, args) = tool_and_arguments(delegation, *call);
             vec![WireEventKind::ToolCall { label: label(), tool, args }]
         }
         Event::ToolRefused { call, text, .. } => {
-            let (tool, args) = called(delegation, *call);
+            let (tool, args) = tool_and_arguments(delegation, *call);
             vec![WireEventKind::ToolRefused { label: label(), tool, args, message: text.clone() }]
         }
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
@@ -386,7 +386,7 @@ fn of_delegation(
         Event::Checked { passed, text, .. } => {
             vec![WireEventKind::Checked { label: label(), passed: *passed, content: text.clone() }]
         }
-        Event::Ended { outcome, reason, .. } => end(delegation, *outcome, reason.as_ref()),
+        Event::Ended { outcome, reason, .. } => end_events(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
@@ -421,7 +421,11 @@ fn of_delegation(
 }
 
 /// The root's end is reported by `run_ended`.
-fn end(delegation: &Delegation, outcome: Outcome, reason: Option<&Reason>) -> Vec<WireEventKind> {
+fn end_events(
+    delegation: &Delegation,
+    outcome: Outcome,
+    reason: Option<&Reason>,
+) -> Vec<WireEventKind> {
     if delegation.parent.is_none() {
         return Vec::new();
     }
@@ -462,7 +466,7 @@ fn tokens(delegation: &Delegation) -> WireEventKind {
     }
 }
 
-fn called(delegation: &Delegation, number: u32) -> (String, String) {
+fn tool_and_arguments(delegation: &Delegation, number: u32) -> (String, String) {
     delegation
         .asked(number)
         .map(|call| (call.tool.clone(), call.arguments.clone()))

@@ -178,7 +178,7 @@ impl Transcript {
         let ended = self.ended_at.clone().unwrap_or_else(never);
         let _ = writeln!(text, "began {began}, ended {ended}");
         for message in &self.messages {
-            text.push_str(&said(message));
+            text.push_str(&render_message(message));
         }
         if let Some(reason) = &self.reason {
             let _ = write!(text, "\n── {} ──\n", reason.code);
@@ -189,29 +189,29 @@ impl Transcript {
     }
 }
 
-fn said(message: &Message) -> String {
+fn render_message(message: &Message) -> String {
     match message {
-        Message::User { content } => speech("user", content),
+        Message::User { content } => message_block("user", content),
         Message::Assistant { content, tool_calls, opaque: _ } => {
-            let mut text = speech("assistant", content);
+            let mut text = message_block("assistant", content);
             for call in tool_calls {
-                text.push_str(&wish(call));
+                text.push_str(&tool_call_line(call));
             }
             text
         }
         Message::Tool { tool_call_id, content, is_error } => {
             let error = if *is_error { ", error" } else { "" };
-            speech(&format!("tool {}{error}", fit(tool_call_id, 40)), content)
+            message_block(&format!("tool {}{error}", fit(tool_call_id, 40)), content)
         }
     }
 }
 
-fn wish(call: &ToolCall) -> String {
+fn tool_call_line(call: &ToolCall) -> String {
     let arguments = fit(&brief_arguments(&call.arguments), 120);
     format!("  → {} {arguments} ({})\n", fit(&call.name, 32), fit(&call.id, 40))
 }
 
-fn speech(who: &str, content: &str) -> String {
+fn message_block(who: &str, content: &str) -> String {
     let mut text = format!("\n── {who} ──\n");
     indent(&mut text, content);
     text

@@ -180,7 +180,7 @@ fn next_step(snapshot: &RunSnapshot, program: &str) -> Option<String> {
     }
     let is_interrupted = snapshot.view.outcome().is_none() && snapshot.liveness == Liveness::Dead;
     is_interrupted.then(|| {
-        let way = snapshot.look(program).way_on().unwrap_or_default();
+        let way = snapshot.look(program).how_to_continue().unwrap_or_default();
         format!("Its process is gone. A person can continue it: {way}.")
     })
 }

@@ -17,7 +17,7 @@ pub(crate) struct BudgetThreshold {
 }
 
 /// Returns a warning if this event made the spending reach a threshold.
-pub(crate) fn passed(view: &RunView, event: &Event) -> Option<String> {
+pub(crate) fn threshold_warning(view: &RunView, event: &Event) -> Option<String> {
     let BudgetThreshold { percent, spent, limit } = newly_reached(view, event)?;
     Some(format!("⚠ {percent} % of the budget of {limit} is spent: {spent}"))
 }
@@ -40,7 +40,7 @@ pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThres
 }
 
 /// Returns the spent percentage of the budget, once it has reached the lowest threshold.
-pub(crate) fn spent(view: &RunView) -> Option<String> {
+pub(crate) fn spent_percentage(view: &RunView) -> Option<String> {
     let (now, limit) = (view.total().usd, limit(view)?);
     let is_told = reached(now, limit, THRESHOLDS[0]);
     let percent = u128::from(now.as_pico()) * 100 / u128::from(limit.as_pico());

@@ -2,7 +2,7 @@
 
 use adjutant_core::{Outcome, SessionId, State, Timestamp};
 
-use super::budget::spent;
+use super::budget::spent_percentage;
 use super::words::{doing, keeping, total, usage_of};
 use crate::layout::{bracketed, cut, padded, width};
 use crate::palette::{Palette, TextStyle};
@@ -56,7 +56,7 @@ impl ProgressFrame {
             lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
         }
         let sum = total(view, self.now, Liveness::Alive);
-        let sum = [sum].into_iter().chain(spent(view)).collect::<Vec<_>>().join(" · ");
+        let sum = [sum].into_iter().chain(spent_percentage(view)).collect::<Vec<_>>().join(" · ");
         lines.push(self.palette.paint(TextStyle::Quiet, &cut(&format!("  {sum}"), self.width)));
         lines.join("\n") + "\n"
     }

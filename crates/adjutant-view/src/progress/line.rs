@@ -7,7 +7,7 @@ use adjutant_core::tree::{CALLS_PER_TURN, WHOLE_RUN};
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
 
-use super::budget::passed;
+use super::budget::threshold_warning;
 use super::words::{
     TEXT_COLUMNS, ended, kept_words, marked, merged_words, paused, tool, total, usage_of,
 };
@@ -29,12 +29,13 @@ const SURPLUS: u32 = CALLS_PER_TURN as u32;
 /// `view` must already include the event.
 #[must_use]
 pub fn line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<String> {
-    let warning = passed(view, entry.event).map(|text| palette.paint(TextStyle::Warning, &text));
-    let said = said(view, entry, palette).into_iter().chain(warning).collect::<Vec<_>>();
+    let warning =
+        threshold_warning(view, entry.event).map(|text| palette.paint(TextStyle::Warning, &text));
+    let said = event_line(view, entry, palette).into_iter().chain(warning).collect::<Vec<_>>();
     (!said.is_empty()).then(|| said.join("\n"))
 }
 
-fn said(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<String> {
+fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Option<String> {
     match entry.event {
         Event::RunStarted { .. } => {
             let held = if view.sandbox() == Some("off") { ", sandbox off" } else { "" };

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::bounded_text::bytes;
 use super::text_allowance::TextAllowance;
-use super::{CallResults, ResultOptions, fell_short, json_size, standard};
+use super::{CallResults, ResultOptions, json_size, standard, why_incomplete};
 use crate::run::{Delegation, DelegationWarning, Liveness, RunView};
 use crate::state_words::state_key;
 use crate::story::StoryNode;
@@ -16,7 +16,7 @@ use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 /// Returns why the root agent did not complete its goal, as JSON.
 #[must_use]
 pub fn root_reason(view: &RunView) -> Option<ReasonJson> {
-    view.root().and_then(fell_short).map(Into::into)
+    view.root().and_then(why_incomplete).map(Into::into)
 }
 
 /// The results of one call.

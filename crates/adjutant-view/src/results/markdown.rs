@@ -9,7 +9,7 @@ use adjutant_core::space::KeptWork;
 use adjutant_core::{Code, Outcome, Reason, State};
 
 use super::text_allowance::TextAllowance;
-use super::{CallResults, ResultOptions, fell_short, story};
+use super::{CallResults, ResultOptions, story, why_incomplete};
 use crate::progress::kept_counts;
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
@@ -115,7 +115,7 @@ impl CallResults<'_> {
 #[must_use]
 pub fn root_end(view: &RunView) -> Option<String> {
     let root = view.root()?;
-    let (State::Ended(outcome), reason) = (&root.state, fell_short(root)?) else { return None };
+    let (State::Ended(outcome), reason) = (&root.state, why_incomplete(root)?) else { return None };
     let mut text = String::new();
     why(&mut text, reason, *outcome);
     let _ = write!(text, "\n**To go on**: {}\n", one_line(&reason.recommendation));

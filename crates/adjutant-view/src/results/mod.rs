@@ -23,7 +23,7 @@ use crate::status::ContentRetention;
 
 pub use json::{ResultJson, ResultsJson, SharedJson, root_reason};
 pub use markdown::root_end;
-pub use standard::{command_end, command_head, in_words, standard, synthesis};
+pub use standard::{command_end, command_head, return_as_text, standard, synthesis};
 pub use text_allowance::ends;
 
 /// How results are presented.
@@ -57,7 +57,7 @@ impl<'a> CallResults<'a> {
     /// Collects what the root delegated.
     #[must_use]
     pub fn of_run(view: &'a RunView) -> Self {
-        let reason = view.root().and_then(fell_short);
+        let reason = view.root().and_then(why_incomplete);
         let all = view.root().map(|root| Self::gather(view, root, None));
         Self { view, items: all.map_or_else(Vec::new, |all| all.items), reason }
     }
@@ -157,7 +157,7 @@ impl<'a> CallResults<'a> {
 }
 
 /// Returns why the root agent did not complete its goal, if that is so.
-fn fell_short(root: &Delegation) -> Option<&Reason> {
+fn why_incomplete(root: &Delegation) -> Option<&Reason> {
     let ended_short = matches!(root.state, State::Ended(outcome) if outcome != Outcome::Completed);
     root.reason.as_ref().filter(|_| ended_short && root.model.is_some())
 }

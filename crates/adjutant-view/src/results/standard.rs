@@ -18,7 +18,7 @@ use crate::sanitize;
 
 /// Renders a return as text: summary, artifacts, next steps.
 #[must_use]
-pub fn in_words(returned: &Return) -> String {
+pub fn return_as_text(returned: &Return) -> String {
     let mut text = returned.summary.trim().to_owned();
     if !returned.artifacts.is_empty() {
         text += "\n\nArtifacts:";
@@ -159,7 +159,7 @@ pub fn command_end(view: &RunView, program: &str) -> Option<String> {
     let left = left.map(|task| format!("Task {task}: nothing was done"));
     let is_one = assignment.tasks.len() < 2;
     let said = latest.iter().map(|(task, child)| {
-        let text = came_of(view, child, program);
+        let text = task_outcome(view, child, program);
         // If there are several tasks, an incomplete one names its number.
         let whose = task.filter(|_| !is_one && text.starts_with(STATUS));
         whose.map(|task| format!("Task: {task}\n{text}")).unwrap_or(text)
@@ -197,7 +197,7 @@ pub fn synthesis(view: &RunView) -> Cow<'_, str> {
     Cow::Owned(summaries.join("\n\n"))
 }
 
-fn came_of(view: &RunView, child: &Delegation, program: &str) -> String {
+fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
     let Some(returned) = standard(view, child) else { return String::new() };
     let mut lines = Vec::new();
     let fatal = child.reason.as_ref().map(|reason| one_line(&reason.message));

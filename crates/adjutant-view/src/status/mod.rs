@@ -50,7 +50,7 @@ impl ObservedRun<'_> {
     /// Returns what the run was started for, cut to a short line.
     #[must_use]
     pub fn title(&self) -> String {
-        fit(&typed(self.view), 60)
+        fit(&goal_as_typed(self.view), 60)
     }
 
     fn state(&self) -> &'static str {
@@ -68,7 +68,7 @@ impl ObservedRun<'_> {
 
     /// Explains how to continue an interrupted run, or why that is not possible.
     #[must_use]
-    pub fn way_on(&self) -> Option<String> {
+    pub fn how_to_continue(&self) -> Option<String> {
         if self.content == ContentRetention::Expired {
             return Some(EXPIRED.into());
         }
@@ -143,9 +143,9 @@ pub fn list(runs: &[ObservedRun<'_>]) -> String {
         if look.view.sandbox() == Some("off") {
             let _ = writeln!(text, "  sandbox {SANDBOX_OFF}");
         }
-        text.push_str(&at_work(look));
+        text.push_str(&live_activity(look));
         if is_interrupted(&look.view.state(), look.liveness) {
-            text.extend(look.way_on().map(|way| format!("  {way}\n")));
+            text.extend(look.how_to_continue().map(|way| format!("  {way}\n")));
         }
     }
     if runs.iter().any(|look| look.view.total().is_estimated()) {
@@ -156,7 +156,7 @@ pub fn list(runs: &[ObservedRun<'_>]) -> String {
 
 /// Returns the goal as a person knows it: the name of a story, or the first line of a command as it was
 /// typed.
-fn typed(view: &RunView) -> Cow<'_, str> {
+fn goal_as_typed(view: &RunView) -> Cow<'_, str> {
     if let Some(story) = view.story() {
         return format!("{} {}", story.id, story.title).into();
     }
@@ -166,7 +166,7 @@ fn typed(view: &RunView) -> Cow<'_, str> {
 }
 
 /// Returns what the delegations of a live run are doing, one line each.
-fn at_work(look: &ObservedRun<'_>) -> String {
+fn live_activity(look: &ObservedRun<'_>) -> String {
     if look.liveness == Liveness::Dead {
         return String::new();
     }
@@ -226,14 +226,14 @@ fn head(look: &ObservedRun<'_>, palette: Palette) -> String {
     };
     // The goal of a story is its prompt, which `transcript` shows.
     let title = if view.story().is_some() { "story" } else { "goal" };
-    row(title, fit(&typed(view), 120));
+    row(title, fit(&goal_as_typed(view), 120));
     row("in", fit(view.workdir(), 120));
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
     let sandbox = view.sandbox().map(|word| if word == "off" { SANDBOX_OFF } else { word });
     row("sandbox", sandbox.unwrap_or_default().to_owned());
     row("began", view.began().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
     row("ended", view.ended().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
-    row("next", look.way_on().unwrap_or_default());
+    row("next", look.how_to_continue().unwrap_or_default());
     format!("{name} {}\n{}", palette.paint(style, &state), columns(&rows, &[]))
 }
 

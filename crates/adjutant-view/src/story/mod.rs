@@ -158,18 +158,18 @@ pub fn json(reports: &[StoryReport]) -> StoriesJson {
         stories: reports.to_vec(),
         spent: (&total(reports)).into(),
         // Adding 0.0 turns the -0.0 of an empty sum into 0.0.
-        elapsed_s: now(reports).map(|report| report.elapsed_s).sum::<f64>() + 0.0,
+        elapsed_s: worked_on_now(reports).map(|report| report.elapsed_s).sum::<f64>() + 0.0,
     }
 }
 
 /// Returns the stories that this command worked on.
-fn now(reports: &[StoryReport]) -> impl Iterator<Item = &StoryReport> {
+fn worked_on_now(reports: &[StoryReport]) -> impl Iterator<Item = &StoryReport> {
     reports.iter().filter(|report| !report.earlier)
 }
 
 /// Returns the spending on the stories that this command worked on.
 fn total(reports: &[StoryReport]) -> Spend {
-    now(reports).fold(Spend::default(), |sum, report| sum.plus(&report.inclusive))
+    worked_on_now(reports).fold(Spend::default(), |sum, report| sum.plus(&report.inclusive))
 }
 
 fn spent<S: Serializer>(spend: &Spend, serializer: S) -> Result<S::Ok, S::Error> {
@@ -222,7 +222,7 @@ impl StoryReport {
             resume: run
                 .filter(|_| !(passes || story.unallowed && is_completed))
                 .and_then(|run| resume(run, root)),
-            again: story.prd.as_ref().filter(|_| !passes && is_spent(root)).map(|prd| {
+            again: story.prd.as_ref().filter(|_| !passes && has_used_up_limits(root)).map(|prd| {
                 let (prd, id) = (sanitize::shell_word(prd), sanitize::shell_word(&story.id));
                 format!("adjutant story {prd} --story {id} --again")
             }),
@@ -248,7 +248,7 @@ fn summary(root: &Delegation) -> String {
 }
 
 fn resume(run: RunId, root: &Delegation) -> Option<String> {
-    if is_spent(root) {
+    if has_used_up_limits(root) {
         let flags = root.reason.as_ref().and_then(|it| raising_flags(&it.recommendation));
         return flags.map(|flags| format!("adjutant resume {run} {flags}"));
     }
@@ -259,7 +259,7 @@ fn resume(run: RunId, root: &Delegation) -> Option<String> {
 
 /// Returns whether a story has used up its limits, so that resuming its run would end at once unless a person
 /// raises them. A full context is started afresh, unless not even the opening fits.
-fn is_spent(root: &Delegation) -> bool {
+fn has_used_up_limits(root: &Delegation) -> bool {
     let code = root.reason.as_ref().map(|reason| reason.code);
     let code = ended(root).and(code);
     code == Some(Code::BudgetExceeded) || (code == Some(Code::ContextExhausted) && root.turns <= 1)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adjutant_core::{Code, Outcome, State};
 
-use super::{ChildMerge, ChildReport, StoryReport, now, total};
+use super::{ChildMerge, ChildReport, StoryReport, total, worked_on_now};
 use crate::layout::{bracketed, fit, fit_ends, some_of};
 use crate::run::{ESTIMATE_NOTE, Spend};
 use crate::sanitize;
@@ -29,7 +29,7 @@ pub fn render(reports: &[StoryReport]) -> String {
         text.push('\n');
     }
     let passed = reports.iter().filter(|report| report.passes).count();
-    let took = now(reports).map(|report| report.elapsed_s).sum();
+    let took = worked_on_now(reports).map(|report| report.elapsed_s).sum();
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         text,
@@ -52,7 +52,7 @@ fn counted_stories(count: usize) -> String {
 
 /// Returns how many stories are not included in the spending.
 fn before(reports: &[StoryReport]) -> String {
-    match (reports.len() - now(reports).count(), reports.len()) {
+    match (reports.len() - worked_on_now(reports).count(), reports.len()) {
         (0, _) => String::new(),
         (all, of) if all == of => " (done before, nothing was spent now)".into(),
         (some, _) => format!(" ({some} done before, not counted)"),

@@ -15,7 +15,7 @@ use adjutant_formats::contract::{Return, Status};
 
 use super::{REASON_KEPT, TEXT_KEPT};
 use crate::layout::excerpt;
-use crate::results::in_words;
+use crate::results::return_as_text;
 use crate::run::{
     Delegation, DelegationWarning, LateArrival, PendingRetry, ProviderPause, RequestedTool, Spend,
     TextRetention,
@@ -175,7 +175,7 @@ impl Delegation {
             self.returned_errors = returned.errors.iter().map(|it| texts.error(it)).collect();
         }
         if texts == TextRetention::Kept {
-            self.last_text = in_words(returned);
+            self.last_text = return_as_text(returned);
             self.returned = Some(Box::new(returned.clone()));
         }
     }
