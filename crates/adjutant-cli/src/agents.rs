@@ -1,4 +1,4 @@
-//! `agents`, and `--agent`: who is described by a file or built in, and what they may do here.
+//! Agents: `adjutant agents` lists them and what they may do, `--agent` selects one.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ use crate::output::{print, print_json, say};
 use crate::settings::{Settings, user_folders};
 use crate::wiring::ChosenModel;
 
-/// Characters of a description in a listing.
+/// Characters after which a description is cut in a list.
 const DESCRIPTION_CHARS: usize = 160;
 
-/// What is said where nobody is described.
+/// Printed if there is no agent file.
 const NOBODY: &str = "\
 No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
 .codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
@@ -38,15 +38,15 @@ No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or
 Then: adjutant run --agent reviewer \"GOAL\", or let `adjutant run` give it tasks by its name.
 ";
 
-/// Finds the agents of a project and of the person.
+/// Reads the agent files of the project and of the user.
 pub(crate) fn find(root: &Path) -> Result<AgentRoster, Failure> {
     find_agents(root, &user_folders())
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
 }
 
-/// Finds the agents of a project and of the person, and the built-in one that a person named, if they did.
+/// Like [`find`], with the built-in agent `name` if a person named one.
 ///
-/// The other built-in agents stay out: a parent agent is offered every agent of the roster.
+/// Other built-in agents are left out, because a parent agent may delegate to every agent of the roster.
 pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<AgentRoster, Failure> {
     let mut roster = find(root)?;
     if let Some(name) = name {
@@ -55,7 +55,7 @@ pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<AgentRoster, 
     Ok(roster)
 }
 
-/// Adds the built-in agents with these names, behind the agents from files; names of opencode's agents count.
+/// Appends the built-in agents whose name, or whose alias in opencode, is wanted.
 pub(crate) fn enlist_built_in(roster: &mut AgentRoster, is_wanted: impl Fn(&str) -> bool) {
     let alias =
         |ours: &str| OPENCODE_AGENTS.iter().any(|(theirs, it)| *it == ours && is_wanted(theirs));
@@ -64,13 +64,13 @@ pub(crate) fn enlist_built_in(roster: &mut AgentRoster, is_wanted: impl Fn(&str)
     roster.agents.extend(built_in);
 }
 
-/// Returns the agent a person named.
+/// Returns the agent with this name.
 pub(crate) fn named<'a>(
     roster: &'a AgentRoster,
     name: &str,
 ) -> Result<&'a AgentDefinition, Failure> {
     roster.find(name).map_err(|error| {
-        // The names that could have been typed are those that `adjutant agents` lists.
+        // The suggestion in the error may be any agent that `adjutant agents` lists.
         let mut all = roster.clone();
         enlist_built_in(&mut all, |_| true);
         Failure::usage(all.find(name).err().unwrap_or(error).to_string())
@@ -78,7 +78,7 @@ pub(crate) fn named<'a>(
     })
 }
 
-/// Chooses the model: what a person typed, else what the agent's definition names, else the usual.
+/// Chooses the model: `--model`, otherwise the one in the agent's definition, otherwise the default.
 pub(crate) fn choose(
     settings: &Settings,
     flags: &WorkFlags,
@@ -93,7 +93,7 @@ pub(crate) fn choose(
     role.model.map_or(Ok(chosen), |model| open(Some(&model)))
 }
 
-/// Says who works, what of their wish for a model counts for nothing, and that files were left out.
+/// Prints which agent works, whether its model setting is ignored, and that files are unusable.
 pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &AgentRoster) {
     if let Some(role) = engine.role(agent) {
         say(&format!("adjutant: working as {agent} ({})", role.definition.file));
@@ -103,7 +103,7 @@ pub(crate) fn introduce(engine: &Engine, agent: &AgentName, roster: &AgentRoster
     notices(&roster.problems, "agent");
 }
 
-/// Says that files of a kind were left out.
+/// Prints how many files of a kind are unusable.
 pub(crate) fn notices(problems: &[FileProblem], kind: &str) {
     let files = match problems.len() {
         0 => return,
@@ -113,11 +113,11 @@ pub(crate) fn notices(problems: &[FileProblem], kind: &str) {
     say(&format!("adjutant: {files} cannot be used; `adjutant {kind}s` says why"));
 }
 
-/// Lists the agents, or shows one.
+/// Runs `adjutant agents`: lists the agents, or shows one.
 pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failure> {
     let root = absolute(&args.root)?;
     let settings = Settings::load(&args.policy, &root)?;
-    // The built-in ones work for slash commands, so what they may do is what they may do there.
+    // Built-in agents work for slash commands, so their rights are shown under that preset.
     let there = Settings::load_as(&args.policy, &root, Some(Preset::Command))?;
     let mut roster = find(&root)?;
     add_built_in(&mut roster);
@@ -141,7 +141,7 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
     Ok(Exit::Completed)
 }
 
-/// Adds the built-in agents behind all others; one whose name a file has is not used.
+/// Appends the built-in agents. A built-in agent is shadowed by a file with its name.
 fn add_built_in(roster: &mut AgentRoster) {
     let taken = roster.agents.clone();
     roster.agents.extend(builtin_agents(&taken));
@@ -184,13 +184,13 @@ fn as_object(roster: &AgentRoster, roles: &[AgentRole], whole: bool) -> Value {
     })
 }
 
-/// Returns files whose name was taken, for programs.
+/// Returns the shadowed files as JSON.
 pub(crate) fn shadowed(shadowed: &[ShadowedFile]) -> Vec<Value> {
     let object = |it: &ShadowedFile| json!({ "name": it.name, "file": it.file, "scope": it.scope.as_str(), "by": it.by });
     shadowed.iter().map(object).collect()
 }
 
-/// Returns files that cannot be used, for programs.
+/// Returns the unusable files as JSON.
 pub(crate) fn problems(problems: &[FileProblem]) -> Vec<Value> {
     let object = |it: &FileProblem| json!({ "file": it.file, "scope": it.scope.as_str(), "reason": it.reason });
     problems.iter().map(object).collect()
@@ -215,7 +215,7 @@ fn as_text(roster: &AgentRoster, roles: &[AgentRole], whole: bool) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Lists the files that are not used, and why.
+/// Lists shadowed and unusable files, with the reasons.
 pub(crate) fn left_out(shadowed: &[ShadowedFile], problems: &[FileProblem]) -> String {
     let mut text = String::new();
     if !shadowed.is_empty() {
@@ -241,7 +241,7 @@ pub(crate) fn left_out(shadowed: &[ShadowedFile], problems: &[FileProblem]) -> S
     text
 }
 
-/// Returns a description as it stands in a listing.
+/// Returns the line of a description in a list, cut unless `whole`.
 pub(crate) fn described(description: &str, whole: bool) -> String {
     let description = sanitize::collapsed(description);
     if description.is_empty() {

@@ -1,4 +1,4 @@
-//! `approvals` and `approve`: what waits for a person, and their answer.
+//! `approvals` and `approve`: lists the questions that wait for a person, and answers one.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::live::columns;
 use crate::output::{print, print_json};
 use crate::records;
 
-/// A question as it stands.
+/// An open question in the inbox.
 struct InboxQuestion {
     id: String,
     waiting: QuestionPointer,
@@ -28,7 +28,7 @@ struct InboxQuestion {
     left_ms: u64,
 }
 
-/// Lists what waits.
+/// Runs `adjutant approvals`.
 pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     let all = open_inbox(archive)?;
     let prompts = prompt_questions(&archive.runs().map_err(records::failed)?, &all);
@@ -42,8 +42,8 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
         print("Nothing waits for your approval.\n")?;
         return Ok(Exit::Completed);
     }
-    // A model that runs this usually reads a pipe and a person a terminal. It is no boundary: a program
-    // with a terminal of its own and this account can read the code.
+    // A model that runs this command usually reads a pipe, a person reads a terminal. This is not a security boundary: a
+    // program with its own terminal and this account can read the code.
     let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
     let inbox = all.iter().map(|it| it.text(shows_codes));
     let texts: Vec<String> = inbox.chain(prompts.iter().map(PromptQuestion::text)).collect();
@@ -51,7 +51,7 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
     Ok(Exit::Completed)
 }
 
-/// A question that a run asks at a prompt of its own terminal; it is answered there.
+/// A question that a run asks on its own terminal; it must be answered there.
 struct PromptQuestion {
     files: RunFiles,
     pid: Option<u32>,
@@ -82,11 +82,11 @@ impl PromptQuestion {
     }
 }
 
-/// Finds the questions of live runs that are in no inbox: each is open at the prompt of its process.
+/// Finds the open questions of live runs that are not in the inbox: their processes ask on a terminal.
 fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQuestion> {
     let mut all = Vec::new();
     for files in runs {
-        // A run that cannot be read must not hide the others.
+        // An unreadable run must not hide the others.
         let Ok(RunLiveness::Live { pid }) = files.liveness() else { continue };
         let Some(asked) = read_questions(files) else { continue };
         for open in asked.view.approvals() {
@@ -109,7 +109,7 @@ pub(crate) fn count_waiting(archive: &Archive, runs: &[RunFiles]) -> Result<usiz
     Ok(inbox.len() + prompt_questions(runs, &inbox).len())
 }
 
-/// Returns the terminal that a process reads or writes, as /dev/pts/3.
+/// Returns the terminal of a process, such as /dev/pts/3.
 fn terminal_of(pid: u32) -> Option<String> {
     let terminal = |descriptor: u32| {
         let target = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
@@ -119,16 +119,16 @@ fn terminal_of(pid: u32) -> Option<String> {
     [0, 2, 1].into_iter().find_map(terminal)
 }
 
-/// What a journal says about the questions of its run.
+/// The journal of a run, as far as its questions are concerned.
 struct AskedQuestions {
     view: RunView,
-    /// What the questions are about.
+    /// The events that describe the calls in question.
     admitted: Vec<Event>,
     /// Whether every record could be read.
     is_whole: bool,
 }
 
-/// Reads the questions of a run; `None` where its journal cannot be opened.
+/// Reads the questions of a run; `None` if its journal cannot be opened.
 fn read_questions(files: &RunFiles) -> Option<AskedQuestions> {
     let mut asked = AskedQuestions { view: RunView::light(), admitted: Vec::new(), is_whole: true };
     for record in files.records().ok()? {
@@ -182,7 +182,7 @@ fn span(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
 }
 
-/// Answers a question.
+/// Runs `adjutant approve`.
 pub(crate) fn run_approve(
     archive: &Archive,
     args: &ApproveArgs,
@@ -243,7 +243,7 @@ fn failed(error: &ControlError) -> Failure {
     }
 }
 
-/// Returns what waits, and forgets what does not any more.
+/// Returns the open questions of the inbox, and removes closed ones from the registry.
 fn open_inbox(archive: &Archive) -> Result<Vec<InboxQuestion>, Failure> {
     let registry = archive.registry();
     let kept = registry.open_questions();
@@ -256,7 +256,7 @@ fn open_inbox(archive: &Archive) -> Result<Vec<InboxQuestion>, Failure> {
             Some(Some((files, question, left_ms))) if left_ms > 0 => {
                 all.push(InboxQuestion { id, waiting, files, question, left_ms });
             }
-            // The run itself says that it has expired, and one that cannot be read now may be later.
+            // An expired question is closed by its run. An unreadable run may be readable later.
             Some(Some(_)) | None => {}
             Some(None) => registry.close_question(&id),
         }
@@ -293,7 +293,7 @@ fn look(
     Some(Some((files, question, left_ms)))
 }
 
-/// Says whether all runs can be listed and this one is not among them.
+/// Returns whether the run is certainly gone: all runs can be listed and it is not among them.
 fn is_gone(archive: &Archive, waiting: &QuestionPointer) -> bool {
     archive.runs().is_ok_and(|runs| runs.iter().all(|files| files.id() != waiting.run))
 }

@@ -1,4 +1,4 @@
-//! Asking the person at the terminal.
+//! Asks the person at the terminal for approval.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,18 +12,18 @@ use adjutant_view::{approval, sanitize};
 
 use crate::live::columns;
 
-/// The controlling terminal, whatever standard input and output are tied to.
+/// The controlling terminal, independent of standard input and output.
 pub(crate) struct Terminal {
     input: File,
     output: File,
-    // One question at a time: two on one screen could be answered the wrong way round.
+    // One question at a time, so that answers cannot be mixed up.
     turn: Mutex<()>,
 }
 
-/// Whether a question is on the screen, so that nothing is drawn over it.
+/// Whether a question is on the screen; then the live view is not drawn.
 static ASKING: AtomicBool = AtomicBool::new(false);
 
-/// Says whether a question is on the screen.
+/// Returns whether a question is on the screen.
 pub(crate) fn is_asking() -> bool {
     ASKING.load(Ordering::Relaxed)
 }
@@ -37,7 +37,7 @@ impl Terminal {
 }
 
 impl Terminal {
-    /// Shows a text, made safe, and waits for yes or no; a terminal that is gone says no.
+    /// Shows a sanitized text and waits for yes or no. A terminal that is gone means no.
     pub(crate) fn confirm(&self, text: &str, prompt: &str) -> bool {
         let mut output = &self.output;
         if write!(output, "{}{prompt}", sanitize::block(text)).is_err() {
@@ -49,8 +49,7 @@ impl Terminal {
     }
 }
 
-/// Finds out who answers the questions of a run: `--yes`, the person at the terminal, or nobody,
-/// which is a no.
+/// Returns the approver of a run: `--yes` approves everything, a terminal asks, and without one everything is refused.
 pub(crate) fn approver(yes: bool, terminal: Option<Terminal>) -> Approver {
     match terminal {
         _ if yes => Arc::new(|_| ApproverAnswer::Yes),
@@ -68,12 +67,12 @@ pub(crate) fn approver(yes: bool, terminal: Option<Terminal>) -> Approver {
     }
 }
 
-/// Says whether a run under this policy may have something to ask.
+/// Returns whether a run under this policy may ask questions.
 pub(crate) fn may_ask(policy: &Policy) -> bool {
     policy.approval == Approval::Batch || policy.network
 }
 
-/// Shows what is at stake and waits for yes or no.
+/// Shows the question and waits for yes or no.
 fn ask(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let _turn = terminal.turn.lock().unwrap_or_else(PoisonError::into_inner);
     ASKING.store(true, Ordering::Relaxed);
@@ -104,8 +103,7 @@ fn put(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
         }
         let line = match lines.next() {
             Some(Ok(line)) => line,
-            // Ctrl+d ends the line on a terminal that is there; one that is gone ends as well, and
-            // cannot be written to.
+            // End of input: ctrl+d if the terminal can still be written to, otherwise the terminal is gone.
             None if writeln!(output).is_ok() => String::new(),
             Some(Err(_)) | None => never(),
         };
@@ -119,10 +117,10 @@ fn put(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     }
 }
 
-/// Leaves a question open: a terminal that is gone is nobody's no.
+/// Leaves a question open: a terminal that is gone is not a no.
 ///
-/// The run is told by a signal that it is gone, or the question expires; either way `resume` can
-/// ask again. The process does not wait for this thread.
+/// The run gets SIGHUP or the question expires; in both cases `resume` can ask again. The process does not wait for
+/// this thread.
 fn never() -> ! {
     loop {
         std::thread::park();

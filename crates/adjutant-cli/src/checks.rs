@@ -1,4 +1,4 @@
-//! `check`, `parse`, `validate`: the pure parts of the core on standard input, JSON out.
+//! `check`, `parse`, `validate`: apply one rule of the core to standard input and print JSON.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::exit::{Exit, Failure};
 use crate::output::print_json;
 use crate::settings::Settings;
 
-/// The most that is read from standard input or a file.
+/// The largest input from standard input or a file.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Judges one delegation.
+/// Runs `adjutant check`: judges one delegation.
 pub(crate) fn run_check(args: &CheckArgs) -> Result<Exit, Failure> {
     let settings = Settings::load(&args.policy, Path::new("."))?;
     let text = read_stdin()?;
@@ -31,7 +31,7 @@ pub(crate) fn run_check(args: &CheckArgs) -> Result<Exit, Failure> {
     Ok(if answer.is_granted() { Exit::Completed } else { Exit::Refused })
 }
 
-/// Reads markers.
+/// Runs `adjutant parse`: reads the delegation markers of a reply.
 pub(crate) fn run_parse(args: &ParseArgs) -> Result<Exit, Failure> {
     let settings = Settings::load(&story(), Path::new("."))?;
     let text = read_stdin()?;
@@ -43,12 +43,12 @@ pub(crate) fn run_parse(args: &ParseArgs) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-/// Markers belong to the preset `story`, and its limits hold for them.
+/// Returns the flags of the preset `story`, whose limits apply to markers.
 fn story() -> crate::args::PolicyFlags {
     crate::args::PolicyFlags { preset: Some("story".into()), ..Default::default() }
 }
 
-/// Judges a return.
+/// Runs `adjutant validate`: judges the return of an agent.
 pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
     let expected_session = args
         .session
@@ -75,7 +75,7 @@ pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
     Ok(if verdict.valid { Exit::Completed } else { Exit::Failed })
 }
 
-/// Reads all of standard input as text.
+/// Reads standard input as text.
 pub(crate) fn read_stdin() -> Result<String, Failure> {
     let bytes = read_capped(std::io::stdin().lock())
         .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
@@ -87,7 +87,7 @@ pub(crate) fn read_stdin() -> Result<String, Failure> {
     })
 }
 
-/// Reads all there is, up to a cap that no honest input comes near.
+/// Reads everything, and fails if it is larger than the limit.
 pub(crate) fn read_capped(input: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;

@@ -1,4 +1,6 @@
-//! `commands`, and `run "/NAME …"`: slash commands, where they come from and whom they go to.
+//! Slash commands: `adjutant commands` lists them, `run "/NAME …"` runs one with the agent it is routed to.
+//!
+//! Start at [`read_slash_command`] and [`TypedSlashCommand::prepare`].
 
 use std::path::{Path, PathBuf};
 
@@ -27,11 +29,11 @@ use crate::run_lookup;
 use crate::settings::{Settings, command_folders};
 use crate::tasks;
 
-/// How a goal that begins with a path is typed.
+/// How to type a goal that begins with a path.
 const PATHS: &str =
     "`adjutant commands` lists them. To begin a goal with a path, put a space before it.";
 
-/// A slash command that was typed, before anything is known of it but its name.
+/// A slash command as it was typed: the name is resolved, the arguments are not parsed yet.
 pub(crate) struct TypedSlashCommand {
     root: PathBuf,
     book: SlashCommands,
@@ -40,16 +42,16 @@ pub(crate) struct TypedSlashCommand {
     in_place: InPlaceFlag,
 }
 
-/// Finds the commands of a project and of the person.
+/// Reads the slash commands of the project and of the user.
 pub(crate) fn find(root: &Path) -> Result<SlashCommands, Failure> {
     find_commands(root, &command_folders())
         .map_err(|error| Failure::usage(format!("cannot open {}: {error}", root.display())))
 }
 
-/// Takes a typed goal as a slash command, where it is one.
+/// Reads a goal as a slash command; `None` if it is a plain goal.
 ///
-/// Only what a person typed can be one, never what was piped in. The slash must be its very first
-/// character, and a path of several parts that is no command's name is a plain goal.
+/// Only a typed goal can be a command, never piped input. The slash must be its first character. A path with several
+/// components that is not the name of a command is a plain goal.
 pub(crate) fn read_slash_command(
     root: &Path,
     goal: Option<&str>,
@@ -73,7 +75,7 @@ pub(crate) fn read_slash_command(
     }))
 }
 
-/// Refuses what a client may not send: nobody has typed it, so it gives no leave to anything.
+/// Refuses what an MCP client may not send. A client's command is not typed by a person, so it grants no rights.
 pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failure> {
     let Some(slash) = slash else {
         return Err(Failure::usage("this begins with a path and no command's name")
@@ -94,7 +96,7 @@ pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failur
     Ok(())
 }
 
-/// Takes a text as one of the built-in commands, whatever files the person has.
+/// Reads a goal as a built-in command, ignoring the user's files.
 pub(crate) fn built_in(root: &Path, goal: &str) -> Option<TypedSlashCommand> {
     let book = find_commands(root, &UserFolders::default()).ok()?;
     let (command, typed) = book.recognise(goal).ok()??;
@@ -103,7 +105,7 @@ pub(crate) fn built_in(root: &Path, goal: &str) -> Option<TypedSlashCommand> {
     Some(TypedSlashCommand { root: root.to_owned(), book, command, typed, in_place })
 }
 
-/// Says why a command cannot be carried out, and what to do.
+/// Turns an error of a command into a failure that says what to do.
 fn refused(error: &PrepareError) -> Failure {
     let exit = if matches!(error, PrepareError::Step { .. }) { Exit::Refused } else { Exit::Usage };
     let failure = Failure::new(exit, sanitize::line(&error.to_string()));
@@ -132,10 +134,10 @@ fn refused(error: &PrepareError) -> Failure {
 }
 
 impl TypedSlashCommand {
-    /// The preset commands run under, unless a person says otherwise.
+    /// The default preset of slash commands.
     pub(crate) const PRESET: Preset = Preset::Command;
 
-    /// Says whether `--in-place` was typed as an option of the command.
+    /// Returns whether `--in-place` was typed as an option of the command.
     pub(crate) fn is_in_place(&self) -> bool {
         if self.in_place == InPlaceFlag::InPrompt {
             say(
@@ -145,7 +147,7 @@ impl TypedSlashCommand {
         self.in_place == InPlaceFlag::Typed
     }
 
-    /// Reads the arguments and finds the agent; adds the built-in agents to those that files describe.
+    /// Parses the arguments and finds the agent. Adds the built-in agents to the roster.
     pub(crate) fn prepare(
         &self,
         routes: &ConfiguredRoutes,
@@ -160,7 +162,7 @@ impl TypedSlashCommand {
         prepared.map_err(|error| refused(&error))
     }
 
-    /// Carries the command out where that takes no agent; `piped` reads what came in beside it.
+    /// Runs a command that needs no agent; `None` for other commands. `piped` reads standard input.
     pub(crate) fn run_without_agent(
         &self,
         flags: &WorkFlags,
@@ -196,7 +198,7 @@ impl TypedSlashCommand {
         tasks::add(&self.root, &wish, as_json, tasks::added).map(Some)
     }
 
-    /// Tells the engine what kind of work it is, and which commands its agents may use; then says it.
+    /// Gives the engine the assignment and the commands that its agents may use, and prints who works on what.
     pub(crate) fn configure(
         &self,
         engine: Engine,
@@ -216,7 +218,7 @@ impl TypedSlashCommand {
         engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
     }
 
-    /// Says of each task that is being worked on, as the list has it, who may be at it.
+    /// Warns about tasks that the task list shows as in progress, and names the run that may work on them.
     pub(crate) fn say_in_progress(&self, archive: &Archive, prepared: &PreparedCommand) {
         for task in &prepared.tasks {
             let Some(status) = task.status.filter(|status| is_stage(*status)) else { continue };
@@ -235,7 +237,7 @@ impl TypedSlashCommand {
         }
     }
 
-    /// Says who works on what, what of the file counts for nothing, and that files were left out.
+    /// Prints which agent runs the command, which settings of its file are ignored, and that files are unusable.
     fn introduce(&self, engine: &Engine, prepared: &PreparedCommand, roster: &AgentRoster) {
         let definition = &prepared.definition;
         let to = prepared.route.as_ref().map_or_else(String::new, |route| {
@@ -254,12 +256,12 @@ impl TypedSlashCommand {
     }
 }
 
-/// Says whether a command sets that while it works.
+/// Returns whether a command sets this status while it runs.
 fn is_stage(status: Status) -> bool {
     status.is_under_way() && status != Status::InProgress
 }
 
-/// Lists the commands, or shows one.
+/// Runs `adjutant commands`: lists the commands, or shows one.
 pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, Failure> {
     let root = absolute(&args.root)?;
     let settings = Settings::load_as(&args.policy, &root, Some(TypedSlashCommand::PRESET))?;
@@ -286,20 +288,20 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
     Ok(Exit::Completed)
 }
 
-/// Returns the file that was to take the place of a built-in command and cannot be used.
+/// Returns the unusable file that overrides a built-in command.
 fn instead_of<'a>(book: &'a SlashCommands, command: &SlashCommand) -> Option<&'a FileProblem> {
     let is_built_in = command.definition.scope == DefinitionScope::BuiltIn;
     book.broken(command.name()).filter(|_| is_built_in)
 }
 
-/// How commands are shown.
+/// Renders commands as text or JSON.
 struct CommandListing<'a> {
     settings: &'a Settings,
     roster: &'a AgentRoster,
     whole: bool,
 }
 
-/// Who does a command in a language.
+/// The agent that runs a command for a language.
 struct CommandRoute<'a> {
     language: &'a str,
     agent: &'a str,
@@ -313,7 +315,7 @@ impl CommandListing<'_> {
         AgentRole::of(command.definition.clone(), policy, None, &self.settings.models_allowed)
     }
 
-    /// Returns whom a command goes to, the usual way first.
+    /// Returns the agents that a command is routed to, the default first.
     fn routes<'a>(&'a self, command: &'a SlashCommand) -> Vec<CommandRoute<'a>> {
         let own = self.settings.routes.0.get(command.name());
         let routing = &command.routing;

@@ -1,4 +1,4 @@
-//! `cancel`, `wait` and `tell`: dealing with a run from any terminal.
+//! `cancel`, `wait` and `tell`: control a live run from any terminal.
 
 use std::path::Path;
 use std::thread;
@@ -19,10 +19,10 @@ use crate::projections;
 use crate::records::{ViewDetail, failed, fold, now};
 use crate::run_lookup::{self, CommandVerb};
 
-/// How often the files of a run are looked at.
+/// How often `wait` reads the files of a run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Ends a run, or a delegation and all below it.
+/// Runs `adjutant cancel`.
 pub(crate) fn run_cancel(
     archive: &Archive,
     args: &CancelArgs,
@@ -58,7 +58,7 @@ pub(crate) fn run_cancel(
     Ok(Exit::Completed)
 }
 
-/// Leaves the transcripts that the run's own process can no longer write.
+/// Writes the transcripts and `errors.json` that the killed process of the run can no longer write.
 fn write_projections(files: &RunFiles) {
     let written = fold(files, ViewDetail::Texts).and_then(|(view, _)| {
         projections::keep_errors(&view);
@@ -69,7 +69,7 @@ fn write_projections(files: &RunFiles) {
     }
 }
 
-/// Waits for the end of a run; the exit code is that of the run.
+/// Runs `adjutant wait`. The exit code is that of the run.
 pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Result<Exit, Failure> {
     let scope = args.scope.scope();
     let (files, session) =
@@ -106,7 +106,7 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
     Ok(exit)
 }
 
-/// How waiting came to its end.
+/// Why `wait` returned.
 #[derive(Clone, Copy)]
 enum WaitEnding {
     Ended(Outcome),
@@ -115,19 +115,19 @@ enum WaitEnding {
     TimedOut,
 }
 
-/// Follows the run's files until it ends, nobody works on it any more, or the time is up.
+/// Follows the files of a run until it ends, its process is gone, or the timeout passes.
 fn follow(
     files: &RunFiles,
     target: &ControlTarget,
     timeout: Option<Duration>,
 ) -> Result<WaitEnding, Failure> {
-    // A wait beyond what the platform can count is one without a limit.
+    // A timeout beyond the range of `Instant` means no timeout.
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut live = LiveView::watching();
     let mut follow = files.follow();
     let mut joined = false;
     let ending = loop {
-        // Asked first: a run that ends while it is read must not look interrupted.
+        // Checked before reading the journal: a run that ends in between must not look interrupted.
         let life = files.liveness().map_err(failed)?;
         let mut take = |view: &mut LiveView| {
             follow.read_new(|record| {
@@ -156,7 +156,7 @@ fn follow(
     Ok(ending)
 }
 
-/// Says something to an agent at work.
+/// Runs `adjutant tell`: sends a message to a running agent.
 pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Result<Exit, Failure> {
     let named = Some(args.session.as_str());
     let (files, session) =
@@ -174,10 +174,10 @@ pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Res
     Ok(Exit::Completed)
 }
 
-/// What an order is about.
+/// The run or delegation that a command controls.
 struct ControlTarget {
     run: RunId,
-    /// A delegation below the root; none for the whole run.
+    /// A delegation below the root; `None` for the whole run.
     session: Option<SessionId>,
 }
 
@@ -204,7 +204,7 @@ impl ControlTarget {
         }
     }
 
-    /// Says what became of the process, and of the rest of its run.
+    /// Prints what happened to the process, and how to resume the rest of its run.
     fn say_stopped(&self, pid: Option<u32>) {
         match pid {
             Some(pid) => say(&format!(
@@ -225,7 +225,7 @@ impl ControlTarget {
         )
     }
 
-    /// Says why an order was not carried out, and what to do.
+    /// Turns an error of a control command into a failure that says what to do.
     fn failed(&self, error: &ControlError) -> Failure {
         let run = self.run;
         match error {
@@ -257,7 +257,8 @@ impl ControlTarget {
 
 const LISTS: &str = "`adjutant status` lists the runs; name one to end it.";
 
-/// Says whether somebody works on a run; one whose lock cannot be read must not hide the others.
+/// Returns whether a live process works on a run. An unreadable lock counts as not live, so that it does not hide other
+/// runs.
 fn is_live(files: &RunFiles) -> bool {
     matches!(files.liveness(), Ok(RunLiveness::Live { .. }))
 }

@@ -1,4 +1,6 @@
-//! `delegate`: tasks in, reports out.
+//! `delegate`: runs tasks as subagents and prints their reports.
+//!
+//! Also has what all commands that start runs share: flags into settings, failures of the engine, paths and formats.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +26,7 @@ use crate::output::{print, print_json, say};
 use crate::settings::{Settings, base_depth, home, open_archive, user_config_dir};
 use crate::wiring::Wiring;
 
-/// Runs the command.
+/// Runs `adjutant delegate`.
 pub(crate) fn run_delegate(
     args: &DelegateArgs,
     as_json: bool,
@@ -55,11 +57,11 @@ pub(crate) fn run_delegate(
         detached::refuse_file_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;
     }
     let mut wiring = Wiring::new(&settings)?;
-    // A dry run asks nobody, so there is nothing to keep.
+    // A dry run calls no provider, so there is nothing to record.
     if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
         wiring = wiring.record(file, &settings.secrets)?;
     }
-    // Where nobody is named and nobody can name others, no files need be read.
+    // Agent files are read only if an agent is named or agents may delegate further.
     let wanted = args.work.agent.as_deref();
     let is_needed = wanted.is_some() || policy.tools.contains(TASK);
     let roster = if is_needed { agents::find_with(&root, wanted)? } else { AgentRoster::default() };
@@ -86,13 +88,13 @@ pub(crate) fn run_delegate(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    // Files that tasks name are read before there are workspaces.
+    // Protected here too, because files that tasks name are read before workspaces exist.
     let mut engine = engine.protecting(&home(given_home.clone())?).at_depth(base_depth);
     if let Some(config) = user_config_dir() {
         engine =
             with_link_targets(&config).iter().fold(engine, |engine, path| engine.protecting(path));
     }
-    // A file does not take the place of the one that works when nobody is named.
+    // An agent file with the name of the default agent does not replace it.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
     let others = roster.agents.iter().filter(|it| it.name != default).chain(agent).cloned();
     engine = engine.with_agents(others.collect::<Vec<_>>(), &settings.models_allowed);
@@ -139,7 +141,7 @@ pub(crate) fn run_delegate(
     conclude(conducted, &archive, false, &showing)
 }
 
-/// Takes what a person typed; `in_place` whether they typed that, wherever it may stand.
+/// Applies the typed flags. `in_place` says whether `--in-place` was typed, as a flag or in a slash command.
 pub(crate) fn apply_flags(
     settings: &mut Settings,
     flags: &WorkFlags,
@@ -180,7 +182,7 @@ pub(crate) fn apply_flags(
     Ok(())
 }
 
-/// Takes `--in-place`, which a person has typed; where it could do nothing, that is said.
+/// Applies `--in-place`. Refuses it for a preset whose agents only read.
 pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
     if settings.policy.policy().preset == Preset::Scout {
         return Err(Failure::usage("--in-place: agents of the preset scout only read")
@@ -189,7 +191,7 @@ pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
     settings.set(Key::InPlace, true, "--in-place")
 }
 
-/// Reads the tasks from a file, standard input and flags into one call.
+/// Combines the tasks from a file or standard input and from `-t` into one call.
 fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Failure> {
     let mut call = match &args.tasks {
         None => Map::new(),
@@ -220,10 +222,10 @@ fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Fail
         Failure::usage(error.to_string()).hint("`adjutant delegate --help` shows the form.")
     })?;
     if args.work.concurrency.is_some() {
-        // A person's flag outweighs the file, and is in the policy already.
+        // The flag takes precedence over the file, and the policy has it already.
         call.concurrency = None;
     }
-    // What an MCP client sends was typed by a model.
+    // Only for a person: the call of an MCP client was written by a model.
     if call.concurrency.is_none() && !args.detached.detached {
         call.concurrency = policy.typed_concurrency(count as u64);
     }
@@ -252,7 +254,7 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
     Ok(if question.grants().is_empty() { Exit::Refused } else { Exit::Completed })
 }
 
-/// Finds out who answers before anything starts: nobody to ask is a no.
+/// Returns the approver. Fails before anything starts if approval is needed and there is no terminal.
 fn approver_of(
     args: &DelegateArgs,
     policy: &Policy,
@@ -272,7 +274,7 @@ fn approver_of(
     Ok(approver(false, terminal))
 }
 
-/// Names the flag that starts a call without asking.
+/// Names the flag that starts the call without asking.
 fn how_to_start(policy: &Policy, question: &ApprovalQuestion) -> String {
     let Some(limit) = policy.approve_below_usd else {
         return "Add --yes to start without asking.".into();
@@ -291,7 +293,7 @@ fn how_to_start(policy: &Policy, question: &ApprovalQuestion) -> String {
     }
 }
 
-/// Returns the failure of an engine: a refusal by policy is told from a breakdown.
+/// Turns an error of the engine into a failure. Refusals by policy have their own exit code.
 pub(crate) fn failed(error: &EngineError) -> Failure {
     match error {
         EngineError::Refused(refusal) => {
@@ -325,14 +327,14 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
     }
 }
 
-/// A word that nobody could be told is bad input; every other refusal is a limit's or a person's.
+/// Returns `Usage` for an invalid message to an agent, `Refused` for every other refusal.
 fn exit_of(refusal: &Refusal) -> Exit {
     let is_bad =
         matches!(refusal, Refusal::Untold { problem: Untold::Empty | Untold::TooLong { .. }, .. });
     if is_bad { Exit::Usage } else { Exit::Refused }
 }
 
-/// A flag outweighs the file; `--json` means JSON where nothing else was said.
+/// Returns the result format: the flag, otherwise JSON with `--json`, otherwise what the file says.
 pub(crate) fn form(flag: Option<ResultFormat>, file: ReturnForm, as_json: bool) -> ResultFormat {
     let file = match file {
         ReturnForm::Json => ResultFormat::Json,
@@ -341,7 +343,7 @@ pub(crate) fn form(flag: Option<ResultFormat>, file: ReturnForm, as_json: bool) 
     flag.unwrap_or(if as_json { ResultFormat::Json } else { file })
 }
 
-/// Returns a directory's path as it stays right wherever it is shown.
+/// Returns the canonical path of a readable directory.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::canonicalize(path)
         .and_then(|path| std::fs::read_dir(&path).map(|_| path))

@@ -1,4 +1,4 @@
-//! `demo`: the real engine, tools, limits and journal on a real tree; only the model is a script.
+//! `demo`: shows delegation with the real engine, tools, limits and journal; only the model is a script.
 
 mod command;
 mod story;
@@ -34,16 +34,16 @@ const TASKS: [(&str, &str); 3] = [
     ("second-opinion", "Say what the survey may have missed."),
 ];
 
-/// How the demo goes when it goes as scripted: one of each.
+/// The expected exit: one task completes, one is partial, one fails.
 const AS_SCRIPTED: Exit = Exit::Partial;
 
-/// Text that fills the window of the child that is to run out of it.
+/// Bytes of text that exceed the context window of the task that is meant to run out of it.
 const ENOUGH_BYTES: u64 = 100_000;
 
-/// Directory entries looked at before a tree counts as large enough.
+/// The most directory entries that are examined.
 const LOOKED_AT: usize = 2_000;
 
-/// A tree for places that have none: a part of Adjutant's own source.
+/// A sample tree for small directories: parts of Adjutant's own source.
 const SAMPLE: [(&str, &str); 8] = [
     ("README.md", include_str!("../../../README.md")),
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
@@ -55,7 +55,7 @@ const SAMPLE: [(&str, &str); 8] = [
     ("src/policy.rs", include_str!("../../adjutant-core/src/policy/key.rs")),
 ];
 
-/// Runs the demo.
+/// Runs `adjutant demo`.
 pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Result<Exit, Failure> {
     let policy = Preset::Scout.policy();
     let tree = tree(args.dir.as_deref(), archive)?;
@@ -92,7 +92,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     if let Some(run) = run {
         errors::tick_off_all(archive, run)?;
     }
-    // One JSON document, or one stream of events, is about one run.
+    // JSON documents and event streams describe a single run, so the other parts are skipped.
     if showing.form == ResultFormat::Markdown && !showing.events {
         for show in [command::show, story::show] {
             let exit = show(archive)?;
@@ -106,10 +106,10 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     Ok(Exit::Completed)
 }
 
-/// The name its model goes by.
+/// The name of the demo's model.
 pub(crate) const MODEL: &str = "script:demo";
 
-/// Returns an engine on a model that is a script: without a key, a network or anything of a person's.
+/// Returns an engine with a scripted model, without keys, network or user settings.
 fn engine(policy: Policy, model: wiring::SharedModel, tree: &Path) -> Result<Engine, Failure> {
     let setup = EngineSetup {
         policy,
@@ -125,7 +125,7 @@ fn engine(policy: Policy, model: wiring::SharedModel, tree: &Path) -> Result<Eng
     Engine::new(setup).map_err(|error| failed(&error))
 }
 
-/// Returns the script that stands for a model.
+/// Returns the scripted model.
 pub(crate) fn model() -> Result<wiring::SharedModel, Failure> {
     wiring::script(SCRIPT, MODEL)
 }
@@ -136,7 +136,7 @@ fn tasks() -> Result<Vec<TaskSpec>, Failure> {
     tasks.map_err(|error| Failure::caused(Exit::Failed, &error))
 }
 
-/// Returns the tree to look at: the one named, this one, or the sample where this one is too small.
+/// Returns the tree to read: the named one, the current directory, or the sample if that is too small.
 fn tree(named: Option<&Path>, archive: &Archive) -> Result<PathBuf, Failure> {
     if let Some(named) = named {
         return absolute(named);
@@ -168,7 +168,7 @@ fn write_sample(path: &Path, text: &str) -> std::io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Counts what lies open in a tree, hidden files left out, until it is enough.
+/// Returns whether the files of a tree, without hidden ones, have enough text.
 fn has_enough(root: &Path) -> bool {
     let mut open = vec![root.to_owned()];
     let (mut bytes, mut seen) = (0, 0);

@@ -1,8 +1,8 @@
-//! A run on behalf of an MCP client: in a session of its own, with nobody at a terminal.
+//! A run on behalf of an MCP client: in its own process session, without a terminal.
 //!
-//! What such a run may do without a person is decided here, once, before it begins: whether there is
-//! a place for it, whether it starts unasked, and where a question about it goes otherwise. A client
-//! has no say in any of it.
+//! Decides, once and before the run starts, what the run may do without a person: whether the registry admits it,
+//! whether it starts without a question, and where its questions go. Only the person's configuration and flags count;
+//! a client decides none of it. Start at [`DetachedTerms`].
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -26,24 +26,26 @@ use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::settings::{Settings, open_archive};
 
-/// Leaves the session we were started in, so that a signal to it does not end us, and returns what the server
-/// hands us. With `--leash` we end with the server instead, which must be our parent.
+/// Starts a new process session, so that signals to the server's session do not reach this process, and returns what
+/// the server hands over.
+///
+/// With `--leash` this process gets SIGTERM when the server, which must be its parent, exits.
 pub(crate) fn detach(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
-    // One that leads a session already has left.
+    // This fails only for a process that already leads a session.
     let _ = rustix::process::setsid();
     let handover = LaunchHandover::receive().map_err(|error| {
         Failure::new(Exit::Cancelled, format!("the server that began this run is gone: {error}"))
     })?;
     let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(handover) };
     let leashed = set_parent_process_death_signal(Some(Signal::TERM));
-    // It may have died before it could be said that we end with it.
+    // The server may have exited before the death signal was set.
     if leashed.is_err() || getppid() != Some(server) {
         return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
     }
     Ok(handover)
 }
 
-/// Gives the run the id that its call has, its place while it is at work, and its owner.
+/// Gives the engine the run id of the call, the slot in the registry and the owner mark.
 pub(crate) fn hand_to_engine(engine: Engine, terms: Option<&mut DetachedTerms>) -> Engine {
     let placed = terms.and_then(|terms| Some((terms.handover.clone(), terms.place.take()?)));
     let Some((handover, place)) = placed else { return engine };
@@ -51,13 +53,13 @@ pub(crate) fn hand_to_engine(engine: Engine, terms: Option<&mut DetachedTerms>) 
     engine.on_created(move |_, folder| handover.mark_owner(folder))
 }
 
-/// Reads the slash command that a client sent.
+/// Reads the slash command that a client sent, from standard input.
 ///
-/// On standard input, where nothing of it can be taken for a flag, and nobody who lists processes reads it.
+/// As an argument it could be taken for a flag, and other users could read it in the process list.
 pub(crate) fn read_command(handover: &LaunchHandover) -> Result<String, Failure> {
     let text = read_stdin()?;
     if handover.bytes() != text.len() {
-        // Half a command would be another one.
+        // A truncated command would be a different command.
         return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
     }
     if !text.starts_with('/') || text.contains('\0') {
@@ -67,7 +69,7 @@ pub(crate) fn read_command(handover: &LaunchHandover) -> Result<String, Failure>
     Ok(text)
 }
 
-/// Returns where a PRD is that a client named: in the tree, however it is reached.
+/// Resolves the path of a PRD that a client named. It must be inside the tree after symbolic links are resolved.
 pub(crate) fn resolve_prd(root: &Path, named: &Path) -> Result<PathBuf, Failure> {
     let is_plain =
         named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -84,7 +86,7 @@ pub(crate) fn resolve_prd(root: &Path, named: &Path) -> Result<PathBuf, Failure>
     Err(Failure::usage(what).hint("Name it by its path from the root of that tree."))
 }
 
-/// Refuses models that are files of this machine: which of them is used is for a person to say.
+/// Refuses `script:` and `replay:` models: only a person may choose files of this machine.
 pub(crate) fn refuse_file_models<'a>(wishes: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
     for wish in wishes {
         if ["script:", "replay:"].iter().any(|kind| wish.starts_with(kind)) {
@@ -95,45 +97,46 @@ pub(crate) fn refuse_file_models<'a>(wishes: impl Iterator<Item = &'a str>) -> R
     Ok(())
 }
 
-/// What a run on behalf of a client goes by.
+/// What a run on behalf of a client may do: its slot, its approval mode and its allowance.
 pub(crate) struct DetachedTerms {
     registry: RegistryHandle,
-    /// The run, and the call that it is for.
+    /// The run id, and the call that the run belongs to.
     handover: LaunchHandover,
     client: String,
     approval: ApprovalMode,
-    /// What may start unasked; absent where no amount was set, or a person is asked about nothing.
+    /// The auto-approval allowance; absent if no amount was set or the policy asks about nothing.
     unasked: Option<AutoApprovalAllowance>,
-    /// What is set aside for a run of agents, given back unless the run begins.
+    /// The reservation for a `run` or `story`, released unless the run starts without a question.
     reserved: Option<ReleaseOnDrop>,
-    /// Whether something is set aside that the end of the run settles.
+    /// Whether a reservation exists that [`DetachedTerms::settle`] must settle.
     settles: bool,
-    /// A place among the live runs, until the engine has it.
+    /// The slot among the live runs, until the engine holds it.
     place: Option<ReleaseOnDrop>,
 }
 
-/// What may start unasked.
+/// The amount that may be spent without asking a person.
 #[derive(Clone, Copy)]
 struct AutoApprovalAllowance {
-    /// The amount of a day.
+    /// The limit per day.
     limit: Usd,
-    /// What this run may take of it; nothing once it is used up.
+    /// What is left of it for this run; `None` once it is used up.
     left: Option<Usd>,
 }
 
-/// What the terms say to a call that is known by now.
+/// Who answers the questions of a call.
 pub(crate) enum ApproverChoice {
-    /// This answers the questions about it.
+    /// This approver does.
     Chosen(Approver),
-    /// Others have spent meanwhile: it is judged again, and may start unasked below this amount, which may be none.
+    /// Other runs have spent from the allowance in between. The call is judged again, with this amount (possibly zero)
+    /// as `approve_below_usd`.
     AllowanceChanged(Usd),
 }
 
 impl DetachedTerms {
-    /// Does the same for a run whose agents decide themselves what they delegate.
+    /// Like [`DetachedTerms::for_tasks`], for `run` and `story`: asks about the whole run first.
     ///
-    /// Where a person types a command or names a story, that is their yes to all of it. Nobody has typed
-    /// here, so the whole run is asked about and then each call of an agent, unless the person said otherwise.
+    /// A person who types a command or names a story thereby approves it. A client's request is not typed by a person, so
+    /// the whole run needs approval, and then each call of an agent, unless the person configured otherwise.
     pub(crate) fn for_agents(
         flags: &DetachedFlags,
         handover: Option<LaunchHandover>,
@@ -160,7 +163,7 @@ impl DetachedTerms {
         Ok(Some(terms))
     }
 
-    /// Finds a place for the run and what it may cost unasked, which becomes a limit of its policy.
+    /// Admits the run and sets what is left of the allowance as a limit of its policy.
     pub(crate) fn for_tasks(
         flags: &DetachedFlags,
         handover: LaunchHandover,
@@ -199,7 +202,7 @@ impl DetachedTerms {
         Ok(Self { registry, handover, client, approval, unasked, reserved, settles, place })
     }
 
-    /// Sets aside all that a run of agents may cost: the agent at the root is paid from the amount, too.
+    /// Reserves the whole budget of a `run` or `story` from the allowance, because the root agent is paid from it too.
     fn reserve_run_budget(&mut self, settings: &mut Settings) -> Result<(), Failure> {
         while let Some(left) = self.unasked.and_then(|unasked| unasked.left) {
             let amount = settings.policy.policy().unasked_budget(left);
@@ -213,7 +216,7 @@ impl DetachedTerms {
         Ok(())
     }
 
-    /// Sets an amount aside for the run. Says no where others have spent meanwhile, and remembers what they left.
+    /// Reserves an amount for the run. Returns `false`, and updates what is left, if other runs have spent too much.
     fn reserve(&mut self, amount: Usd) -> Result<bool, Failure> {
         let Some(unasked) = &mut self.unasked else { return Ok(false) };
         let (run, limit) = (self.handover.run(), unasked.limit);
@@ -235,24 +238,23 @@ impl DetachedTerms {
         }
     }
 
-    /// Makes what is left a limit of the policy.
+    /// Sets what is left as `approve_below_usd` of the policy.
     fn apply_to_policy(&self, settings: &mut Settings) -> Result<(), Failure> {
-        // What a run may cost unasked is for people who start runs themselves; a client could start
-        // one after the other.
+        // The person's own approve_below_usd is for runs they start themselves. A client could start run after run.
         let left = self.unasked.and_then(|unasked| unasked.left);
         let left = left.map_or(Value::Null, |left| left.as_dollars().into());
         settings.set(Key::ApproveBelowUsd, left, "--approval")
     }
 
-    /// Returns the run that has the place.
+    /// Returns the run that was admitted.
     pub(crate) fn run(&self) -> RunId {
         self.handover.run()
     }
 
-    /// Lets nothing but what is free start unasked where nothing is left of the amount, or where no amount
-    /// bounds what the agent at the root may cost.
+    /// Sets `approve_below_usd` to zero if the allowance is used up or the root model has no price.
     ///
-    /// No person can set a policy to that; it says beside it that an amount was set.
+    /// Then only what is free starts without a question. A person cannot set zero, so the value also says that an
+    /// allowance was configured.
     pub(crate) fn bound_policy(&self, policy: &mut Policy, has_price: bool) {
         if let Some(unasked) = &self.unasked
             && (unasked.left.is_none() || !has_price)
@@ -261,7 +263,7 @@ impl DetachedTerms {
         }
     }
 
-    /// Keeps what was set aside for a run of agents that begins unasked, as `events` foresee it.
+    /// Returns the approver of a `run` or `story`. Keeps the reservation if `events`, the preview, contain no question.
     pub(crate) fn approver_of_run(&mut self, events: &[Event]) -> Approver {
         let is_asked = events.iter().any(|event| matches!(event, Event::ApprovalAsked { .. }));
         if let Some(reserved) = self.reserved.take()
@@ -273,7 +275,7 @@ impl DetachedTerms {
         self.inbox_approver()
     }
 
-    /// Finds out who answers, now that it is known what the call is.
+    /// Returns the approver of a call of `delegate`, whose preview is `events`.
     pub(crate) fn approver_of_call(
         &mut self,
         policy: &Policy,
@@ -297,7 +299,7 @@ impl DetachedTerms {
         Ok(ApproverChoice::Chosen(self.inbox_approver()))
     }
 
-    /// Leaves every question where a person finds it.
+    /// Returns an approver that puts every question into the inbox of `adjutant approvals`.
     fn inbox_approver(&self) -> Approver {
         let (client, approval) = (self.client.clone(), self.approval);
         let registry = self.registry.clone();
@@ -324,7 +326,7 @@ impl DetachedTerms {
         })
     }
 
-    /// Gives back what was not spent.
+    /// Returns the unspent part of the reservation to the allowance.
     pub(crate) fn settle(self, view: &RunView, is_over: bool) {
         if self.settles && is_over {
             let (run, spent) = (self.handover.run(), view.total().usd);
@@ -343,7 +345,7 @@ impl DetachedTerms {
 const DENIED: &str =
     "the person who set this server up lets nothing start that needs their approval";
 
-/// How a person lets such things wait for them.
+/// How a person sends such questions to their inbox.
 const ALLOW: &str = "Only a person can allow it: with `approval = \"inbox\"` in [mcp] of their own config.toml, or by \
                      starting the server with --approval inbox.";
 
@@ -361,12 +363,12 @@ fn denied(question: &ApprovalQuestion) -> Failure {
     Failure::new(Exit::Refused, what).hint(hint)
 }
 
-/// Returns an amount rounded up to a cent, so that it works as it stands.
+/// Formats an amount in dollars, rounded up to a cent, so that it is large enough as a limit.
 pub(crate) fn cents(amount: Usd) -> String {
     format!("{:.2}", (amount.as_dollars() * 100.0).ceil() / 100.0)
 }
 
-/// Takes a place among the live runs of the tree.
+/// Takes a slot among the live runs of the tree.
 fn admit_run(
     registry: &RegistryHandle,
     handover: &LaunchHandover,
@@ -384,7 +386,7 @@ fn admit_run(
     }
 }
 
-/// Says no in the words of the registry, with what can be done about it.
+/// Turns a refusal of the registry into a failure with its recommendation.
 fn registry_failure(error: &RegistryError) -> Failure {
     let RegistryError::Refused(refusal) = error else {
         return Failure::caused(Exit::Failed, error);

@@ -1,4 +1,4 @@
-//! What went wrong in runs: listed, kept as a file, ticked off.
+//! `errors`: lists the errors of runs, writes them to a file, marks them as fixed.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::projections;
 use crate::records::{ViewDetail, colours, counted, failed, fold};
 use crate::run_lookup;
 
-/// The name of the projection in the state directory.
+/// The name of the file in the state directory.
 const FILE: &str = "errors.json";
 
-/// Lists errors, or ticks one off.
+/// Runs `adjutant errors`.
 pub(crate) fn run_errors(
     archive: &Archive,
     args: &ErrorsArgs,
@@ -78,7 +78,7 @@ fn summary(shown: &[ErrorJson], hidden: usize) -> String {
     }
 }
 
-/// Records that an error is dealt with; nobody may work on its run.
+/// Records that an error is fixed. Fails while a process works on its run.
 fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
     let found = gather(archive)?.into_iter().find(|(_, error)| error.id == id);
     let Some((files, mut error)) = found else {
@@ -102,7 +102,7 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
         })?;
         error.fix_status = errors::FIXED;
     }
-    // Also where it was ticked off before: the file may have been away then.
+    // Even if it was fixed before: errors.json may have been missing then.
     projections::keep_errors(&fold(&files, ViewDetail::Numbers)?.0);
     if as_json {
         print_json(&ErrorsJson::new(vec![error]))?;
@@ -112,7 +112,7 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-/// Ticks off every error of a run that is over, because it went wrong on purpose.
+/// Marks all errors of an ended run as fixed: the demo fails on purpose.
 pub(crate) fn tick_off_all(archive: &Archive, run: RunId) -> Result<(), Failure> {
     let (files, _) = archive.find(&run.to_string()).map_err(failed)?;
     for error in of_run(&files)?.into_iter().filter(ErrorJson::is_unfixed) {
@@ -121,11 +121,11 @@ pub(crate) fn tick_off_all(archive: &Archive, run: RunId) -> Result<(), Failure>
     Ok(())
 }
 
-/// Returns the errors of all runs, each with its run's files, the newest run first.
+/// Returns the errors of all runs, each with the files of its run, newest run first.
 fn gather(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
     let mut all = Vec::new();
     for files in archive.runs().map_err(failed)? {
-        // One damaged run must not hide the others.
+        // A damaged run must not hide the others.
         match of_run(&files) {
             Ok(errors) => all.extend(errors.into_iter().map(|error| (files.clone(), error))),
             Err(failure) => say(&format!("adjutant: {failure}")),
@@ -138,7 +138,7 @@ fn of_run(files: &RunFiles) -> Result<Vec<ErrorJson>, Failure> {
     fold(files, ViewDetail::Numbers).map(|(view, liveness)| errors::of_run(&view, liveness))
 }
 
-/// Refuses a type that neither the standard nor any of these errors knows.
+/// Refuses a type that is neither standard nor the type of one of these errors.
 fn check_type(kind: &str, found: &[ErrorJson]) -> Result<(), Failure> {
     let standard = ErrorType::ALL.iter().map(|known| known.word());
     let known: BTreeSet<&str> =

@@ -1,4 +1,6 @@
-//! Carrying a run out: the runtime, the signals, what is shown meanwhile, and the result.
+//! Executes a run for every command that starts or resumes one: tokio runtime, signals, live view, result.
+//!
+//! Start at [`execute_run`], then [`conclude`]. What the run may do was decided by the caller.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal};
@@ -32,47 +34,49 @@ use crate::output::{print, print_json, say, say_view};
 use crate::projections;
 use crate::results::{MergeScope, after_run};
 
-/// How a run and its result are shown.
+/// How progress and result of a run are shown, and what happens to its work.
 pub(crate) struct DisplayOptions {
-    /// The form of the result.
+    /// The format of the result.
     pub(crate) form: ResultFormat,
-    /// Whether events go to standard output instead of the result.
+    /// Whether standard output gets one JSON event per line instead of the result.
     pub(crate) events: bool,
-    /// Tokens of one result; `None` for all of it.
+    /// Tokens after which one result is cut; `None` prints all of it.
     pub(crate) result_tokens: Option<u64>,
-    /// What becomes of the work in workspaces.
+    /// What happens to the work in workspaces after the run.
     pub(crate) merge: MergeAfter,
 }
 
-/// Threads for tools: a thousand children must not mean a thousand stacks, and each thread more is
-/// one more to wake for a call that takes microseconds. One may be taken by a question to a person.
+/// Blocking threads for tool calls.
+///
+/// Few, because a thousand children must not mean a thousand stacks, and most calls take microseconds. A question to
+/// the person blocks one of them.
 const TOOL_THREADS: usize = 4;
 
-/// How often a live view is drawn anew.
+/// How often the live view is redrawn.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Room for orders to a run: nobody presses ctrl+c faster.
+/// Capacity of the control channel. Only signals send on it, so it never fills in practice.
 const ORDERS: usize = 8;
 
-/// What is to be carried out.
+/// The run to execute.
 pub(crate) enum RunRequest {
-    /// Tasks without a parent agent.
+    /// Tasks that run without a parent agent.
     Tasks { briefs: Vec<Brief>, concurrency: Option<u64> },
-    /// A goal for a parent agent.
+    /// A goal that a parent agent works toward.
     Goal(Goal),
-    /// A run that exists.
+    /// An existing run, to be resumed.
     Resume { files: RunFiles, journal: LoadedJournal, wish: ResumeRequest },
 }
 
-/// A run that was carried as far as it came.
+/// A run after its execution, whether it ended or was interrupted by an error.
 pub(crate) struct ExecutedRun {
-    /// What it came to.
+    /// Its state, folded from the events.
     pub(crate) view: RunView,
-    /// How it ended, or why it broke off.
+    /// How it ended, or the error that interrupted it.
     pub(crate) finished: Result<FinishedRun, EngineError>,
 }
 
-/// Prints what came of a run, which may have pursued a goal, and merges what is to be merged.
+/// Prints the result of a run and merges its work as `showing` says. `pursues` says whether the run had a goal.
 pub(crate) fn conclude(
     conducted: ExecutedRun,
     archive: &Archive,
@@ -92,7 +96,7 @@ pub(crate) fn conclude(
     exit_of(conducted, placed.exit == Exit::Completed)
 }
 
-/// Returns how the command ends; `is_placed` says whether the work is where it was to be.
+/// Returns the exit code of the command. `is_placed` says whether merging the work succeeded.
 pub(crate) fn exit_of(conducted: ExecutedRun, is_placed: bool) -> Result<Exit, Failure> {
     let ExecutedRun { view, finished } = conducted;
     match finished {
@@ -103,7 +107,7 @@ pub(crate) fn exit_of(conducted: ExecutedRun, is_placed: bool) -> Result<Exit, F
     }
 }
 
-/// Carries `work` out, showing meanwhile what happens, and keeps the records of it.
+/// Executes `work`, shows its progress, and writes the transcripts afterwards.
 pub(crate) fn execute_run(
     engine: Engine,
     archive: &Archive,
@@ -143,32 +147,32 @@ pub(crate) fn execute_run(
             }
         }
     });
-    // A person may still be sitting before a question nobody needs answered any more.
+    // A thread may still wait for a person's answer that is no longer needed.
     runtime.shutdown_background();
     live.borrow_mut().close();
     if let Err(
         error @ (EngineError::NothingToResume(_) | EngineError::Lock(_) | EngineError::Context(_)),
     ) = &finished
     {
-        // Nothing was done, so there is nothing to show.
+        // The run did nothing, so there is no result to show.
         return Err(failed(error));
     }
     let view = std::mem::take(&mut live.borrow_mut().view);
     if let (Err(error @ EngineError::Refused(_)), None) = (&finished, view.run()) {
-        // Refused as a whole: no run was begun.
+        // The whole call was refused: no run was started.
         return Err(failed(error));
     }
     write_projections(archive, &view);
     Ok(ExecutedRun { view, finished })
 }
 
-/// Says whether the agent at the root was ended by its deadline.
+/// Returns whether the root agent ended because its deadline passed.
 fn ran_out_of_time(view: &RunView) -> bool {
     let reason = view.root().and_then(|root| root.reason.as_ref());
     reason.is_some_and(|reason| reason.code == Code::Timeout)
 }
 
-/// Writes what can be made anew from the journal: transcripts and the errors of the project.
+/// Writes the files that are derived from the journal: transcripts, and the project's `errors.json`.
 pub(crate) fn write_projections(archive: &Archive, view: &RunView) {
     if let Some(run) = view.run() {
         write_transcripts(archive, view, run);
@@ -176,7 +180,7 @@ pub(crate) fn write_projections(archive: &Archive, view: &RunView) {
     projections::keep_errors(view);
 }
 
-/// Leaves transcripts beside the journal; results are shown even where nothing could be kept.
+/// Writes transcripts beside the journal. A failure is only printed, because the results are shown anyway.
 fn write_transcripts(archive: &Archive, view: &RunView, run: RunId) {
     let found = archive.find(&run.to_string());
     let written = found
@@ -187,7 +191,7 @@ fn write_transcripts(archive: &Archive, view: &RunView, run: RunId) {
     }
 }
 
-/// Says why a run broke off; what was done before counts.
+/// Describes the error that interrupted a run. The exit code is `Partial` if a task had completed before.
 pub(crate) fn interrupted_failure(error: &EngineError, view: &RunView) -> Failure {
     let mut failure = failed(error);
     if view.outcomes().completed > 0 {
@@ -204,7 +208,7 @@ pub(crate) fn interrupted_failure(error: &EngineError, view: &RunView) -> Failur
     }
 }
 
-/// Waits for the run, drawing meanwhile and passing on the person's ctrl+c.
+/// Waits for the run, redraws the live view and turns signals into orders to the run.
 async fn wait_for_run(
     run: impl Future<Output = Result<FinishedRun, EngineError>>,
     orders: &mpsc::Sender<ControlCommand>,
@@ -214,7 +218,7 @@ async fn wait_for_run(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    // A file that may not grow further is an error of the write then, and no sudden death.
+    // Without a handler, SIGXFSZ kills the process; with one, the write fails with an error.
     let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut redraw = tokio::time::interval(REDRAW);
     let mut asked = false;
@@ -222,11 +226,11 @@ async fn wait_for_run(
         tokio::select! {
             finished = &mut run => return finished,
             _ = interrupt.recv() => cancel(&mut asked, orders, live),
-            // Said again it is no hurry: the kernel repeats it for each thread of an MCP server that ends.
+            // A repeated SIGTERM is ignored: the kernel sends one for each thread of an MCP server that exits.
             _ = terminate.recv() => if !asked { cancel(&mut asked, orders, live) },
-            // Nobody can answer any more; what was asked stays open, and `resume` asks again.
+            // The terminal is gone. An open question stays open, and `resume` asks it again.
             _ = hang_up.recv() => if is_asking() { exit_at_once() } else { cancel(&mut asked, orders, live) },
-            // Not a guard of this arm: guards are asked once, before anything has started.
+            // No `if` guard on this arm: `select!` evaluates guards once, before anything has started.
             _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
@@ -237,18 +241,18 @@ fn exit_at_once() -> ! {
     std::process::exit(i32::from(Exit::Cancelled.code()))
 }
 
-/// The first time everything is cancelled and kept; the second time we leave at once.
+/// Cancels the run at the first signal; exits at once at the second.
 fn cancel(asked: &mut bool, orders: &mpsc::Sender<ControlCommand>, live: &Rc<RefCell<LiveView>>) {
     live.borrow_mut().finish();
     if std::mem::replace(asked, true) {
         exit_at_once();
     }
     say("adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)");
-    // A full queue holds an order to cancel already.
+    // A full channel already contains an order to cancel.
     let _ = orders.try_send(ControlCommand::CancelRun);
 }
 
-/// Prints what a parent agent concluded, then shows the tree and the bill.
+/// Prints the final answer of a parent agent, then the tree and the cost.
 fn show_synthesis(
     view: &RunView,
     files: Option<&RunFiles>,
@@ -282,7 +286,7 @@ fn show_synthesis(
     }
     let said = Some(sanitize::block(&text).into_owned()).filter(|text| !text.is_empty());
     let came = command_end(view, program());
-    // What one of the tasks says of itself need not be said of the command again.
+    // A reason that a task already shows is not repeated for the command.
     let (head, end) = (command_head(view), root_end(view).filter(|_| !ended_like_a_task(view)));
     let end = end.map(|text| text.trim_end().to_owned());
     let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
@@ -296,14 +300,14 @@ fn show_synthesis(
     Ok(())
 }
 
-/// Says whether the root ended for the reason that one of its tasks did: both were cancelled.
+/// Returns whether the root ended for the same reason as one of its tasks, as when both were cancelled.
 fn ended_like_a_task(view: &RunView) -> bool {
     let why = |it: &Delegation| it.reason.as_ref().map(|why| (why.code, why.message.clone()));
     let Some(root) = view.root() else { return false };
     root.reason.is_some() && view.children(root).any(|child| why(child) == why(root))
 }
 
-/// Prints results in the form that was asked for.
+/// Prints results in the requested format.
 pub(crate) fn show_results(
     view: &RunView,
     results: &CallResults<'_>,
@@ -311,7 +315,7 @@ pub(crate) fn show_results(
     form: ResultFormat,
     result_tokens: Option<u64>,
 ) -> Result<(), Failure> {
-    // A run that goes on, or refused everything, has no transcripts to name.
+    // A running run, or one that refused everything, has no transcripts.
     let is_kept = |files: &&RunFiles| files.expiry() == adjutant_engine::Expiry::Kept;
     let folder = files.filter(is_kept).map(transcripts).filter(|folder| folder.is_dir());
     let kept = folder.is_some();
@@ -326,7 +330,7 @@ pub(crate) fn show_results(
             let mut json = results.json(&options);
             json.auto_approved_usd = Some(view.auto_approved()).filter(|usd| *usd > Usd::ZERO);
             for result in &mut json.results {
-                // A task that was refused has said nothing that could be kept.
+                // A refused task has no transcript file.
                 result.transcript.take_if(|path| !Path::new(path).is_file());
             }
             print_json(&json)
@@ -343,19 +347,19 @@ pub(crate) fn show_results(
     }
 }
 
-/// Says what started without asking, where anything did.
+/// Returns the line about the cost that was approved automatically, if any was.
 fn auto_approved_line(view: &RunView) -> Option<String> {
     let (total, limit) = (view.auto_approved(), view.approve_below());
     (total > Usd::ZERO)
         .then(|| format!("Approved without asking: {total} of {limit}, by the worst case"))
 }
 
-/// Returns where a run's transcripts lie, once there are any.
+/// Returns the directory of a run's transcripts. It exists once there are any.
 pub(crate) fn transcripts(files: &RunFiles) -> PathBuf {
     files.path().join("transcripts")
 }
 
-/// Words for a parent agent, from the same fold that people see.
+/// Renders results for the parent agent, from the same view that the person sees.
 struct ResultNarrator {
     live: Rc<RefCell<LiveView>>,
     result_tokens: Option<u64>,
@@ -374,7 +378,7 @@ impl Narrator for ResultNarrator {
     }
 }
 
-/// A view that the engine reports to and the loop draws.
+/// Passes the engine's events to the live view that [`wait_for_run`] redraws.
 struct LiveReporter(Rc<RefCell<LiveView>>);
 
 impl Reporter for LiveReporter {

@@ -1,4 +1,4 @@
-//! Exit codes, in one table, and errors that know theirs.
+//! The exit codes, and [`Failure`], the error of every command.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -7,29 +7,29 @@ use adjutant_core::Outcome;
 
 use crate::hints::completed;
 
-/// How the command ends.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All completed.
+    /// Everything completed.
     Completed = 0,
-    /// All failed.
+    /// Everything failed.
     Failed = 1,
-    /// The command or its input makes no sense.
+    /// The arguments or the input are invalid.
     Usage = 2,
-    /// Partial or mixed.
+    /// Some of it completed.
     Partial = 3,
-    /// Refused by a limit or a person.
+    /// A limit or a person refused it.
     Refused = 4,
-    /// Blocked: an answer is needed.
+    /// An agent is blocked and needs an answer.
     Blocked = 5,
-    /// The time of a command, or that given with `wait --timeout`, is up.
+    /// The timeout of a command, or of `wait --timeout`, passed.
     TimedOut = 124,
-    /// Cancelled.
+    /// It was cancelled.
     Cancelled = 130,
 }
 
 impl Exit {
-    /// Returns how a run that ended so ends the command.
+    /// Returns the exit code for the outcome of a run.
     pub(crate) const fn of(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Completed => Self::Completed,
@@ -41,7 +41,7 @@ impl Exit {
         }
     }
 
-    /// Returns the number the shell sees.
+    /// Returns the number.
     pub(crate) const fn code(self) -> u8 {
         self as u8
     }
@@ -53,7 +53,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command could not do its work: what happened, why, and what to do.
+/// Why a command failed: exit code, message, and a hint what to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     /// The exit code.
@@ -63,34 +63,34 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure of the given kind.
+    /// Returns a failure with this exit code.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into(), hint: None }
     }
 
-    /// Returns a failure caused by what the person typed or fed in.
+    /// Returns a failure caused by invalid arguments or input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// Returns what happened, without what to do next.
+    /// Returns the message without the hint.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Adds what to do next.
+    /// Sets the hint. Commands in it get the `--home` and `--root` that were typed.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(completed(&hint.into()));
         self
     }
 
-    /// Returns a failure with an error and all its causes, one after the other.
+    /// Returns a failure with the message of an error and of its sources.
     pub(crate) fn caused(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
             let text = cause.to_string();
-            // A cause that its effect has quoted already is not said twice.
+            // A source that the message already quotes is not repeated.
             if !message.ends_with(&text) {
                 message = format!("{message}: {text}");
             }

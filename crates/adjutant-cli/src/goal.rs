@@ -1,4 +1,4 @@
-//! `run`: a goal for a parent agent that may delegate.
+//! `run`: gives a goal, or a slash command, to a parent agent that may delegate.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::run_lookup::ProjectTree;
 use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::Wiring;
 
-/// Runs the command.
+/// Runs `adjutant run`.
 pub(crate) fn run_goal(
     args: &GoalArgs,
     as_json: bool,
@@ -142,13 +142,13 @@ pub(crate) fn run_goal(
     conclude(conducted, &archive, true, &showing)
 }
 
-/// Leaves the session of the server and reads what its client sent.
+/// Detaches from the MCP server and reads the command that its client sent.
 fn sent(args: &GoalArgs) -> Result<(String, LaunchHandover), Failure> {
     let handover = detached::detach(&args.detached)?;
     Ok((detached::read_command(&handover)?, handover))
 }
 
-/// Goes on with the latest run of a parent agent in this tree: the goal is the person's next word to it.
+/// Runs `run --continue`: sends the goal as the next message to the latest parent agent in this tree.
 fn continue_latest(
     args: &GoalArgs,
     as_json: bool,
@@ -160,7 +160,7 @@ fn continue_latest(
     let tree = ProjectTree::around(&workdir);
     let failed = |error| Failure::caused(Exit::Failed, &error);
     for files in archive.runs().map_err(failed)? {
-        // One that cannot be read is passed over here; naming it says why.
+        // An unreadable run is skipped here. Naming it with `resume` prints the error.
         if !files.workdir().is_some_and(|workdir| tree.has(&workdir)) {
             continue;
         }
@@ -177,7 +177,7 @@ fn continue_latest(
         .hint("Begin one with `adjutant run \"GOAL\"`."))
 }
 
-/// Joins what was typed and what was piped in; a command may do without either.
+/// Joins the typed goal and standard input. Only a slash command may have neither.
 fn goal_text(typed: Option<&str>, may_be_empty: bool) -> Result<String, Failure> {
     let piped = if io::stdin().is_terminal() { String::new() } else { read_stdin()? };
     let parts: Vec<&str> = [typed.unwrap_or_default().trim(), piped.trim()]
@@ -191,7 +191,7 @@ fn goal_text(typed: Option<&str>, may_be_empty: bool) -> Result<String, Failure>
     Ok(goal)
 }
 
-/// Finds out who answers when the agent wants to delegate: nobody to ask is a no.
+/// Returns the approver. Warns if approval is needed and there is no terminal: then every delegation is refused.
 fn approver_of(flags: &WorkFlags, policy: &Policy) -> Approver {
     let terminal = if flags.yes || !may_ask(policy) { None } else { Terminal::open() };
     if terminal.is_none() && !flags.yes && policy.approval == Approval::Batch {

@@ -1,5 +1,4 @@
-//! Commands that are recommended, complete: one that was given a state directory or another tree
-//! recommends with it.
+//! Completes the commands that messages recommend with the `--home` and `--root` that were typed.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -8,50 +7,50 @@ pub(crate) use adjutant_view::sanitize::shell_word as quoted;
 
 use crate::output::say;
 
-/// How this program is called, once `--home` was given.
+/// The program with `--home`, once that was typed.
 static PROGRAM: OnceLock<String> = OnceLock::new();
 
-/// The flag for another tree, once `--root` was given.
+/// The flag `--root`, once it was typed.
 static ROOT: OnceLock<String> = OnceLock::new();
 
-/// The flags that were typed and count the next time too.
+/// The typed flags that a recommended command must repeat.
 static TYPED: OnceLock<Vec<String>> = OnceLock::new();
 
-/// The commands that look at the tree that `--root` names.
+/// The commands that take `--root`.
 const OF_A_TREE: [&str; 5] = ["run", "story", "task", "commands", "agents"];
 
-/// Remembers the state directory that was given as a flag; one in the environment stays there.
+/// Remembers a typed state directory. One in the environment also applies to the next command.
 pub(crate) fn keep_home(home: &Path) {
-    // There is one command line, so it is kept once.
+    // There is only one command line, so this is set once.
     let _ = PROGRAM.set(format!("adjutant --home {}", quoted(&home.display().to_string())));
 }
 
-/// Remembers the tree that was given as a flag.
+/// Remembers a typed `--root`.
 pub(crate) fn keep_root(root: &Path) {
     let _ = ROOT.set(format!(" --root {}", quoted(&root.display().to_string())));
 }
 
-/// Remembers the flags that were typed for a command which may recommend itself.
+/// Remembers the typed flags of a command that may recommend itself.
 pub(crate) fn keep_typed(flags: Vec<String>) {
     let _ = TYPED.set(flags);
 }
 
-/// Returns the flags that were typed.
+/// Returns the remembered flags.
 pub(crate) fn typed() -> &'static [String] {
     TYPED.get().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the beginning of every command that is recommended.
+/// Returns the program name for recommended commands, with `--home` if it was typed.
 pub(crate) fn program() -> &'static str {
     PROGRAM.get().map_or("adjutant", String::as_str)
 }
 
-/// Returns the end of every recommended command that looks at the tree.
+/// Returns the ` --root DIR` for recommended commands, if it was typed.
 pub(crate) fn root() -> &'static str {
     ROOT.get().map_or("", String::as_str)
 }
 
-/// Completes the commands that a text of ours recommends.
+/// Completes the commands in backticks in a text.
 pub(crate) fn completed(text: &str) -> String {
     let mut parts = text.split("`adjutant ");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -64,7 +63,7 @@ pub(crate) fn completed(text: &str) -> String {
     out
 }
 
-/// Says something that recommends a command.
+/// Prints a message with its commands completed.
 pub(crate) fn advise(text: &str) {
     say(&completed(text));
 }

@@ -1,4 +1,4 @@
-//! What a person sees while a run goes on: a live picture on a terminal, plain lines elsewhere.
+//! Shows the progress of a run: a tree that is redrawn on a terminal, plain lines elsewhere, or JSON events.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -12,37 +12,37 @@ use adjutant_view::{Palette, RunView, TimedEvent, events, sanitize};
 use crate::ask::is_asking;
 use crate::output::{print_json_line, say};
 
-/// Columns where the terminal does not say.
+/// The width if the terminal does not report one.
 const USUAL_WIDTH: usize = 80;
 
-/// The picture of a run, kept up to date.
+/// The folded state of a run, and how it is shown.
 pub(crate) struct LiveView {
-    /// The fold everything is drawn from.
+    /// The folded state.
     pub(crate) view: RunView,
     began: Instant,
-    /// How old the run was then.
+    /// The age of the run at `began`.
     age: Timestamp,
     palette: Palette,
     drawn_lines: usize,
-    /// Those of whom it was said that their work is being kept.
+    /// Sessions for which the line about saving work was printed.
     keeping: BTreeSet<SessionId>,
     mode: LiveMode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LiveMode {
-    /// A picture that is redrawn in place.
+    /// A tree that is redrawn in place.
     Picture,
-    /// A line for each thing worth saying.
+    /// A line per noteworthy event.
     Lines,
-    /// Wire events on standard output, nothing else.
+    /// JSON events on standard output, nothing else.
     Events,
-    /// Nothing: somebody else's run, and no terminal.
+    /// Nothing, for a run of another process without a terminal.
     Quiet,
 }
 
 impl LiveView {
-    /// Looks at the terminal and decides how to show things.
+    /// Chooses how to show progress by looking at the terminal.
     pub(crate) fn new(events: bool) -> Self {
         let stderr = io::stderr();
         let terminal =
@@ -65,23 +65,23 @@ impl LiveView {
         }
     }
 
-    /// Looks on at a run that another process carries: a picture on a terminal, or nothing.
+    /// Shows a run of another process: a tree on a terminal, otherwise nothing.
     pub(crate) fn watching() -> Self {
         let live = Self::new(false);
         let mode = if live.mode == LiveMode::Picture { LiveMode::Picture } else { LiveMode::Quiet };
         Self { mode, ..live }
     }
 
-    /// Counts time from the beginning of the run, which is `age` old.
+    /// Sets the age of the run now.
     pub(crate) fn set_run_age(&mut self, age: Timestamp) {
         (self.began, self.age) = (Instant::now(), age);
     }
 
-    /// Folds in an event and says it where lines are said.
+    /// Folds an event, and prints it in the modes that print events.
     pub(crate) fn take(&mut self, entry: TimedEvent<'_>) {
         self.view.apply(entry);
         match self.mode {
-            // The tree does not show it, and with --yes nothing else tells which hosts are reached.
+            // The tree does not show allowed hosts, and with --yes this line is the only sign of them.
             LiveMode::Picture | LiveMode::Events
                 if matches!(entry.event, Event::DomainAllowed { .. }) =>
             {
@@ -90,7 +90,7 @@ impl LiveView {
                 }
             }
             LiveMode::Picture | LiveMode::Quiet => {}
-            // The one who asks for approval says so; with --yes nobody waits.
+            // The terminal prompt shows the question itself; with --yes there is none.
             LiveMode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
             LiveMode::Lines => {
                 if let Some(text) = line(&self.view, &entry, self.palette) {
@@ -106,7 +106,7 @@ impl LiveView {
         }
     }
 
-    /// Says a line on standard error where the picture was; the next picture is drawn below it.
+    /// Prints a line where the tree was drawn; the next tree is drawn below it.
     fn say_above(&mut self, text: &str) {
         if self.drawn_lines > 0 {
             let erase = format!("\x1b[{}A\r\x1b[J", self.drawn_lines);
@@ -116,13 +116,13 @@ impl LiveView {
         say(text);
     }
 
-    /// Folds in what an earlier process said already.
+    /// Folds an event that an earlier process has already shown.
     pub(crate) fn recall(&mut self, entry: TimedEvent<'_>) {
         self.view.apply(entry);
         self.set_run_age(entry.at);
     }
 
-    /// Says whether there is a picture worth drawing: something has started.
+    /// Returns whether to draw the tree: only after a delegation has started.
     fn is_drawn(&self) -> bool {
         self.mode == LiveMode::Picture
             && !is_asking()
@@ -134,7 +134,7 @@ impl LiveView {
         self.age.plus_millis(elapsed)
     }
 
-    /// Says once of each whose work takes long to be kept that it is.
+    /// Prints once per delegation that saving its work takes long.
     fn say_keeping(&mut self) {
         let now = self.now();
         for delegation in self.view.delegations() {
@@ -152,7 +152,7 @@ impl LiveView {
         let picture = frame.render(&self.view);
         let mut text = String::new();
         if self.drawn_lines > 0 {
-            // Up to the first line of the old picture, then clear to the end of the screen.
+            // Move up to the first line of the old tree, then clear to the end of the screen.
             text += &format!("\x1b[{}A\r", self.drawn_lines);
         }
         text += "\x1b[J";
@@ -162,14 +162,14 @@ impl LiveView {
         }
         self.drawn_lines = text.matches('\n').count();
         let mut stderr = io::stderr().lock();
-        // A terminal that is gone leaves nobody to draw for.
+        // Errors are ignored: the terminal is gone.
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    /// Draws the picture, where there is one, over the one before.
+    /// Draws the tree over the previous one.
     pub(crate) fn redraw(&mut self) {
         if is_asking() {
-            // The question stands below the picture; the next one is drawn below the answer.
+            // The prompt is below the tree, so the next tree is drawn below the answer.
             self.drawn_lines = 0;
         }
         if self.mode == LiveMode::Lines {
@@ -179,7 +179,7 @@ impl LiveView {
         }
     }
 
-    /// Leaves the last picture standing, apart from what follows.
+    /// Draws the last tree and a blank line after it.
     pub(crate) fn close(&mut self) {
         let drawn = self.drawn_lines > 0;
         self.finish();
@@ -188,20 +188,20 @@ impl LiveView {
         }
     }
 
-    /// Draws the last picture and leaves it standing.
+    /// Draws the last tree and leaves it on the screen.
     pub(crate) fn finish(&mut self) {
         self.redraw();
         self.drawn_lines = 0;
     }
 }
 
-/// Colours only where a terminal shows them and nobody asked for none.
+/// Returns the colours: none without a terminal or with `NO_COLOR`.
 pub(crate) fn palette(terminal: bool) -> Palette {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if terminal && !plain { Palette::Ansi } else { Palette::Plain }
 }
 
-/// Returns the columns of a terminal, or a usual number where there is none.
+/// Returns the width of a terminal, or a default.
 pub(crate) fn columns(terminal: impl AsFd) -> usize {
     match rustix::termios::tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
@@ -209,14 +209,13 @@ pub(crate) fn columns(terminal: impl AsFd) -> usize {
     }
 }
 
-/// Returns the lines of a terminal, where it says.
+/// Returns the height of a terminal, if it reports one.
 pub(crate) fn lines(terminal: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
 }
 
-/// Returns the lines a picture may have; one stays free for the cursor and one
-/// above, so that drawing neither scrolls nor clears the whole screen into the history.
+/// Returns the most lines of the tree. Two lines stay free, so that drawing does not scroll the terminal.
 fn rows(terminal: impl AsFd) -> Option<usize> {
     lines(terminal).map(|rows| rows.saturating_sub(2)).filter(|rows| *rows > 2)
 }

@@ -1,7 +1,7 @@
-//! The `adjutant` command: parse, act, and say how it went.
+//! The `adjutant` command: parses the command line, runs one command, prints its failure.
 //!
-//! Standard output carries data, standard error carries talk. Front ends know the engine and the
-//! view; `wiring` is the one place that knows a concrete model.
+//! Standard output carries data, standard error carries messages to the person. This crate knows the engine and the
+//! view; only `wiring` names a concrete model. Start at `act`: one line per command.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agents;
@@ -49,7 +49,7 @@ use args::{Cli, Command};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
-    // Namespaces are entered by a single thread, so nothing else may have started.
+    // Only a single-threaded process can enter user namespaces, so this comes before everything else.
     adjutant_engine::sandbox_helper_if_asked();
     adjutant_mcp::start_detached_if_asked();
     let cli = match Cli::read() {

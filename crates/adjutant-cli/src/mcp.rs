@@ -1,4 +1,4 @@
-//! `mcp`: what a person decided, handed to the server.
+//! `mcp`: starts the MCP server with the person's settings, or changes a client's configuration.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,11 +21,11 @@ use crate::mcp_clients::{self, InstallTarget};
 use crate::output::{print, say};
 use crate::settings::{McpConfig, Settings, command_folders, open_archive};
 
-/// Reserved for bounds that another process of ours hands down; nobody may delegate under bounds
-/// that are not understood.
+/// Reserved for limits that a parent process passes on. While it is set, nothing is delegated, because this version
+/// does not understand such limits.
 const CONTEXT: &str = "ADJUTANT_CONTEXT";
 
-/// Serves a client, or shows what it needs.
+/// Runs `adjutant mcp`.
 pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
     if let Some(command) = &args.command {
         if let Some(flag) = misplaced(args) {
@@ -47,7 +47,7 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
              that are handed down, and these are not understood; a person starts the server without it."
         )
     });
-    // What is in the environment the process of a run finds there itself.
+    // The process of a run inherits the environment, so only a typed state directory is passed on.
     let is_typed = env::var_os("ADJUTANT_HOME").map(PathBuf::from) != given_home;
     let state = given_home.clone().filter(|_| is_typed);
     let setup = ServerSetup {
@@ -75,13 +75,13 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
     Ok(Exit::Completed)
 }
 
-/// Finds out whether the server would start with these flags here.
+/// Checks whether the server would start with these flags.
 pub(crate) fn check(args: &McpArgs) -> Result<(), Failure> {
     let settings = settings(args, &absolute(&args.root)?)?;
     approval(args, &settings.mcp).map(drop)
 }
 
-/// Reads what the process of a run reads too: what is wrong is better heard of now than at the first call.
+/// Reads the settings that the processes of runs will read, so that errors appear now and not at the first call.
 fn settings(args: &McpArgs, root: &Path) -> Result<Settings, Failure> {
     let mut settings = Settings::load(&args.policy, root)?;
     if let Some(usd) = args.budget_usd {
@@ -93,7 +93,7 @@ fn settings(args: &McpArgs, root: &Path) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// Returns a flag of the server that was typed where a client's configuration is to be changed.
+/// Returns a server flag that was typed before `install` or `remove`, where it would have no effect.
 fn misplaced(args: &McpArgs) -> Option<&'static str> {
     let is_typed_model = args.model.is_some() && args.model != env::var("ADJUTANT_MODEL").ok();
     let given = [
@@ -115,7 +115,7 @@ fn misplaced(args: &McpArgs) -> Option<&'static str> {
     given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
 }
 
-/// Serves over HTTP; says where, and what clients must show unless the person chose it.
+/// Serves over HTTP. Prints the address, and the token if it was generated.
 fn serve_http(
     setup: ServerSetup,
     address: SocketAddr,
@@ -135,7 +135,7 @@ fn serve_http(
             token.reveal()
         ));
     }
-    // Last: who reads it may begin.
+    // Printed last: a program that reads the address may connect at once.
     print(&format!("{}\n", server.url()))?;
     server.serve().map_err(|error| Failure::caused(Exit::Failed, &error))
 }
@@ -147,10 +147,10 @@ fn refusal_exit(error: &ServeError) -> Exit {
     }
 }
 
-/// The most runs of a tree that clients may have alive at once where nobody says otherwise. Inclusive.
+/// The default limit of live runs that clients may have in a tree. Inclusive.
 const MAX_RUNS: u32 = 16;
 
-/// Returns what becomes of a call that needs approval: what was typed, else the person's own file.
+/// Returns the approval mode: the flag, otherwise the user's configuration.
 fn approval(args: &McpArgs, config: &McpConfig) -> Result<ApprovalMode, Failure> {
     let typed = args.approve_below.map(|usd| ("--approve-below", format!("auto-below {usd}")));
     let configured = config.approval.clone().map(|text| ("user config: [mcp] approval", text));
@@ -170,12 +170,12 @@ fn ends_with_server(args: &McpArgs, config: &McpConfig) -> bool {
     }
 }
 
-/// Returns what is said of calls of `Delegate` alone: other presets are named by what is begun.
+/// Returns the arguments for calls of `Delegate` only: commands and stories have their own presets.
 fn task_arguments(args: &McpArgs) -> Vec<OsString> {
     args.policy.preset.iter().flat_map(|name| ["--preset".into(), name.into()]).collect()
 }
 
-/// Returns the arguments of the process that carries a run: what the person said, and nothing else.
+/// Returns the arguments of the process of a run. They contain only the person's settings, nothing of the client.
 fn arguments(
     args: &McpArgs,
     config: &McpConfig,
@@ -200,7 +200,7 @@ fn arguments(
     all
 }
 
-/// Changes a client's configuration, or shows what it needs.
+/// Runs `mcp install` or `mcp remove`.
 fn set_up(command: &McpCommand, root: &Path, home: Option<&Path>) -> Result<Exit, Failure> {
     match command {
         McpCommand::Install { client, print, scope, flags } => {

@@ -1,4 +1,4 @@
-//! `models`, `doctor`, `init`: what can be used, what is missing, and where to begin.
+//! `models`, `doctor`, `init`: lists models, checks the setup, writes a configuration template.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -19,13 +19,13 @@ use crate::results;
 use crate::settings::{Settings, user_config_path};
 use crate::wiring::{ListedModel, Wiring};
 
-/// How long a local server has to answer the doctor's knock.
+/// How long `doctor` waits for a connection to a local model server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// What `init` writes; every line is a comment until a person changes it.
+/// The configuration that `init` writes. Every setting is commented out.
 const TEMPLATE: &str = include_str!("config.toml");
 
-/// Lists the models and why each can or cannot be used.
+/// Runs `adjutant models`.
 pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
     let wiring = Wiring::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
     let models = wiring.list();
@@ -40,7 +40,7 @@ pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-/// How a person corrects what the catalogue says.
+/// How a person overrides the catalogue.
 const OWN_FIGURES: &str = r#"To set one yourself, write into your config.toml (`adjutant init` makes it):
   [models."openai/gpt-5"]
   price = { output = 12.5 }   # also input, cache_read, cache_write; what is left out stays
@@ -71,14 +71,14 @@ fn as_line(model: &ListedModel) -> String {
     )
 }
 
-/// One thing the doctor looked at.
+/// A line of `doctor`.
 struct DoctorFinding {
     name: String,
     fine: bool,
     says: String,
 }
 
-/// Looks at everything a run needs; each line says what to do about it.
+/// Runs `adjutant doctor`: checks everything that a run needs.
 pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     let settings = Settings::load(&PolicyFlags::default(), Path::new("."))?;
     let wiring = Wiring::new(&settings)?;
@@ -123,7 +123,7 @@ fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> Doct
     DoctorFinding { name: name.into(), fine, says: says.into() }
 }
 
-/// Says which model an MCP server will use that a client starts with these flags, or what is missing.
+/// Returns the model that an MCP server with these flags will use. The error says what is missing.
 pub(crate) fn model_of_server(root: &Path, flags: &[String]) -> Result<String, Failure> {
     let settings = Settings::load(&PolicyFlags::default(), root)?;
     let wiring = Wiring::new(&settings)?;
@@ -142,11 +142,11 @@ pub(crate) fn model_of_server(root: &Path, flags: &[String]) -> Result<String, F
     }
 }
 
-/// What to do where the server of an MCP client has no model.
+/// What to do if the server of an MCP client has no model.
 const NO_MODEL_FOR_CLIENTS: &str = "Run `adjutant init` and write a key into the file that it names: [providers.anthropic] \
 with key = \"…\". Or start Ollama and install again with -- --model ollama/MODEL. `adjutant doctor` looks again.";
 
-/// Looks at the providers, and at the model that is used where none is typed; no provider is asked.
+/// Checks the providers and the default model, without contacting remote providers.
 fn model_findings(wiring: &Wiring, usual: Option<String>) -> Vec<DoctorFinding> {
     let usual = usual.map(|name| model_finding(wiring, &name));
     providers(wiring).into_iter().chain(usual).collect()
@@ -154,13 +154,13 @@ fn model_findings(wiring: &Wiring, usual: Option<String>) -> Vec<DoctorFinding> 
 
 fn model_finding(wiring: &Wiring, name: &str) -> DoctorFinding {
     match wiring.choose(Some(name)) {
-        // A provider without a key is refused, so one that is taken can be asked.
+        // `choose` refuses a provider without a key, so this model can be called.
         Ok(_) => finding("model", true, format!("{name} can be used")),
         Err(failure) => finding("model", false, failure.to_string()),
     }
 }
 
-/// A key that was found is never shown. Only a server on this machine is knocked at.
+/// Checks the providers. Keys are never shown, and only servers on this machine are contacted.
 fn providers(wiring: &Wiring) -> Vec<DoctorFinding> {
     let look = |(name, base_url, key): (String, String, Option<bool>)| {
         let name = format!("provider {name}");
@@ -211,7 +211,7 @@ fn kernel() -> DoctorFinding {
     finding(format!("kernel {}.{}", version.0, version.1), fine, says)
 }
 
-/// Writes a commented configuration where none is.
+/// Runs `adjutant init`: writes the template if there is no configuration yet.
 pub(crate) fn run_init(as_json: bool) -> Result<Exit, Failure> {
     let path = user_config_path()
         .ok_or_else(|| Failure::usage("no configuration directory: HOME is not set"))?;
@@ -219,7 +219,7 @@ pub(crate) fn run_init(as_json: bool) -> Result<Exit, Failure> {
         Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
     };
     path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-    // The file may come to hold keys: nobody else reads it, and nothing that is there is replaced.
+    // Private, because the file may later contain keys. An existing file is never replaced.
     match fs::File::options().write(true).create_new(true).mode(0o600).open(&path) {
         Ok(mut file) => file.write_all(TEMPLATE.as_bytes()).map_err(failed)?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

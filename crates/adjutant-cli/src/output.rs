@@ -1,4 +1,4 @@
-//! Writing to standard output: data only, and a closed pipe is no error.
+//! Writes data to standard output, where a closed pipe is not an error, and messages to standard error.
 
 use std::io::{self, Write};
 
@@ -22,8 +22,8 @@ pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{}\n", escaped(&text)))
 }
 
-/// Writes what could steer a terminal as `\uXXXX`, which says the same in JSON: such characters
-/// stand only within its strings.
+/// Escapes control characters as `\uXXXX`, so that they cannot control a terminal. They occur only inside JSON
+/// strings, so the value stays the same.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
@@ -39,12 +39,12 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// Prints text as it is.
+/// Prints text unchanged.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
-        // The reader has what it wanted, as `head` does.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
             Err(Failure::new(Exit::Failed, format!("cannot write to standard output: {error}")))
@@ -52,24 +52,24 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says whether standard output is a pipe whose reader has left.
+/// Returns whether standard output is a pipe whose reader has closed it.
 pub(crate) fn has_no_reader() -> bool {
     let stdout = io::stdout();
     let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Only the error is asked for; a terminal or a file has none.
+    // Only a pipe reports this error, not a terminal or a file.
     poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
-/// Says something to the person, on standard error.
+/// Prints a message on standard error.
 ///
-/// Much of what is said quotes files, paths and models, so nothing of it may steer the terminal.
+/// Messages quote files, paths and models, so control characters are removed.
 pub(crate) fn say(text: &str) {
-    // A standard error that is gone leaves nobody to tell.
+    // Errors are ignored: standard error is closed.
     let _ = writeln!(io::stderr().lock(), "{}", sanitize::block(text));
 }
 
-/// Says what a view has made safe already, colours and all.
+/// Prints a message that the view has already sanitized, with its colours.
 pub(crate) fn say_view(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! `policy`: the limits in force, each with its origin.
+//! `policy`: shows the limits in force, each with its origin.
 
 use adjutant_core::policy::Key;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use crate::settings::Settings;
 
-/// Shows the policy.
+/// Runs `adjutant policy`.
 pub(crate) fn run_policy(args: &PolicyArgs, as_json: bool) -> Result<Exit, Failure> {
     let settings = Settings::load(&args.policy, &args.root)?;
     let explained = args.explain.is_some();

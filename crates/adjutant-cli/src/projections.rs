@@ -1,5 +1,4 @@
-//! Transcripts, scratchpads and `errors.json`: files for people and other programs, rendered from the
-//! journal.
+//! Writes the files that are derived from a journal: transcripts, scratchpads and the project's `errors.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,15 +13,14 @@ use serde_json::json;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
-/// Brings `errors.json` of the project's specs folder up to date with a run of the preset `command`.
+/// Updates `errors.json` in the project's specs directory after a run with the preset `command`.
 ///
-/// Only a slash command makes the folder where there is none. What cannot be written is said; the
-/// journal has it all the same.
+/// Only a slash command creates the directory. A failure is only printed, because the journal has the errors too.
 pub(crate) fn keep_errors(view: &RunView) {
     if view.policy().is_none_or(|policy| policy.preset != Preset::Command) {
         return;
     }
-    // Nobody is left behind by a run that is over; one that broke off is an error only until it goes on.
+    // As alive: an interrupted run is not an error in this file, because it may be resumed.
     let errors = errors::of_run(view, Liveness::Alive);
     let errors: Vec<_> = errors.iter().map(|error| json!(error)).collect();
     if errors.is_empty() {
@@ -44,11 +42,10 @@ pub(crate) fn keep_errors(view: &RunView) {
     }
 }
 
-/// Writes every transcript and scratchpad of a run in one pass over its journal; `view` has seen
-/// all of it.
+/// Writes all transcripts and scratchpads of a run in one pass over its journal, which `view` has folded.
 ///
-/// Nobody works on the run any more. What a session said is held only until it ends, so memory
-/// follows the live ones; what never ended is written as it stands.
+/// No process may be working on the run. A conversation is held in memory only until its session ends; sessions that
+/// never ended are written last.
 pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
     let failed = |error| Failure::caused(Exit::Failed, &error);
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();

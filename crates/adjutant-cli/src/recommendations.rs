@@ -1,7 +1,7 @@
-//! Every command and flag that the program recommends is one that it accepts.
+//! Tests that the program accepts every command and flag that its messages recommend.
 //!
-//! The texts are collected from the sources of all crates, so that a new one cannot be forgotten:
-//! commands between backticks that begin with `adjutant`, and flags within sentences.
+//! The messages are collected from the sources of all crates, so that none can be forgotten: commands in backticks
+//! that begin with `adjutant`, and flags in sentences.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,13 +14,13 @@ use crate::args::Cli;
 
 mod by_command;
 
-/// Stands for a value that is filled in when the text is made.
+/// Placeholder for a format argument.
 const VALUE: char = '\u{1}';
 
-/// What such a value may be; one of them must be accepted.
+/// Values for the placeholder; the command must be accepted with one of them.
 const VALUES: [&str; 7] = ["1", "claude", "apply", "0.5", "concurrency=1", "agent", "status"];
 
-/// Returns the texts of a source file: its string literals up to its tests, each format argument replaced.
+/// Returns the string literals of a source file before its tests, with format arguments replaced.
 fn texts(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
     let mut texts = Vec::new();
@@ -56,7 +56,7 @@ fn escaped(from: &str) -> (String, &str) {
         match letter {
             '"' => return (text, &from[at + 1..]),
             '\\' => match letters.next() {
-                // A line that goes on: its indentation is no part of the text.
+                // A line continuation: the indentation is not part of the string.
                 Some((_, '\n')) => {
                     while letters.clone().next().is_some_and(|(_, next)| next.is_whitespace()) {
                         letters.next();
@@ -91,7 +91,7 @@ fn filled(text: &str) -> String {
     filled
 }
 
-/// Returns every text of every crate, with the file it is from.
+/// Returns the string literals of all crates, each with its file.
 fn all_texts() -> Vec<(String, String)> {
     fn visit(folder: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -114,7 +114,7 @@ fn all_texts() -> Vec<(String, String)> {
     found
 }
 
-/// Splits a command into words, with quotes as a shell has them.
+/// Splits a command into words, with quotes as in a shell.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in command.chars() {
@@ -132,14 +132,14 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// Says what is wrong with a recommended command; nothing where it is accepted with some value.
+/// Returns what is wrong with a recommended command; `None` if it is accepted with some value.
 fn complaint(command: &str) -> Option<String> {
-    // A command that is only named is not meant to be typed as it stands.
+    // A bare subcommand is only mentioned, not meant to be typed.
     let name = command.strip_prefix("adjutant ").unwrap_or_default();
     if Cli::command().find_subcommand(name).is_some() {
         return None;
     }
-    // What is filled in at the end may be flags, which are checked where they stand in a text.
+    // A placeholder at the end may stand for flags, which are checked in the message they come from.
     let without_flags = command.strip_suffix(&format!(" {VALUE}"));
     let mut said = None;
     for (command, value) in [Some(command), without_flags]
@@ -181,14 +181,14 @@ fn every_command_that_is_recommended_is_accepted() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n").replace(VALUE, "{}"));
 }
 
-/// Adds the flags of a command and of all below it.
+/// Adds the flags of a command and of its subcommands.
 fn add_flags(command: &Command, flags: &mut BTreeSet<String>) {
     flags.extend(command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned));
     flags.extend(["help".to_owned(), "version".to_owned()]);
     command.get_subcommands().for_each(|below| add_flags(below, flags));
 }
 
-/// Returns a text without the commands of git between its backticks, whose flags are git's.
+/// Returns a text without the git commands in backticks, whose flags are git's.
 fn without_git_commands(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let ours = parts.filter(|(place, part)| place % 2 == 0 || !part.starts_with("git "));
@@ -201,7 +201,7 @@ fn every_flag_that_is_recommended_is_one_of_a_command() {
     add_flags(&Cli::command(), &mut known);
     let mut wrong = Vec::new();
     for (file, text) in all_texts() {
-        // An argument of another program stands alone; advice is a sentence.
+        // A short literal is an argument for another program, not advice.
         if text.split_whitespace().count() < 4 || file.contains("adjutant-workspace") {
             continue;
         }

@@ -1,4 +1,6 @@
-//! Looking at runs from the files alone: status, tree, result, transcript, cost, log, prune.
+//! The commands that read recorded runs: `status`, `tree`, `result`, `transcript`, `cost`, `log`; and `prune`.
+//!
+//! They read journals only and never contact the process of a run. Start at [`fold`].
 
 use std::io::{self, IsTerminal};
 
@@ -27,13 +29,13 @@ use crate::projections;
 use crate::results::{prune_merges, prune_results};
 use crate::run_lookup::{self, CommandVerb};
 
-/// The version of the fold that checkpoints hold; raised when [`RunView`] changes its shape.
+/// The version of the views in checkpoints. Increase it when the fields of [`RunView`] change.
 const FOLD_VERSION: u32 = 12;
 
-/// Runs that a list shows.
+/// The most runs in a list.
 const LISTED: usize = 20;
 
-/// A run that was found and folded.
+/// A run that was found, with its folded journal.
 struct FoundRun {
     files: RunFiles,
     view: RunView,
@@ -59,16 +61,16 @@ impl FoundRun {
     }
 }
 
-/// What is needed of a run.
+/// How much of a run is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ViewDetail {
-    /// Who works for whom, in what state, at what cost; from a checkpoint where there is one.
+    /// Tree, states and costs, from a checkpoint if there is one.
     Numbers,
-    /// What was found and said as well; from the whole journal, and kept nowhere else.
+    /// Findings and messages too, from the whole journal. Checkpoints do not contain them.
     Texts,
 }
 
-/// Looks at a run as it stands.
+/// Combines a view with what the files say about the run.
 pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) -> ObservedRun<'a> {
     let content = match files.expiry() {
         Expiry::Kept => ContentRetention::Kept,
@@ -77,7 +79,7 @@ pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) 
     ObservedRun { view, liveness, now: now(files, view), content, program: program() }
 }
 
-/// Shows where runs stand.
+/// Runs `adjutant status`.
 pub(crate) fn run_status(
     archive: &Archive,
     args: &StatusArgs,
@@ -87,7 +89,7 @@ pub(crate) fn run_status(
         return run_tree(archive, &RunArg { run: args.run.clone() }, as_json);
     }
     let Some(text) = &args.run else { return list(archive, as_json) };
-    // Only programs are handed every note and every file.
+    // Only the JSON output contains every note and file.
     let found =
         find(archive, Some(text), if as_json { ViewDetail::Texts } else { ViewDetail::Numbers })?;
     if as_json {
@@ -106,7 +108,7 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
         say(&format!("adjutant: the newest {LISTED} of {} runs", runs.len()));
     }
     for files in runs.into_iter().take(LISTED) {
-        // One damaged run must not hide the others.
+        // A damaged run must not hide the others.
         match fold(&files, ViewDetail::Numbers) {
             Ok((view, liveness)) => views.push((view, liveness, files)),
             Err(failure) => {
@@ -133,7 +135,7 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-/// Shows a run as a tree.
+/// Runs `adjutant tree`.
 pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
     let found = find(archive, run.run.as_deref(), ViewDetail::Numbers)?;
     let (view, now, liveness) = (&found.view, found.now(), found.liveness);
@@ -146,7 +148,7 @@ pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result
     Ok(Exit::Completed)
 }
 
-/// Prints results again; the exit code is that of the run.
+/// Runs `adjutant result`. The exit code is that of the run.
 pub(crate) fn run_result(
     archive: &Archive,
     args: &ResultArgs,
@@ -186,7 +188,7 @@ pub(crate) fn run_result(
     Ok(outcome.map_or(Exit::Partial, Exit::of))
 }
 
-/// Renders the transcripts of a run that died before it could: results name them.
+/// Writes the transcripts of a run whose process died before it could, because results name them.
 fn render_missing(found: &FoundRun) {
     if found.files.expiry() == Expiry::Kept
         && !transcripts(&found.files).is_dir()
@@ -196,7 +198,7 @@ fn render_missing(found: &FoundRun) {
     }
 }
 
-/// Prints what a subagent was told and said.
+/// Runs `adjutant transcript`.
 pub(crate) fn run_transcript(
     archive: &Archive,
     run: &RunArg,
@@ -226,8 +228,9 @@ pub(crate) fn run_transcript(
     Ok(Exit::Completed)
 }
 
-/// A run with one child needs no session to be named, nor does a parent agent that worked alone; of one that
-/// works itself it is that agent, and the others are named beside it.
+/// Chooses the session of a transcript if none is named: the only child, or a parent agent that worked alone.
+///
+/// If the root agent works itself, as in a story, it is chosen and the children are listed.
 fn only_session(found: &FoundRun, lead: Option<SessionId>) -> Result<SessionId, Failure> {
     let children: Vec<_> = found.view.delegations().filter(|it| it.parent.is_some()).collect();
     let named = |it: &&Delegation| {
@@ -258,7 +261,7 @@ fn only_session(found: &FoundRun, lead: Option<SessionId>) -> Result<SessionId, 
         .hint(choices.join("\n  ")))
 }
 
-/// Shows what a run cost.
+/// Runs `adjutant cost`.
 pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
     let found = find_in_scope(archive, &args.run, args.scope, COST, ViewDetail::Numbers)?;
     if as_json {
@@ -269,7 +272,7 @@ pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Res
     Ok(Exit::Completed)
 }
 
-/// Prints every event, or every beginning and end of a delegation.
+/// Runs `adjutant log`: prints every event, or with `--delegations` the start and end of each delegation.
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = run_lookup::find_to_show(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
@@ -307,7 +310,7 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
     Ok(Exit::Completed)
 }
 
-/// Removes the content of old runs.
+/// Runs `adjutant prune`: removes the content of old runs, old results and undo records.
 pub(crate) fn run_prune(
     archive: &Archive,
     args: &PruneArgs,
@@ -329,7 +332,7 @@ pub(crate) fn run_prune(
             PruneOutcome::Failed(problem) => problems.push(format!("{run}: {problem}")),
         }
     }
-    // First, so that the room is told as it is then.
+    // Before the results, so that the reported disk space no longer includes these records.
     problems.append(&mut prune_merges(archive, args.days));
     let mut old = prune_results(archive, args.days, args.unmerged);
     problems.append(&mut old.problems);
@@ -375,7 +378,7 @@ const RESULT: CommandVerb = CommandVerb { typed: "result", noun: "run", has_anyw
 
 const COST: CommandVerb = CommandVerb { typed: "cost", noun: "run", has_anywhere: true };
 
-/// Folds a run that no process works on, of which the journal was read already, with its texts.
+/// Folds a journal that was already read, with its texts. No process may be working on the run.
 pub(crate) fn fold_read(run: RunId, journal: &LoadedJournal) -> RunView {
     let mut view = RunView::default();
     for record in journal.records() {
@@ -387,7 +390,7 @@ pub(crate) fn fold_read(run: RunId, journal: &LoadedJournal) -> RunView {
 }
 
 pub(crate) fn fold(files: &RunFiles, need: ViewDetail) -> Result<(RunView, Liveness), Failure> {
-    // Asked first: a run that ends while it is read must not look interrupted.
+    // Checked before reading the journal: a run that ends in between must not look interrupted.
     let liveness = liveness(files)?;
     let (mut view, torn) = match need {
         ViewDetail::Numbers => numbers(files).map(|(view, follow)| (view, follow.torn()))?,
@@ -407,7 +410,7 @@ pub(crate) fn fold(files: &RunFiles, need: ViewDetail) -> Result<(RunView, Liven
     Ok((view, liveness))
 }
 
-/// Says whether somebody works on a run.
+/// Returns whether a live process works on a run.
 pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
     Ok(match files.liveness().map_err(failed)? {
         RunLiveness::Live { .. } => Liveness::Alive,
@@ -415,7 +418,7 @@ pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
     })
 }
 
-/// Folds a run without its texts, from a checkpoint where there is one.
+/// Folds a run without its texts, from a checkpoint if there is one.
 pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, JournalFollower), Failure> {
     files
         .fold(FOLD_VERSION, RunView::light, |view, record| {
@@ -434,14 +437,14 @@ fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
     Ok((view, records.torn()))
 }
 
-/// Says how to go on with an interrupted run, beside the data.
+/// Prints how to resume an interrupted run, on standard error.
 pub(crate) fn say_how_to_resume(look: &ObservedRun<'_>) {
     if let (Some(way), Some(run)) = (look.how_to_continue(), look.view.run()) {
         say(&format!("adjutant: {run}: {way}"));
     }
 }
 
-/// A writer that died left half a record; one that lives is still at it, and its run is not torn.
+/// Warns about an incomplete last record. Only for runs without a live process, which may still be writing it.
 fn say_torn(run: RunId, bytes: u64) {
     if bytes > 0 {
         say(&format!(
@@ -450,7 +453,7 @@ fn say_torn(run: RunId, bytes: u64) {
     }
 }
 
-/// The run's own time now: what the latest record says, and the time since.
+/// Returns the current time of a run: the time of its latest record plus the time since.
 pub(crate) fn now(files: &RunFiles, view: &RunView) -> Timestamp {
     let latest = view.latest();
     latest.at.plus_millis(files.since(latest.wall_ms))

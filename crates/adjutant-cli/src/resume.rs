@@ -1,4 +1,6 @@
-//! `resume`: going on with a run.
+//! `resume`: continues a run, or prints its result if nothing is left to do.
+//!
+//! Start at [`run_resume`]. `run --continue` uses [`resume_run`] too.
 
 use adjutant_core::policy::{Key, WorkspaceKind, parse_assignment};
 use adjutant_core::schema::ReturnForm;
@@ -31,7 +33,7 @@ use crate::story::ResumedStory;
 use crate::wiring::Wiring;
 use crate::workspace_flags::{WorkspaceSetupFlags, write_in_workspaces};
 
-/// How a run goes on, as the flags of two commands say it.
+/// The flags of `resume`, or of `run --continue`, that change how a run is resumed.
 pub(crate) struct ResumeFlags<'a> {
     model: Option<&'a str>,
     yes: bool,
@@ -44,7 +46,7 @@ pub(crate) struct ResumeFlags<'a> {
 }
 
 impl<'a> ResumeFlags<'a> {
-    /// Takes what counts from the flags of `run`.
+    /// Takes the flags of `run --continue`.
     pub(crate) fn of(flags: &'a WorkFlags, as_json: bool) -> Self {
         Self {
             model: flags.model.as_deref(),
@@ -69,7 +71,7 @@ pub(crate) fn run_resume(
         run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
     let found = RunToResume::read(files)?;
     let RunToResume { files, past, .. } = &found;
-    // The root of a run without a parent agent stands for the run.
+    // Without a parent agent, the root session means the whole run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
     let limits = limits(args, &past.policy)?;
@@ -86,7 +88,7 @@ pub(crate) fn run_resume(
     };
     let run = files.id();
     let changes = changes(args);
-    // A person's words, or a delegation that was named, ask for more than the result.
+    // `--say` or a named session asks for more work than printing the result.
     let is_plain = wish.say.is_none() && wish.session.is_none();
     if let Some(nothing) = past.nothing.as_ref().filter(|_| is_plain && !changes.is_empty()) {
         return Err(flags_without_effect(run, past, nothing, &changes));
@@ -100,7 +102,7 @@ pub(crate) fn run_resume(
     })
 }
 
-/// Returns the typed flags that change how work goes on, as the commands that begin a run take them.
+/// Returns the typed flags that change limits or model, spelled as the commands that start a run take them.
 fn changes(args: &ResumeArgs) -> Vec<String> {
     let usd = args.budget_usd.map(|usd| format!("--budget-usd {usd}"));
     let tokens = args.budget_tokens.map(|tokens| format!("--budget-tokens {tokens}"));
@@ -110,14 +112,14 @@ fn changes(args: &ResumeArgs) -> Vec<String> {
     [usd, tokens, timeout, model].into_iter().flatten().chain(set).collect()
 }
 
-/// Refuses flags for work that goes on where none does.
+/// Refuses flags for further work on a run that has nothing left to do.
 fn flags_without_effect(
     run: RunId,
     past: &ResumeInfo,
     nothing: &str,
     changes: &[String],
 ) -> Failure {
-    // A run without a model has no task that was admitted.
+    // A run without a model admitted no task.
     if past.model.is_none() {
         let flags = changes.join(" ");
         let text = format!("no task of {run} was admitted; start it again with {flags}");
@@ -128,7 +130,7 @@ fn flags_without_effect(
     )))
 }
 
-/// Returns the limits that hold from here on, where the flags change any.
+/// Returns the new limits if the flags change any.
 fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, Failure> {
     let mut policy = recorded.clone();
     let mut set = |flag: &str, name: &str, value: &Value| {
@@ -140,7 +142,7 @@ fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, F
     }
     if let Some(tokens) = args.budget_tokens {
         set("--budget-tokens", Key::BudgetTokensRun.name(), &json!(tokens))?;
-        // At the start this flag bounds each delegation too.
+        // When a run starts, this flag also limits each delegation.
         if recorded.budget_tokens == recorded.budget_tokens_run {
             set("--budget-tokens", Key::BudgetTokens.name(), &json!(tokens))?;
         }
@@ -153,7 +155,7 @@ fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, F
     Ok((policy != *recorded).then(|| Box::new(policy)))
 }
 
-/// A run to go on with, and its journal.
+/// A run to resume, and its journal.
 pub(crate) struct RunToResume {
     pub(crate) files: RunFiles,
     pub(crate) journal: LoadedJournal,
@@ -161,7 +163,7 @@ pub(crate) struct RunToResume {
 }
 
 impl RunToResume {
-    /// Reads what there is to go on with.
+    /// Reads the journal of a run.
     fn read(files: RunFiles) -> Result<Self, Failure> {
         let journal = files.read().map_err(records::failed)?;
         let past = journal.resume_info().ok_or_else(|| {
@@ -170,15 +172,15 @@ impl RunToResume {
         Ok(Self { files, journal, past })
     }
 
-    /// Reads it again if another process has gone on with it since.
+    /// Reads the journal again if another process has appended to it.
     fn latest(self) -> Result<Self, Failure> {
         if self.files.is_unchanged(&self.journal) { Ok(self) } else { Self::read(self.files) }
     }
 }
 
-/// Prints the result of a run that has nothing left to do, and completes the merge that was asked for.
+/// Prints the result of a run that has nothing left to do, and completes a requested merge.
 ///
-/// No model is needed for it. Exits as the run did when it ended.
+/// Needs no model. The exit code is that of the run.
 fn show_ended(
     archive: &Archive,
     found: RunToResume,
@@ -213,7 +215,7 @@ fn show_ended(
     }
 }
 
-/// Returns what becomes of completed work: what was typed now, else what is on record.
+/// Returns what happens to completed work: `--merge`, otherwise what the journal records.
 fn merge_of(
     story: Option<&ResumedStory<'_>>,
     flags: &ResumeFlags<'_>,
@@ -223,7 +225,7 @@ fn merge_of(
     flags.merge.or(recorded.map(MergeAfter::recorded)).unwrap_or(usual)
 }
 
-/// Refuses a run that a process works on.
+/// Refuses a run that a live process works on.
 fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
     // A lock without a pid was taken a moment ago. Locking the run waits until its holder has written the pid.
     if let Ok(RunLiveness::Live { pid: Some(pid) }) = files.liveness() {
@@ -236,22 +238,22 @@ fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Goes on with a run and prints what came of it.
+/// Resumes a run and prints its result.
 pub(crate) fn resume_run(
     archive: &Archive,
     found: RunToResume,
     wish: ResumeRequest,
     flags: &ResumeFlags<'_>,
 ) -> Result<Exit, Failure> {
-    // Without a model nothing was ever admitted that could go on.
+    // A run without a model admitted no task that could be resumed.
     if let Some(nothing) = found.past.nothing.as_ref().filter(|_| found.past.model.is_none()) {
         return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
     refuse_live(&found.files)?;
     let mut story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
-    // Another process may have gone on with this very run until now.
+    // Another process may have resumed this run in between.
     let RunToResume { files, journal, past } = found.latest()?;
-    // Whoever has something to say wants it heard, whatever becomes of it.
+    // With `--say` the person wants an answer, even if the outcome cannot be written into the PRD.
     if wish.say.is_none() {
         story.iter().try_for_each(ResumedStory::refuse_unwritable)?;
     }
@@ -312,7 +314,7 @@ pub(crate) fn resume_run(
         commands = commands::find(&setup.workdir)?;
         roster.agents.extend(builtin_agents(&roster.agents));
     } else {
-        // One that `--agent` named when the run began is there again.
+        // A built-in agent that the run used must exist again.
         let is_used = |name: &str| past.agents.iter().any(|agent| agent.as_str() == name);
         agents::enlist_built_in(&mut roster, is_used);
     }
@@ -330,7 +332,7 @@ pub(crate) fn resume_run(
     }
 }
 
-/// Says what can be done about a run whose folder is not there any more.
+/// Describes what can be done about a run whose directory is gone.
 fn moved_tree_hint(run: RunId) -> String {
     format!(
         "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \

@@ -20,43 +20,43 @@ use crate::exit::Failure;
 use crate::output::say;
 use crate::records::{failed, liveness, numbers};
 
-/// The word that means the latest run, as no name does.
+/// The word that means the latest run.
 const LATEST: &str = "latest";
 
-/// What a command does with a run, for its hints.
+/// The words of a command in messages about a run that was not found.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandVerb {
-    /// How it is typed, such as `undo`.
+    /// The subcommand, such as `undo`.
     pub(crate) typed: &'static str,
-    /// What the run is called, such as `run`.
+    /// The noun for the run, such as `live run`.
     pub(crate) noun: &'static str,
-    /// Whether it takes `--anywhere`.
+    /// Whether the command takes `--anywhere`.
     pub(crate) has_anywhere: bool,
 }
 
-/// A folder and all that belongs together with it.
+/// The git work tree around a directory, or the directory itself without git.
 pub(crate) struct ProjectTree(PathBuf);
 
 impl ProjectTree {
-    /// Takes the work tree of git around a folder, or the folder itself where there is none.
+    /// Finds the work tree around a directory.
     pub(crate) fn around(folder: &Path) -> Self {
         Self(folder.ancestors().find(|it| is_top(it)).unwrap_or(folder).to_owned())
     }
 
-    /// Says whether a run that worked in a folder is one of this tree; a folder that is gone is of none.
+    /// Returns whether `workdir` exists and belongs to this tree.
     pub(crate) fn has(&self, workdir: &Path) -> bool {
         Self::around(workdir).0 == self.0 && workdir.is_dir()
     }
 }
 
-/// Says whether a folder is the top of a work tree: the name `.git` alone makes none, for git either.
+/// Returns whether a directory is the top of a work tree. As for git, an empty `.git` is not enough.
 fn is_top(folder: &Path) -> bool {
     let git = folder.join(".git");
-    // The head of a repository may be a link to a branch that has no commit yet.
+    // `HEAD` may be a symbolic link to a branch without a commit.
     git.join("HEAD").symlink_metadata().is_ok() || is_pointer(&git)
 }
 
-/// Says whether this is the file that stands for the repository in other work trees.
+/// Returns whether `.git` is the `gitdir:` file of a linked work tree.
 fn is_pointer(git: &Path) -> bool {
     let mut start = [0; POINTER.len()];
     let is_file = git.metadata().is_ok_and(|found| found.is_file());
@@ -66,7 +66,7 @@ fn is_pointer(git: &Path) -> bool {
 
 const POINTER: &[u8; 7] = b"gitdir:";
 
-/// Returns the name of a run that was typed; none where the latest is meant.
+/// Returns the typed name; `None` for the latest run.
 pub(crate) fn typed_name(text: Option<&str>) -> Option<&str> {
     text.filter(|text| *text != LATEST)
 }
@@ -120,7 +120,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns the session of `#N` in a run.
+/// Returns the session of task `#N` of a run.
 fn numbered(view: &RunView, run: RunId, number: &str) -> Result<SessionId, Failure> {
     let count = view.delegations().count();
     let found = number.parse().ok().and_then(|ordinal| view.by_ordinal(ordinal));
@@ -136,8 +136,8 @@ fn numbered(view: &RunView, run: RunId, number: &str) -> Result<SessionId, Failu
     })
 }
 
-/// Finds a run or session by its id or the start of it, or the task of a run by `RUN#N`; what is not found is explained
-/// by `hint`.
+/// Finds a run or session by the start of its id, or a task by `RUN#N`. `hint` is added to the error if nothing is
+/// found.
 fn find_id(
     archive: &Archive,
     text: &str,
@@ -156,10 +156,10 @@ fn find_id(
     })
 }
 
-/// Says that a name is no label of the latest run, and which label is close to it.
+/// Says that a name is not a label of the latest run, and suggests a similar label.
 fn not_a_label(text: &str, run: RunId, view: &RunView) -> String {
     let labels = view.delegations().map(|it| it.label.as_str());
-    // One letter for another is a different name, not a slip.
+    // For labels of one or two letters, a similar label is not a plausible typing error.
     let meant = nearest(text, labels)
         .filter(|label| label.chars().count() > 2)
         .map(|label| format!(" Did you mean {}?", sanitize::shell_word(&sanitize::label(label))));
@@ -169,8 +169,8 @@ fn not_a_label(text: &str, run: RunId, view: &RunView) -> String {
     )
 }
 
-/// Finds the run or session that a command is to change or end: by its name, or the latest of the tree around `root`
-/// that fits; one elsewhere is named and left alone.
+/// Finds the run or session that a command changes or ends: by name, or the latest in the tree around `root` that
+/// `fits`. A run of another directory is only mentioned in the error.
 pub(crate) fn find_to_change(
     archive: &Archive,
     text: Option<&str>,
@@ -185,7 +185,7 @@ pub(crate) fn find_to_change(
     }
 }
 
-/// Returns the latest run of the tree around `root` that fits; fails and names the latest elsewhere where there is none.
+/// Returns the latest run in the tree around `root` that `fits`. The error mentions the latest run elsewhere.
 fn latest_here(
     archive: &Archive,
     root: &Path,
@@ -211,18 +211,19 @@ fn latest_here(
     })
 }
 
-/// Where the latest run is looked for.
+/// Where the latest run is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunScope {
-    /// In the tree around the current folder.
+    /// In the tree around the current directory.
     Here,
-    /// In all folders.
+    /// In all directories.
     Anywhere,
 }
 
-/// Finds the run or session whose end, result or cost is asked for: by its name, or the latest in a scope, preferably one that fits.
+/// Finds the run or session for `wait`, `result` or `cost`: by name, or the latest in a scope, preferably one that is
+/// `preferred`.
 ///
-/// Scripts rely on these answers, so a run of another folder is taken only where the scope says so.
+/// Scripts rely on these commands, so a run of another directory is used only with [`RunScope::Anywhere`].
 pub(crate) fn find_in_scope(
     archive: &Archive,
     text: Option<&str>,
@@ -244,7 +245,7 @@ pub(crate) fn find_in_scope(
     }
 }
 
-/// Returns the latest run of all folders, preferably one that fits, and says where it worked.
+/// Returns the latest run of all directories, preferably a `preferred` one, and prints where it worked.
 fn latest_anywhere(
     archive: &Archive,
     preferred: impl Fn(&RunFiles) -> bool,
@@ -261,8 +262,8 @@ fn latest_anywhere(
     Ok(files)
 }
 
-/// Finds the run or session that is to be shown: by its name, or the latest of the tree one stands in, preferably one
-/// that fits; where there is none in this tree, the latest of all, which is said.
+/// Finds the run or session that a command shows: by name, or the latest in this tree, preferably a `preferred` one.
+/// If there is none in this tree, the latest of all, with a message.
 pub(crate) fn find_to_show(
     archive: &Archive,
     text: Option<&str>,
@@ -275,13 +276,13 @@ pub(crate) fn find_to_show(
     }
 }
 
-/// Returns the latest run of this tree, preferably one that fits, else the latest of all, and says where that worked.
+/// Returns the latest run of this tree, preferably a `preferred` one, otherwise the latest of all, with a message.
 fn latest_shown(
     archive: &Archive,
     preferred: impl Fn(&RunFiles) -> bool,
 ) -> Result<RunFiles, Failure> {
     let (newest, _) = archive.find(LATEST).map_err(failed)?;
-    // Where one stands in a folder that is gone, or the newest cannot be read, that one says what is wrong.
+    // If the current directory is gone or the newest run is unreadable, showing the newest run reports the problem.
     let (Ok(root), Some(of_newest)) = (absolute(Path::new(".")), newest.workdir()) else {
         return Ok(newest);
     };
@@ -302,10 +303,10 @@ fn latest_shown(
     Ok(files)
 }
 
-/// The latest run that fits, and whether it is one of a tree.
+/// The latest run that fits, and whether it is in the tree.
 enum LatestRun {
     Here(RunFiles),
-    /// There is none here; this one worked in another folder.
+    /// There is none in the tree; this one worked in another directory.
     Elsewhere(RunFiles, PathBuf),
     None,
 }
@@ -313,7 +314,7 @@ enum LatestRun {
 fn latest(runs: &[RunFiles], root: &Path, fits: impl Fn(&RunFiles) -> bool) -> LatestRun {
     let (tree, mut elsewhere) = (ProjectTree::around(root), LatestRun::None);
     for files in runs.iter().filter(|it| fits(it)) {
-        // One that cannot be read is passed over here; naming it says why.
+        // An unreadable run is skipped here. Naming it prints the error.
         let Some(workdir) = files.workdir() else { continue };
         if tree.has(&workdir) {
             return LatestRun::Here(files.clone());
@@ -325,12 +326,12 @@ fn latest(runs: &[RunFiles], root: &Path, fits: impl Fn(&RunFiles) -> bool) -> L
     elsewhere
 }
 
-/// How many of the latest runs are asked who works on a task.
+/// How many of the latest runs are searched for a task.
 const ASKED: usize = 20;
 
-/// Finds the latest run at `root` that was given the task and has not ended.
+/// Finds the latest run in exactly `root` that was given the task and has not ended.
 ///
-/// A list of tasks is of its own folder: another one in the same work tree counts its tasks from one too.
+/// Task lists belong to a directory: another list in the same work tree has the same numbers.
 pub(crate) fn unfinished_run_with_task(
     archive: &Archive,
     root: &Path,
@@ -339,7 +340,7 @@ pub(crate) fn unfinished_run_with_task(
     let runs = archive.runs().unwrap_or_default();
     let mut here = runs.into_iter().take(ASKED).filter(|it| it.workdir().as_deref() == Some(root));
     here.find_map(|files| {
-        // Asked first: a run that ends while it is read must not look interrupted.
+        // Checked before reading the journal: a run that ends in between must not look interrupted.
         let alive = liveness(&files).ok()?;
         let (view, _) = numbers(&files).ok()?;
         let is_given = view.assignment().is_some_and(|it| it.tasks.contains(&task));

@@ -1,4 +1,6 @@
-//! From preset, files, environment and flags to one policy, each value with its origin.
+//! Combines preset, configuration files, environment and flags into one policy that knows the origin of each value.
+//!
+//! A project's file may only tighten limits. Start at [`Settings::load_as`]. Also finds the user's directories.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,7 +22,7 @@ use crate::args::{OnDisconnect, PolicyFlags};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
-/// The environment names of the system preset `story` comes from.
+/// Environment variables of the system whose limits the preset `story` adopts.
 const STORY_ENVIRONMENT: [(&str, Key); 6] = [
     ("MAX_DELEGATION_DEPTH", Key::MaxDepth),
     ("MAX_CONTEXT_PER_AGENT", Key::ContextTokens),
@@ -30,7 +32,7 @@ const STORY_ENVIRONMENT: [(&str, Key); 6] = [
     ("DELEGATION_TIMEOUT_SECONDS", Key::TimeoutS),
 ];
 
-/// What a configuration file may hold.
+/// The content of a configuration file.
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
@@ -41,15 +43,15 @@ struct ConfigFile {
     /// Models that agent files of a project may choose; for the user's own file only.
     #[serde(default)]
     models_allowed: Vec<String>,
-    /// Who answers WebSearch; for the user's own file only.
+    /// The search engine behind WebSearch; for the user's own file only.
     search: Option<SearchConfig>,
-    /// Who serves models, by name; for the user's own file only.
+    /// Model providers by name; for the user's own file only.
     #[serde(default)]
     providers: BTreeMap<String, ProviderEntry>,
-    /// A person's own figures for models, by `provider/model`; for the user's own file only.
+    /// Window, price and effort of models, by `provider/model`; for the user's own file only.
     #[serde(default)]
     models: BTreeMap<String, ModelEntry>,
-    /// Who does a slash command, by command, then by language or `default`; for the user's own file only.
+    /// The agent of a slash command, by command, then by language or `default`; for the user's own file only.
     #[serde(default)]
     routing: BTreeMap<String, BTreeMap<String, String>>,
     /// The command that has to succeed before a story passes; for the user's own file only.
@@ -61,22 +63,22 @@ struct ConfigFile {
     policy: toml::Table,
 }
 
-/// What a person lets MCP clients do.
+/// What MCP clients may do.
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct McpConfig {
-    /// What becomes of a call that needs approval where the client cannot ask.
+    /// What happens to a call that needs approval if the client cannot ask.
     pub(crate) approval: Option<String>,
-    /// Whether a client that can is asked.
+    /// Whether questions are shown through clients that support it.
     pub(crate) ask_client: Option<bool>,
-    /// What becomes of runs when their server is gone.
+    /// What happens to runs when their server exits.
     pub(crate) on_disconnect: Option<OnDisconnect>,
-    /// The most runs of a tree at once.
+    /// The most live runs of a tree.
     pub(crate) max_runs: Option<u32>,
 }
 
 impl ConfigFile {
-    /// Says whether the file does more than set limits.
+    /// Returns whether the file sets anything but limits.
     fn chooses(&self) -> bool {
         self.preset.is_some()
             || self.model.is_some()
@@ -90,17 +92,17 @@ impl ConfigFile {
     }
 }
 
-/// Someone who serves models.
+/// A provider of models.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderEntry {
-    /// Where it is; a well-known provider has an address of its own.
+    /// Its address; optional for built-in providers.
     #[serde(default)]
     pub(crate) base_url: Option<String>,
-    /// How it speaks: `chat`, `responses`, `anthropic` or `gemini`.
+    /// Its API: `chat`, `responses`, `anthropic` or `gemini`.
     #[serde(default)]
     pub(crate) wire: Option<String>,
-    /// The variable its key is in.
+    /// The environment variable with its key.
     #[serde(default)]
     pub(crate) key_env: Option<String>,
     /// The key itself.
@@ -108,27 +110,27 @@ pub(crate) struct ProviderEntry {
     pub(crate) key: Option<String>,
 }
 
-/// A person's own figures for a model.
+/// The user's own data about a model.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelEntry {
-    /// Tokens the window holds.
+    /// The size of the context window in tokens.
     pub(crate) window: Option<u64>,
     /// The most output tokens of one call.
     pub(crate) max_output: Option<u64>,
-    /// Dollars per million tokens; each figure for itself.
+    /// Dollars per million tokens; each price can be set alone.
     pub(crate) price: Option<PriceOverride>,
-    /// How hard it should think: `low`, `medium`, `high` or `max`.
+    /// The reasoning effort: `low`, `medium`, `high` or `max`.
     #[serde(default)]
     pub(crate) effort: Option<String>,
 }
 
-/// Who answers WebSearch.
+/// The search engine behind WebSearch.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SearchConfig {
     engine: SearchEngine,
-    /// The address; needed for SearXNG, the public one elsewhere.
+    /// The address; required for SearXNG, otherwise the public one by default.
     url: Option<String>,
     /// The key; not for SearXNG.
     key: Option<String>,
@@ -152,7 +154,7 @@ impl SearchConfig {
     }
 }
 
-/// The search engines there are.
+/// The supported search engines.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum SearchEngine {
@@ -161,7 +163,7 @@ enum SearchEngine {
     Tavily,
 }
 
-/// The choices of a person, before any run.
+/// The settings of a command, combined from all layers.
 pub(crate) struct Settings {
     /// The limits, each with its origin.
     pub(crate) policy: Layered,
@@ -169,13 +171,13 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// The models that agent files of a project may choose.
     pub(crate) models_allowed: Vec<String>,
-    /// Keys that are masked wherever a tool shows them.
+    /// Secrets that are masked in all tool output.
     pub(crate) secrets: Vec<String>,
-    /// Who serves models, beside the well-known.
+    /// Model providers from the user's configuration.
     pub(crate) providers: BTreeMap<String, ProviderEntry>,
-    /// The person's own figures for models.
+    /// The user's own data about models.
     pub(crate) models: BTreeMap<String, ModelEntry>,
-    /// Who does a slash command, in place of whom it names.
+    /// Routes of slash commands that override those in the commands' files.
     pub(crate) routes: ConfiguredRoutes,
     /// The command that has to succeed before a story passes.
     pub(crate) verify: Option<String>,
@@ -185,12 +187,12 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads every layer for work in `root`.
+    /// Reads all layers for a run in `root`.
     pub(crate) fn load(flags: &PolicyFlags, root: &Path) -> Result<Self, Failure> {
         Self::load_as(flags, root, None)
     }
 
-    /// Does the same for work that has a preset of its own; only a flag chooses another.
+    /// Like [`Settings::load`], with `usual` as the preset unless a flag chooses another.
     pub(crate) fn load_as(
         flags: &PolicyFlags,
         root: &Path,
@@ -236,19 +238,19 @@ impl Settings {
         })
     }
 
-    /// Returns what reaches the network, where the policy lets anyone.
+    /// Returns web access, if the policy allows the network.
     pub(crate) fn web(&self) -> Option<Web> {
         let web =
             || self.search.clone().map_or_else(Web::new, |search| Web::new().with_search(search));
         self.policy.policy().network.then(web)
     }
 
-    /// Applies `--set` once more: it is the more exact word and outweighs the flags with names.
+    /// Applies `--set` again, after the named flags, because it takes precedence over them.
     pub(crate) fn set_again(&mut self, flags: &PolicyFlags) -> Result<(), Failure> {
         from_flags(&mut self.policy, flags)
     }
 
-    /// Sets one key by a flag of its own.
+    /// Sets one key from a named flag.
     pub(crate) fn set(
         &mut self,
         key: Key,
@@ -267,12 +269,12 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
     let names = STORY_ENVIRONMENT.iter().map(|(name, key)| ((*name).to_owned(), *key));
     for (name, key) in names.chain(own) {
         let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else { continue };
-        // A limit that cannot be read must not be taken for no limit.
+        // An unreadable limit must not become no limit.
         let text = text
             .into_string()
             .map_err(|_| Failure::usage(format!("environment {name}: it is not UTF-8")))?;
         let value = match text.as_str() {
-            // As variables that switch something are written elsewhere.
+            // 1 and 0 are common values of switches.
             "1" if name == "ENABLE_DELEGATION" => Value::Bool(true),
             "0" if name == "ENABLE_DELEGATION" => Value::Bool(false),
             json => serde_json::from_str(json).unwrap_or(Value::String(text)),
@@ -284,11 +286,11 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The variable that tells a process at which depth it works.
+/// The environment variable with the delegation depth of a process.
 const DELEGATION_DEPTH: &str = "DELEGATION_DEPTH";
 
-/// Returns the depth at which a run that this process starts has its root: that of the agent whose
-/// command started the process, 0 elsewhere.
+/// Returns the depth of the root of runs that this process starts: the depth of the agent whose command started this
+/// process, otherwise 0.
 pub(crate) fn base_depth() -> Result<u64, Failure> {
     let Some(value) = env::var_os(DELEGATION_DEPTH).filter(|value| !value.is_empty()) else {
         return Ok(0);
@@ -302,7 +304,7 @@ pub(crate) fn base_depth() -> Result<u64, Failure> {
     })
 }
 
-/// A misspelled variable sets nothing, which a person should hear.
+/// Warns about `ADJUTANT_` variables that are unknown, for example misspelled.
 fn warn_of_unknown_variables() {
     let known = |name: &str| {
         OTHER_VARIABLES.contains(&name)
@@ -322,7 +324,7 @@ fn warn_of_unknown_variables() {
     }
 }
 
-/// What follows `ADJUTANT_` beside the keys of the policy.
+/// The known `ADJUTANT_` variables that are not keys of the policy.
 const OTHER_VARIABLES: [&str; 5] = ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN"];
 
 fn from_flags(policy: &mut Layered, flags: &PolicyFlags) -> Result<(), Failure> {
@@ -340,7 +342,7 @@ fn from_flags(policy: &mut Layered, flags: &PolicyFlags) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says which layer a bad setting came from, unless the error does already.
+/// Adds the layer that a bad setting came from, unless the error names it already.
 fn refused(error: &PolicyError, source: Option<Source>) -> Failure {
     let hint = "`adjutant policy explain` lists the keys and their values.";
     let text = match (error, source) {
@@ -350,7 +352,7 @@ fn refused(error: &PolicyError, source: Option<Source>) -> Failure {
     Failure::usage(text).hint(hint)
 }
 
-/// Reads a configuration file; one that is not there is an empty one.
+/// Reads a configuration file. A missing file is empty.
 fn read(path: &Path, links: ConfigLinks) -> Result<ConfigFile, Failure> {
     let text = match read_small(path, links) {
         Ok(text) => text,
@@ -368,19 +370,19 @@ fn read(path: &Path, links: ConfigLinks) -> Result<ConfigFile, Failure> {
 /// Whether a configuration file may be a symbolic link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConfigLinks {
-    /// The person's own may, as dotfiles often are.
+    /// The user's file may, as dotfiles often are.
     Followed,
-    /// A project's may not: it could lead anywhere.
+    /// A project's file may not: it could point anywhere.
     Refused,
 }
 
-/// The largest configuration anyone writes by hand, many times over.
+/// The largest configuration file that is read.
 const CONFIG_BYTES: u64 = 1 << 20;
 
-/// Characters of a complaint about a configuration; a line of it may be endless.
+/// Characters after which a parse error is cut, because it quotes a line of any length.
 const MAX_ERROR_CHARS: usize = 2_000;
 
-/// Reads a small regular file. A pipe must not hang us and a device must not fill the memory.
+/// Reads a small regular file. Refuses pipes, which could block, and devices, which could be endless.
 fn read_small(path: &Path, links: ConfigLinks) -> io::Result<String> {
     let mut flags = OFlags::NONBLOCK;
     if links == ConfigLinks::Refused {
@@ -404,8 +406,7 @@ fn table(table: &toml::Table, origin: &str) -> Result<Map<String, Value>, Failur
     finite(table).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
 }
 
-/// Turns a table of TOML into JSON. JSON has no word for a number without end, and would take it
-/// for none at all: a limit that is not a number is no limit.
+/// Converts a TOML table to JSON. Refuses infinite numbers, which would become `null` and so remove a limit.
 fn finite(table: &toml::Table) -> Result<Map<String, Value>, String> {
     table.iter().map(|(key, value)| Ok((key.clone(), finite_value(key, value)?))).collect()
 }
@@ -423,18 +424,18 @@ pub(crate) fn user_config_path() -> Option<PathBuf> {
     user_config_dir().map(|folder| folder.join("config.toml"))
 }
 
-/// Returns the directory with this person's configuration, agents and commands.
+/// Returns the directory with the user's configuration, agents and commands.
 pub(crate) fn user_config_dir() -> Option<PathBuf> {
     directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant"))
 }
 
-/// Returns where this person keeps agent definitions.
+/// Returns the user's directories with agent definitions.
 pub(crate) fn user_folders() -> UserFolders {
     let (home, config) = homes();
     UserFolders::usual(home.as_deref(), config.as_deref())
 }
 
-/// Returns where this person keeps slash commands.
+/// Returns the user's directories with slash commands.
 pub(crate) fn command_folders() -> UserFolders {
     let (home, config) = homes();
     slash::user_folders(home.as_deref(), config.as_deref())
@@ -445,7 +446,7 @@ fn homes() -> (Option<PathBuf>, Option<PathBuf>) {
     (home, directory("XDG_CONFIG_HOME", ".config"))
 }
 
-/// Returns the state directory: as given, or where the system keeps such things.
+/// Returns the state directory: as given, or the XDG default.
 pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     given
         .or_else(|| directory("XDG_STATE_HOME", ".local/state").map(|state| state.join("adjutant")))
@@ -455,7 +456,7 @@ pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
         })
 }
 
-/// Opens the state directory; whoever cannot is told how to use another.
+/// Opens the state directory. The error says how to use another one.
 pub(crate) fn open_archive(given: Option<PathBuf>) -> Result<Archive, Failure> {
     let archive = Archive::open(&home(given)?).map_err(|error| {
         Failure::caused(Exit::Failed, &error)

@@ -1,4 +1,4 @@
-//! `task`: adding, listing, showing and moving tasks.
+//! `task`: adds, lists and shows tasks of a project, and changes their status.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::exit::{Exit, Failure};
 use crate::hints;
 use crate::output::{print, print_json, say};
 
-/// How many disagreements are said; `--json` has all of them.
+/// The most disagreements that are printed. `--json` has all of them.
 const SAID: usize = 10;
 
-/// Does what was asked with the tasks of a project.
+/// Runs `adjutant task`.
 pub(crate) fn run_task(args: &TaskArgs, as_json: bool) -> Result<Exit, Failure> {
-    // What was typed is judged before anything is looked at.
+    // Arguments are validated before any file is read.
     match &args.command {
         TaskCommand::Add(add) => self::add(&args.root, add, as_json, |task, folder| {
             format!("Task {} added to {folder}.", task.number)
@@ -40,7 +40,7 @@ pub(crate) fn run_task(args: &TaskArgs, as_json: bool) -> Result<Exit, Failure> 
     }
 }
 
-/// Adds a task, and says so in the words given.
+/// Adds a task and prints `words` about it.
 pub(crate) fn add(
     root: &Path,
     wish: &TaskAddArgs,
@@ -53,7 +53,7 @@ pub(crate) fn add(
     tasks.report(&changed, as_json, |task| words(task, tasks.folder))
 }
 
-/// Says what `/task` came to: what every command is headed by, the entry, and what to type next.
+/// Returns the output of `/task`: the heading that every slash command has, the entry, and what to type next.
 pub(crate) fn added(task: &Task, folder: &str) -> String {
     let (number, title) = (task.number, sanitize::collapsed(&task.title));
     format!(
@@ -64,7 +64,7 @@ pub(crate) fn added(task: &Task, folder: &str) -> String {
     )
 }
 
-/// The tasks of a project, and where they lie.
+/// The task lists of a project.
 struct ProjectTasks {
     specs: Specs,
     folder: &'static str,
@@ -108,7 +108,7 @@ impl ProjectTasks {
         Ok(Exit::Completed)
     }
 
-    /// Says what a change came to.
+    /// Prints a changed task.
     fn report(
         &self,
         changed: &Changed,
@@ -200,7 +200,7 @@ fn new_task(args: &TaskAddArgs) -> Result<NewTask, Failure> {
     })
 }
 
-/// Says what to do about an error, and how the command ends.
+/// Turns an error of the task lists into a failure with a hint.
 fn failed(error: SpecsError) -> Failure {
     let (exit, hint) = match &error {
         SpecsError::Task(TaskError::Step { .. }) => (Exit::Refused, None),

@@ -1,4 +1,4 @@
-//! Putting back what a run or a delegation changed.
+//! `undo`: restores the files that a run or a delegation changed in place.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ Examples:
   adjutant undo run_1738326967_x1y2z3
   adjutant undo sess_1738326967_a1b2c3    the changes of one subagent and of everything below it";
 
-/// Puts files back, or says which could be.
+/// Runs `adjutant undo`.
 pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) =
         run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
@@ -95,18 +95,18 @@ pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Res
 
 const UNDO: CommandVerb = CommandVerb { typed: "undo", noun: "run", has_anywhere: false };
 
-/// A task whose entry says what is no longer so.
+/// A task whose entry in the task list is no longer true after the undo.
 struct StaleTask {
     task: Task,
-    /// The files it links that are not what the run left any more.
+    /// The restored files that it links to.
     links: Vec<String>,
 }
 
-/// Finds the tasks that link files that went back, or stand completed by the run.
+/// Finds tasks that link to restored files, or that the run completed.
 fn stale_tasks(files: &RunFiles, root: &Path, undone: &[FileUndo]) -> Vec<StaleTask> {
     let back = |undo: &&FileUndo| matches!(undo.fate, UndoOutcome::PutBack | UndoOutcome::Removed);
     let back: Vec<&str> = undone.iter().filter(back).map(|undo| undo.path.as_str()).collect();
-    // Where nothing went back, or there is no list, there is nothing to say.
+    // Without restored files or a task list there is nothing to report.
     let book = Some(root).filter(|_| !back.is_empty()).and_then(|root| {
         let specs = Specs::open(root).ok()?;
         specs.read().ok()
@@ -147,17 +147,17 @@ impl StaleTask {
     }
 }
 
-/// Where the work of delegations is now.
+/// Where the work of delegations with workspaces is now.
 #[derive(Default)]
 struct WorkLocations {
     elsewhere: Vec<(SessionId, Elsewhere)>,
-    /// Those whose work was discarded since.
+    /// Sessions whose work was discarded.
     discarded: Vec<SessionId>,
-    /// Those whose work was merged into the files since.
+    /// Sessions whose work was merged into the files.
     merged: Vec<SessionId>,
 }
 
-/// Takes into account that work may have been kept after all, or discarded or merged since.
+/// Updates what the journal recorded: work may have been committed, discarded or merged later.
 fn locate_work(
     archive: &Archive,
     run: RunId,
@@ -165,7 +165,7 @@ fn locate_work(
     recorded: Vec<(SessionId, Elsewhere)>,
 ) -> WorkLocations {
     let work = open_work(root, archive);
-    // Where git cannot be asked, what is on record is all there is.
+    // If git fails, only the journal counts.
     let Ok((work, kept)) = work.and_then(|work| work.results(run).map(|kept| (work, kept))) else {
         return WorkLocations { elsewhere: recorded, ..WorkLocations::default() };
     };
@@ -187,7 +187,7 @@ fn locate_work(
     WorkLocations { elsewhere: now, discarded, merged }
 }
 
-/// Says how work that came into the files by a merge is taken out of them.
+/// Describes how to undo a merge.
 fn merged_sentence(session: SessionId) -> String {
     format!(
         "adjutant: the work of {session} was merged into the files: `{} merge --undo {session}` takes it back",
@@ -203,7 +203,7 @@ fn elsewhere_object((session, at): &(SessionId, Elsewhere)) -> Value {
     json!({ "session": session, "reference": reference })
 }
 
-/// Says where work is that was not done in the tree; nothing about one that did none.
+/// Describes where the work of a workspace is; `None` if there is none.
 fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, Elsewhere)) -> Option<String> {
     match at {
         Elsewhere::Kept(reference) => Some(format!(

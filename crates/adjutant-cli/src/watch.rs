@@ -1,8 +1,7 @@
-//! Following a run from another terminal: the files alone, read on where reading stopped.
+//! `watch`: follows a run from another terminal by reading its journal.
 //!
-//! On a terminal the picture is drawn on the alternate screen, from its first line each time, so
-//! that no resize leaves anything behind; it is left before anything else is said. Elsewhere every
-//! step is a line. Nothing here talks to the run: it does not know that it is watched.
+//! On a terminal it draws on the alternate screen, from the first line each time, so that a resize leaves nothing
+//! behind; elsewhere it prints a line per event. It never contacts the process of the run. Start at [`run_watch`].
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -22,13 +21,13 @@ use crate::output::{has_no_reader, print, print_json_line, say};
 use crate::records::{colours, failed, liveness, look, now, numbers, say_how_to_resume};
 use crate::run_lookup;
 
-/// How often the journal is looked at, and the most often anything is drawn.
+/// How often the journal is read, which also limits how often the screen is drawn.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often clocks on the screen go on when nothing happens.
+/// How often the screen is redrawn without events, so that elapsed times advance.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How what happens is shown.
+/// How progress is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WatchMode {
     Picture,
@@ -36,7 +35,7 @@ enum WatchMode {
     Events,
 }
 
-/// Follows a run until it ends; exits as the run did.
+/// Runs `adjutant watch`. The exit code is that of the run.
 pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = run_lookup::find_to_show(archive, run.run.as_deref(), |_| true)?;
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -49,7 +48,7 @@ pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Resul
     let mut watch = WatchSession::begin(files, session, mode)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let left = runtime.and_then(|runtime| runtime.block_on(follow(&mut watch)));
-    // WatchEnd before anything is said: what follows belongs on the screen that stays.
+    // The alternate screen is left first, so that what follows stays visible.
     watch.screen = None;
     match left {
         Ok(Ok(WatchEnd::Ended)) => watch.conclude(),
@@ -65,11 +64,11 @@ pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Resul
 
 /// Why watching ended.
 enum WatchEnd {
-    /// There is nothing more to see.
+    /// The run, or the watched delegation, ended.
     Ended,
-    /// The person wanted it.
+    /// A signal asked for it, such as ctrl+c.
     Asked,
-    /// Whoever read what is printed has left, as `head` does.
+    /// The reader of standard output has closed the pipe, as `head` does.
     Unread,
 }
 
@@ -89,7 +88,7 @@ async fn follow(watch: &mut WatchSession) -> io::Result<Result<WatchEnd, Failure
             _ = resized.recv() => watch.drawn = None,
             _ = suspended.recv() => watch.suspend()?,
             _ = look.tick() => match watch.step() {
-                // A run may say nothing for long, so waiting for a write to fail is not enough.
+                // A run may be silent for long, so waiting for a failed write is not enough.
                 Ok(_) if has_no_reader() => return Ok(Ok(WatchEnd::Unread)),
                 Ok(false) => {}
                 Ok(true) => return Ok(Ok(WatchEnd::Ended)),
@@ -99,7 +98,7 @@ async fn follow(watch: &mut WatchSession) -> io::Result<Result<WatchEnd, Failure
     }
 }
 
-/// A run that is watched.
+/// The state of one `adjutant watch` command.
 struct WatchSession {
     files: RunFiles,
     session: Option<SessionId>,
@@ -122,7 +121,7 @@ impl WatchSession {
         let (view, follow) = if mode == WatchMode::Picture {
             numbers(&files)?
         } else {
-            // Lines and events tell the whole story, from its beginning.
+            // Lines and events are printed from the beginning of the run.
             (RunView::light(), files.follow())
         };
         let screen = (mode == WatchMode::Picture).then(AlternateScreen::enter);
@@ -130,9 +129,9 @@ impl WatchSession {
         Ok(Self { files, session, view, follow, liveness, mode, palette, screen, drawn: None })
     }
 
-    /// Takes in what was recorded since and shows it; says whether there is nothing more to come.
+    /// Reads new records and shows them. Returns whether the run is over.
     fn step(&mut self) -> Result<bool, Failure> {
-        // Asked before reading: what a writer recorded last is there once it is gone.
+        // Checked before reading: after a writer is gone, all its records are visible.
         self.liveness = liveness(&self.files)?;
         let (view, session, mode, palette) =
             (&mut self.view, self.session, self.mode, self.palette);
@@ -154,7 +153,7 @@ impl WatchSession {
         Ok(over)
     }
 
-    /// Gives the terminal back while ctrl+z has stopped us, and takes it again afterwards.
+    /// Leaves the alternate screen while ctrl+z has stopped this process, and enters it again afterwards.
     fn suspend(&mut self) -> io::Result<()> {
         let had_screen = self.screen.take().is_some();
         kill_process(getpid(), Signal::STOP)?;
@@ -177,7 +176,7 @@ impl WatchSession {
             head += &format!("  {}", sanitize::line(self.view.goal()));
         }
         let now: Timestamp = now(&self.files, &self.view);
-        // The head and the foot take a line each.
+        // Header and footer take a line each.
         let height = height.map(|height| height.saturating_sub(2));
         let frame = ProgressFrame { width, height, now, palette: self.palette };
         let head = adjutant_view::layout::cut(&head, width);
@@ -187,7 +186,7 @@ impl WatchSession {
         self.drawn = Some(Instant::now());
     }
 
-    /// Prints the tree as it was left; exits as the run did.
+    /// Prints the final tree. The exit code is that of the run or delegation.
     fn conclude(mut self) -> Result<Exit, Failure> {
         if self.liveness == Liveness::Dead {
             self.view.close_open_calls();
@@ -209,7 +208,7 @@ impl WatchSession {
 
 const FOOT: &str = "  ctrl+c stops watching; the run goes on";
 
-/// Says an event, where events are said.
+/// Prints an event, unless the screen is drawn instead.
 fn tell(
     mode: WatchMode,
     palette: Palette,
@@ -224,7 +223,7 @@ fn tell(
     }
 }
 
-/// Says whether an event belongs to what is watched: all of it, or one delegation and those below.
+/// Returns whether an event belongs to the watched session or one of its descendants; always, for a whole run.
 fn concerns(view: &RunView, session: Option<SessionId>, event: &Event) -> bool {
     let Some(wanted) = session else { return true };
     let mut above = event.session();
@@ -237,9 +236,9 @@ fn concerns(view: &RunView, session: Option<SessionId>, event: &Event) -> bool {
     false
 }
 
-/// The alternate screen, left when this is dropped.
+/// The alternate screen of the terminal, left on drop.
 struct AlternateScreen {
-    /// How the terminal was set before.
+    /// The terminal settings before.
     before: Option<Termios>,
 }
 
@@ -247,16 +246,16 @@ impl AlternateScreen {
     fn enter() -> Self {
         let before = tcgetattr(io::stdout()).ok();
         if let Some(mut set) = before.clone() {
-            // At ctrl+c a terminal drops what was just written: that may be what gives the screen back.
+            // At ctrl+c the terminal would discard pending output, which may be the sequence that leaves this screen.
             set.local_modes |= LocalModes::NOFLSH;
             let _ = tcsetattr(io::stdout(), OptionalActions::Now, &set);
         }
-        // The second screen, without a cursor and without breaking lines that are too long.
+        // Alternate screen, no cursor, no line wrapping.
         write("\x1b[?1049h\x1b[?25l\x1b[?7l");
         Self { before }
     }
 
-    /// Draws over what was there; nothing of it is left, whatever size the terminal has now.
+    /// Replaces the content of the screen, also after a resize.
     fn show(&self, picture: &str) {
         let lines = picture.replace('\n', "\x1b[K\r\n");
         write(&format!("\x1b[H{lines}\x1b[K\x1b[J"));
@@ -274,6 +273,6 @@ impl Drop for AlternateScreen {
 
 fn write(text: &str) {
     let mut stdout = io::stdout().lock();
-    // A terminal that is gone leaves nobody to draw for.
+    // Errors are ignored: the terminal is gone.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -1,4 +1,6 @@
-//! Choosing concrete parts: the one place outside the engine that knows models.
+//! Chooses and opens models: the only module of this crate that names a concrete model.
+//!
+//! Start at [`Wiring::choose`].
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,32 +21,32 @@ use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::settings::{ProviderEntry, Settings};
 
-/// What this person can run models with.
+/// The providers, keys and settings with which models are opened.
 #[derive(Clone)]
 pub(crate) struct Wiring {
     sources: Sources,
-    /// How hard models should think, where the person says.
+    /// The reasoning effort per model, from the user's configuration.
     efforts: BTreeMap<String, Effort>,
     recorder: Option<Recorder>,
-    /// The time, in milliseconds of Unix time: prices grow old.
+    /// The current Unix time in milliseconds, to judge how old the price table is.
     now_ms: u64,
-    /// Whether old prices were remarked on; once is enough for a run.
+    /// Whether the warning about old prices was printed; it is printed once.
     said_stale: Arc<AtomicBool>,
 }
 
-/// A model, and what is worth saying about the choice.
+/// An opened model, and remarks about the choice.
 #[derive(Clone)]
 pub(crate) struct ChosenModel {
     /// The model.
     pub(crate) model: Arc<dyn Model>,
-    /// Sentences for the person; none when they named a model that is well known.
+    /// Sentences for the person; none if they named a model with a known price.
     pub(crate) remarks: Vec<String>,
-    /// The recording it comes from, which then also has the models that tasks name.
+    /// The recording that it replays; tasks can name the other models of the recording.
     replay: Option<Arc<ReplayModel>>,
 }
 
 impl ChosenModel {
-    /// Returns what opens the models that tasks ask for by name.
+    /// Returns the function that opens models that tasks name.
     pub(crate) fn opener(&self, wiring: &Wiring) -> ModelOpener {
         match self.replay.clone() {
             Some(replay) => Arc::new(move |name| match replay.named(name) {
@@ -56,18 +58,18 @@ impl ChosenModel {
     }
 }
 
-/// A model as it is listed.
+/// A model of the catalogue, for `adjutant models`.
 pub(crate) struct ListedModel {
-    /// What it holds and charges.
+    /// Its window and price.
     pub(crate) spec: ModelSpec,
-    /// Why it cannot be used; absent when it can.
+    /// Why it cannot be used, if so.
     pub(crate) problem: Option<String>,
-    /// Whether it is what is used when nobody chooses.
+    /// Whether it is used when no model is named.
     pub(crate) is_default: bool,
 }
 
 impl Wiring {
-    /// Reads the usual variables and the user's configuration.
+    /// Reads the environment variables of the providers and the user's configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let mut sources = Sources::from_vars(|name| env::var(name).ok());
         for (name, entry) in &settings.providers {
@@ -91,7 +93,7 @@ impl Wiring {
         Ok(Self { sources, efforts, recorder: None, now_ms, said_stale })
     }
 
-    /// Keeps what providers are asked and answer in a new file, with `secrets` and keys masked.
+    /// Records requests and responses of providers in a new file, with `secrets` and keys masked.
     pub(crate) fn record(mut self, file: &Path, secrets: &[String]) -> Result<Self, Failure> {
         let secrets = [secrets, &self.secrets()].concat();
         let recorder = Recorder::create(file, secrets)
@@ -101,19 +103,19 @@ impl Wiring {
         Ok(self)
     }
 
-    /// Says when a recording is not whole.
+    /// Prints the error of an incomplete recording.
     pub(crate) fn end_recording(&self) {
         if let Some(Err(error)) = self.recorder.as_ref().map(Recorder::finish) {
             say(&format!("adjutant: {}", Failure::caused(Exit::Failed, &error)));
         }
     }
 
-    /// Returns every key, for the masks.
+    /// Returns every API key, for masking.
     pub(crate) fn secrets(&self) -> Vec<String> {
         self.sources.secrets()
     }
 
-    /// Opens the model of that name, or the default of the first provider with a key.
+    /// Opens the named model, or the default of the first provider with a key.
     pub(crate) fn choose(&self, named: Option<&str>) -> Result<ChosenModel, Failure> {
         if let Some(model) = named.map(|name| self.offline(name)).transpose()?.flatten() {
             return Ok(model);
@@ -145,7 +147,7 @@ impl Wiring {
         Ok(ChosenModel { model, remarks: remarks.collect(), replay: None })
     }
 
-    /// Opens a model that is a file; nothing when the name is that of a provider's.
+    /// Opens a `script:` or `replay:` file; `None` if the name is a provider's model.
     fn offline(&self, name: &str) -> Result<Option<ChosenModel>, Failure> {
         let (script, replay) = (name.strip_prefix("script:"), name.strip_prefix("replay:"));
         let Some(path) = script.or(replay).map(Path::new) else { return Ok(None) };
@@ -172,8 +174,7 @@ impl Wiring {
         Ok(Some(ChosenModel { model: model.clone(), remarks: vec![remark], replay: Some(model) }))
     }
 
-    /// Does the same, and makes do with a model that says nothing where there is none: enough to
-    /// judge limits with.
+    /// Like [`Wiring::choose`], but returns a model without output if none is available: enough for a dry run.
     pub(crate) fn choose_or_none(&self, named: Option<&str>) -> Result<ChosenModel, Failure> {
         if named.is_some() || self.sources.default_model().is_some() {
             return self.choose(named);
@@ -186,7 +187,7 @@ impl Wiring {
         })
     }
 
-    /// Returns what is worth saying: a default nobody chose, figures nobody knows.
+    /// Returns a remark about a default that was not chosen, or about an unknown window or price.
     fn remark(&self, name: &str, was_named: bool) -> Option<String> {
         let (provider, model) = name.split_once('/')?;
         let known = self.sources.describe(provider, model);
@@ -205,13 +206,13 @@ impl Wiring {
         }
     }
 
-    /// Warns once when the price of a model comes from a table that is too old.
+    /// Warns once if the price of a model comes from a table that is too old.
     fn stale(&self, name: &str) -> Option<String> {
         let days = catalogue().stale_days(self.now_ms)?;
         let (provider, model) = name.split_once('/')?;
         let price = self.sources.describe(provider, model).spec.price?;
         let listed = catalogue().find(provider, model)?.price;
-        // A price that is wholly the person's own does not grow old with the table.
+        // A price that the person has set completely does not depend on the table.
         let is_listed =
             listed.is_some_and(|it| it.input == price.input || it.output == price.output);
         if !is_listed || self.said_stale.swap(true, Ordering::Relaxed) {
@@ -244,7 +245,7 @@ impl Wiring {
         catalogue().iter().map(listed).collect()
     }
 
-    /// Returns the day of the prices in the catalogue, as 2026-11-15.
+    /// Returns the day of the prices in the catalogue, such as 2026-11-15.
     pub(crate) const fn prices_as_of() -> &'static str {
         AS_OF
     }
@@ -259,8 +260,8 @@ impl Wiring {
     }
 }
 
-/// Reads a provider of the user's configuration. What a section without `base_url` does not say is taken from the
-/// well-known provider of that name, so that `key` is enough.
+/// Reads a provider from the user's configuration. A section without `base_url` completes the built-in provider of
+/// that name, so that `key` is enough.
 fn provider(
     name: &str,
     entry: &ProviderEntry,
@@ -291,10 +292,10 @@ fn provider(
     })
 }
 
-/// A model of any kind.
+/// An opened model, shared between tasks.
 pub(crate) type SharedModel = Arc<dyn Model>;
 
-/// Reads a script that is part of the program.
+/// Parses a script that is compiled into the program.
 pub(crate) fn script(toml: &str, name: &str) -> Result<SharedModel, Failure> {
     let script =
         ScriptedModel::from_toml(toml).map_err(|error| Failure::caused(Exit::Failed, &error))?;

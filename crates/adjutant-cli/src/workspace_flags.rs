@@ -1,4 +1,4 @@
-//! What a person says about agents that write in workspaces of their own.
+//! The flags about workspaces and the sandbox, and the setup that the engine gets from them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::output::say;
 use crate::settings::{Settings, command_folders, user_config_dir, user_folders};
 
-/// Flags of the commands that start agents.
+/// The flags about writing, of the commands that start a run.
 #[derive(Args, Debug, Default)]
 pub(crate) struct WriteFlags {
     /// Let agents write, each in its own workspace. Their work comes back as commits, which you review with
@@ -24,7 +24,7 @@ pub(crate) struct WriteFlags {
     pub(crate) terms: WorkspaceSetupFlags,
 }
 
-/// What a person says about workspaces, when a run begins and when it goes on.
+/// The flags about workspaces, of the commands that start or resume a run.
 #[derive(Args, Debug, Default)]
 pub(crate) struct WorkspaceSetupFlags {
     /// A git-ignored directory to include in workspaces, such as target or node_modules; can be repeated.
@@ -63,7 +63,7 @@ pub(crate) enum SandboxSwitch {
 }
 
 impl WriteFlags {
-    /// Takes the flags into the policy.
+    /// Applies `--write` to the policy.
     pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
         if self.write {
             write_in_workspaces(settings)?;
@@ -71,7 +71,7 @@ impl WriteFlags {
         Ok(())
     }
 
-    /// Refuses what was typed about workspaces where `policy` gives agents none; `merge` whether that was typed.
+    /// Refuses workspace flags if `policy` gives agents no workspaces. `merge` says whether `--merge` was typed.
     pub(crate) fn refuse_unused(&self, policy: &Policy, merge: bool) -> Result<(), Failure> {
         let typed = self.terms.typed().or(merge.then_some("--merge"));
         match typed {
@@ -83,7 +83,7 @@ impl WriteFlags {
         }
     }
 
-    /// Returns what the engine is told about the workspaces of a new run in `tree`.
+    /// Returns the workspace setup of a new run in `tree`.
     pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<WorkspaceSetup, Failure> {
         let mut setup = usual(home);
         self.terms.add_to(&mut setup, tree)?;
@@ -98,7 +98,7 @@ impl WriteFlags {
 const WITH_WRITE: &str = "Add --write: agents write then, each in a workspace of its own.";
 
 impl WorkspaceSetupFlags {
-    /// Names a flag that was typed, if any was.
+    /// Returns the first flag that was typed.
     fn typed(&self) -> Option<&'static str> {
         let all = [
             (!self.include_ignored.is_empty(), "--include-ignored"),
@@ -109,7 +109,7 @@ impl WorkspaceSetupFlags {
         all.into_iter().find(|(is_typed, _)| *is_typed).map(|(_, flag)| flag)
     }
 
-    /// Returns what the engine is told about a run that goes on: what is on record, and what was typed now.
+    /// Returns the workspace setup of a resumed run: what its journal records, changed by the flags typed now.
     pub(crate) fn setup_resumed(
         &self,
         home: &Path,
@@ -143,7 +143,7 @@ impl WorkspaceSetupFlags {
         Ok(setup)
     }
 
-    /// Adds what was typed; what is strange about it is said.
+    /// Adds the typed flags to the setup, and prints warnings about them.
     fn add_to(&self, setup: &mut WorkspaceSetup, tree: &Path) -> Result<(), Failure> {
         if let Some(wish) = self.workspace {
             setup.kind = Some(match wish {
@@ -160,7 +160,7 @@ impl WorkspaceSetupFlags {
             ));
         }
         for grant in &self.grant {
-            // Seen from the workspace, a relative path would be another one; a link may lead elsewhere later.
+            // Canonical, because a relative path means something else in a workspace, and a link may change later.
             let path = granted(grant)?;
             if let Some((why, hint)) = why_not_granted(&path, setup, tree) {
                 return Err(
@@ -186,14 +186,14 @@ fn granted(typed: &Path) -> Result<PathBuf, Failure> {
     let refused = |why: &str| Failure::usage(format!("--grant {}: {why}", typed.display()));
     let path = typed.canonicalize().ok().filter(|path| path.is_dir());
     let path = path.ok_or_else(|| refused("there is no such directory"))?;
-    // It is put on record as text, to hold when the run goes on.
+    // The journal records it as text, for `resume`.
     if path.to_str().is_none() {
         return Err(refused("its path is not UTF-8"));
     }
     Ok(path)
 }
 
-/// Says why commands would not see a directory although it was granted, and what to do instead.
+/// Returns why a directory must not be granted, and what to do instead.
 fn why_not_granted(
     grant: &Path,
     setup: &WorkspaceSetup,
@@ -223,7 +223,7 @@ fn why_not_granted(
     None
 }
 
-/// Refuses what can never come along, whatever the repository ignores.
+/// Refuses directories that can never be included: git directories and the whole tree.
 fn refuse_included(typed: &Path, tree: &Path) -> Result<(), Failure> {
     const USUAL: &str = "Name ignored folders that commands need, such as target or node_modules.";
     let refused = |why: &str| {
@@ -243,12 +243,12 @@ fn refuse_included(typed: &Path, tree: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says whether agents have workspaces of their own under a policy.
+/// Returns whether agents have their own workspaces under a policy.
 fn gives_workspaces(policy: &Policy) -> bool {
     policy.workspace == WorkspaceKind::Own && !policy.in_place
 }
 
-/// Warns where agents are let into everything that a person has.
+/// Warns if agents would work in the home directory or in `/`.
 fn warn_of_wide_root(root: &Path) {
     let Ok(root) = root.canonicalize() else { return };
     let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
@@ -265,7 +265,7 @@ fn warn_of_wide_root(root: &Path) {
     ));
 }
 
-/// Returns what the engine is told where nobody said anything: a person's home is never shown.
+/// Returns the default workspace setup: the home directory is hidden from agents.
 pub(crate) fn usual(home: &Path) -> WorkspaceSetup {
     WorkspaceSetup {
         hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
@@ -279,7 +279,7 @@ pub(crate) fn usual(home: &Path) -> WorkspaceSetup {
     }
 }
 
-/// Gives agents workspaces of their own and the tools to write there; a person has typed so.
+/// Applies `--write`: gives agents their own workspaces and the tools to write there.
 pub(crate) fn write_in_workspaces(settings: &mut Settings) -> Result<(), Failure> {
     let held = Rights::of(settings.policy.policy()).tools;
     let all = ToolSet::all();

@@ -1,4 +1,4 @@
-//! The part of the demo about slash commands: a task, and its research, in an empty folder.
+//! The part of the demo about slash commands: adds a task and researches it, in an empty directory.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -25,10 +25,10 @@ use crate::tasks;
 const TITLE: &str = "Sign sessions with JWT";
 const RESEARCH: &str = "/research 1";
 
-/// Names that are tried for the folder; an earlier process of our id may have left some.
+/// How many directory names are tried; an earlier process with the same pid may have left some.
 const NAMES: u32 = 100;
 
-/// Shows it; the folder is gone afterwards, the run stays.
+/// Plays this part. The directory is deleted afterwards, the run stays.
 pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
     let folder = ScratchDir::create()?;
     say("\nNow a slash command, in an empty folder. Adjutant adds the task, agents research it.\n");
@@ -72,7 +72,7 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
     conclude(conducted, archive, true, &showing)
 }
 
-/// Prints what the list of tasks says by now.
+/// Prints the entry of the task in the task list.
 fn entry(root: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::caused(Exit::Failed, &error);
     let specs = Specs::open(root).map_err(failed)?;
@@ -82,7 +82,7 @@ fn entry(root: &Path) -> Result<(), Failure> {
     print(&format!("{}\n", sanitize::block(text.trim_end())))
 }
 
-/// A folder of our own that is removed again.
+/// A new temporary directory, deleted on drop.
 pub(super) struct ScratchDir(pub(super) PathBuf);
 
 impl ScratchDir {
@@ -92,7 +92,7 @@ impl ScratchDir {
             let text = format!("cannot make a folder in {}: {error}", place.display());
             Failure::new(Exit::Failed, text)
         };
-        // The name is ours as soon as it could be made: nobody else's folder is ever used.
+        // `create` fails if the name exists, so another process's directory is never used.
         let made = |nth: u32| {
             let path = place.join(format!("adjutant-demo-{}-{nth}", std::process::id()));
             fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path)
@@ -105,7 +105,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // Best effort: what stays is a small folder among temporary files.
+        // Best effort: at worst a small temporary directory stays.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

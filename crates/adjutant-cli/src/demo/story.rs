@@ -1,4 +1,4 @@
-//! The part of the demo about stories: two agents write at once in a scratch repository.
+//! The part of the demo about stories: two agents write in parallel in a temporary repository.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ const SCRIPT: &str = include_str!("story.toml");
 const PRD: &str = include_str!("story.json");
 const STORY: &str = "US-001";
 
-/// A repository without a commit, as `git init` makes it; what is not here git has defaults for.
+/// The minimal files of a repository without commits. Git has defaults for everything else.
 const REPOSITORY: [(&str, &str); 4] = [
     (".git/HEAD", "ref: refs/heads/main\n"),
     (".git/config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"),
@@ -36,7 +36,7 @@ const REPOSITORY: [(&str, &str); 4] = [
     (".git/refs/heads/.keep", ""),
 ];
 
-/// Shows it; the repository is gone afterwards, the run stays.
+/// Plays this part. The repository is deleted afterwards, the run stays.
 pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
     let folder = ScratchDir::create()?;
     if let Some(why) = missing(&folder.0) {
@@ -57,12 +57,12 @@ pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
         return Ok(Exit::Completed);
     }
     say("adjutant: the demo did not go as scripted; `adjutant log` shows every step");
-    // The run may have done well, and the file does not say so.
+    // The run may have completed although the PRD does not say so.
     let exit = view.outcome().map_or(Exit::Failed, Exit::of);
     Ok(if exit == Exit::Completed { Exit::Failed } else { exit })
 }
 
-/// Says what agents that write would lack here.
+/// Returns what this machine lacks for agents that write.
 fn missing(folder: &Path) -> Option<String> {
     let machine = probe_machine(&search(), folder);
     let git = machine.git.err();
@@ -94,7 +94,7 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
     });
     let goal =
         Goal { agent: AgentName::new("story"), system: String::new(), text: story_prompt(story) };
-    // What the work leaves behind goes with the folder.
+    // Workspaces are inside the temporary directory, so they are deleted with it.
     let engine = engine.with_spaces(usual(state));
     let showing = DisplayOptions { result_tokens, ..showing() };
     let yes = Arc::new(|_: &_| ApproverAnswer::Yes);
@@ -109,13 +109,13 @@ const fn showing() -> DisplayOptions {
 fn report(archive: &Archive, view: &RunView) -> Result<(), Failure> {
     story::record_outcome(archive, view, None);
     let Some(mut report) = StoryReport::of(view) else { return Ok(()) };
-    // The repository is gone when a person could type it.
+    // No merge command is recommended, because the repository is deleted.
     report.merge = None;
     say("");
     story::show(&report, &showing())
 }
 
-/// Says whether the file says that the story passes.
+/// Returns whether the PRD says that the story passes.
 fn passes(tree: &Path) -> bool {
     let file = PrdFile::open(tree.join("prd.json")).ok();
     file.is_some_and(|file| file.prd().story(STORY).is_some_and(|story| story.passes))

@@ -1,7 +1,7 @@
-//! A configuration file of somebody else: read whole, replaced whole or not at all.
+//! Reads and replaces the configuration file of an MCP client.
 //!
-//! Invariant: whoever reads the file sees the old one or the new one, and what was there before the
-//! first change stays beside it.
+//! Invariant: a reader sees the old content or the new content, never a mix, and the content before the first change
+//! is kept in a backup beside the file.
 
 use std::fs::{self, File as StdFile, Metadata};
 use std::io::{self, Read, Write};
@@ -15,23 +15,23 @@ use super::shown;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
-/// How the name of the file as it was ends.
+/// The suffix of the backup.
 const BEFORE: &str = ".before-adjutant";
 
-/// The most that is read; one client keeps histories in the same file.
+/// The largest file that is read. Large, because one client keeps histories in the same file.
 const LARGEST: u64 = 64 << 20;
 
-/// A configuration as it was read.
+/// A configuration file as it was read.
 pub(crate) struct ClientConfigFile {
-    /// The file itself, at the end of all links.
+    /// The path after symbolic links are resolved.
     path: PathBuf,
     text: String,
-    /// None where there is no file yet.
+    /// `None` if the file does not exist yet.
     metadata: Option<Metadata>,
 }
 
 impl ClientConfigFile {
-    /// Reads a configuration, or finds that there is none yet.
+    /// Reads a configuration file. A missing file is empty.
     pub(crate) fn open(place: &ConfigLocation) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(Exit::Failed, format!("cannot read {}: {error}", shown(&place.path)))
@@ -46,12 +46,12 @@ impl ClientConfigFile {
         }
     }
 
-    /// Returns what it holds.
+    /// Returns the content.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Puts `new` in its place; returns where the old one is kept, when that happened now.
+    /// Replaces the content. Returns the path of the backup if it was made now.
     pub(crate) fn replace(&self, new: &str) -> Result<Option<PathBuf>, Failure> {
         let failed = |error: io::Error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", shown(&self.path)))
@@ -63,16 +63,16 @@ impl ClientConfigFile {
         let written = self.write(file, new).and_then(|()| self.check_unchanged());
         let written = written.and_then(|()| fs::rename(&temp, &self.path));
         if let Err(error) = written {
-            // The error that matters is the one above.
+            // The error above matters more than one of this cleanup.
             let _ = fs::remove_file(&temp);
             return Err(failed(error));
         }
-        // The name is durable where the folder can be synced; elsewhere it soon is.
+        // Best effort: some file systems cannot fsync a directory.
         let _ = StdFile::open(folder).and_then(|folder| folder.sync_all());
         Ok(kept)
     }
 
-    /// Keeps the file as it was, unless an older one is kept already.
+    /// Makes a backup, unless there is one already.
     fn back_up(&self) -> io::Result<Option<PathBuf>> {
         let Some(metadata) = &self.metadata else { return Ok(None) };
         let mut name = self.path.clone().into_os_string();
@@ -81,7 +81,7 @@ impl ClientConfigFile {
         if path.symlink_metadata().is_ok() {
             return Ok(None);
         }
-        // Whole before it has its name: half a file must not count as the one that was.
+        // Written to a temporary file first, so that a partial copy never has the name of the backup.
         let (temp, mut file) = self.create_temp()?;
         let written = file.write_all(self.text.as_bytes());
         let written = written.and_then(|()| file.set_permissions(metadata.permissions()));
@@ -98,7 +98,7 @@ impl ClientConfigFile {
     fn create_temp(&self) -> io::Result<(PathBuf, StdFile)> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let temp = self.path.with_file_name(format!(".{name}.adjutant-{}", std::process::id()));
-        // Ours alone until it has the mode of the one it replaces.
+        // Private until it gets the mode of the file it replaces.
         let mode = if self.metadata.is_some() { 0o600 } else { 0o666 };
         let file = StdFile::options().write(true).create_new(true).mode(mode).open(&temp)?;
         Ok((temp, file))
@@ -117,7 +117,7 @@ impl ClientConfigFile {
         file.sync_all()
     }
 
-    /// Makes sure that nobody wrote to the file since it was read.
+    /// Fails if the file was changed since it was read.
     fn check_unchanged(&self) -> io::Result<()> {
         let is_same = match read(&self.path) {
             Ok((text, _)) => self.metadata.is_some() && text == self.text,
@@ -130,7 +130,7 @@ impl ClientConfigFile {
     }
 }
 
-/// Follows links, which are named; those of a project must stay within it.
+/// Resolves symbolic links and prints where they lead. Links in a project must stay inside it.
 fn resolve_links(place: &ConfigLocation) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| {
         Failure::new(Exit::Failed, format!("cannot find {}: {error}", shown(&place.path)))
@@ -157,7 +157,7 @@ fn resolve_links(place: &ConfigLocation) -> Result<PathBuf, Failure> {
 }
 
 fn read(path: &Path) -> io::Result<(String, Metadata)> {
-    // Not blocking: a pipe is refused, not waited for.
+    // Non-blocking, so that opening a pipe does not hang before it is refused.
     let flags =
         i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).map_err(io::Error::other)?;
     let file = StdFile::options().read(true).custom_flags(flags).open(path)?;
@@ -173,7 +173,7 @@ fn read(path: &Path) -> io::Result<(String, Metadata)> {
     Ok((text, metadata))
 }
 
-/// Reads a configuration to look at it; none where there is none.
+/// Reads a configuration without changing it; `None` if it does not exist.
 pub(crate) fn look(path: &Path) -> Result<Option<String>, String> {
     let path = match fs::canonicalize(path) {
         Ok(path) => path,

@@ -1,10 +1,10 @@
-//! The server's entry in the text of a configuration, in JSON or in TOML.
+//! Reads and edits the server's entry in the text of a client configuration, in JSON or TOML.
 
 use adjutant_formats::document::{jsonc, toml};
 use adjutant_mcp::{KnownClient, SERVER};
 use serde_json::Value;
 
-/// A configuration and what it says of the server.
+/// The text of a client configuration, and its entry for this server.
 pub(crate) struct ClientConfigText {
     client: KnownClient,
     text: String,
@@ -13,7 +13,7 @@ pub(crate) struct ClientConfigText {
 }
 
 impl ClientConfigText {
-    /// Reads a configuration; the error says in words what is wrong with it.
+    /// Parses a configuration. The error describes what is wrong with it.
     pub(crate) fn read(client: KnownClient, text: String) -> Result<Self, String> {
         let whole = if client == KnownClient::Codex {
             toml::read(&text).map_err(|error| error.to_string())?
@@ -21,7 +21,7 @@ impl ClientConfigText {
             jsonc::read(&text).map_err(|error| error.to_string())?
         };
         let mut path = vec![client.config_section()];
-        // The second version of opencode has a level more; an entry of the first may have that name.
+        // Version 2 of opencode nests entries below `servers`. In version 1, `servers` may be the name of a server.
         let inner = &whole["mcp"]["servers"];
         if client == KnownClient::Opencode
             && inner.is_object()
@@ -34,15 +34,15 @@ impl ClientConfigText {
         Ok(Self { client, text, path, entry })
     }
 
-    /// Returns the entry.
+    /// Returns the entry for this server.
     pub(crate) fn entry(&self) -> Option<&Value> {
         self.entry.as_ref()
     }
 
-    /// Returns the text with an entry that starts `command`; what else the entry holds stays.
+    /// Returns the text with an entry that starts `command`. Other members of the entry stay.
     pub(crate) fn with(&self, command: &[String]) -> Result<String, String> {
         let mut members = self.client.required_members(command);
-        // A plain level has the usual members; the second version of opencode knows none of them.
+        // Version 2 of opencode does not know the default members.
         if self.path.len() == 2 {
             let is_missing =
                 |key: &str| self.entry.as_ref().is_none_or(|entry| entry.get(key).is_none());

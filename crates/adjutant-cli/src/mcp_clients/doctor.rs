@@ -1,4 +1,4 @@
-//! What `doctor` says of the clients: which are here, and whether they find this program.
+//! The findings of `doctor` about MCP clients: which are installed, and whether they start this program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use super::location::ConfigLocation;
 use super::{config_file, on_path, resolved, server_flags, shown, this_program};
 use crate::args::McpScope;
 
-/// Looks at the clients that are installed or configured: a name, whether it is as it should be, and
-/// the words, which say what to do.
+/// Checks the clients that are installed or configured. Returns name, whether it is fine, and an explanation that says
+/// what to do.
 pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
     let found: Vec<_> =
         KnownClient::ALL.into_iter().filter_map(|client| look(client, root)).collect();
@@ -42,7 +42,7 @@ fn look(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
     on_path(program).map(|_| (name, false, says))
 }
 
-/// Judges one configuration; none where it says nothing of the server.
+/// Checks one configuration; `None` if it has no entry for this server.
 fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> {
     let path = shown(&place.path);
     let fix = match place.scope {
@@ -79,7 +79,7 @@ fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> 
     Some((false, format!("{path} starts {program_shown}, {what}: {fix}")))
 }
 
-/// Judges what this program is started with.
+/// Checks the flags with which a client starts this program.
 fn judge_flags(
     client: KnownClient,
     entry: &Value,

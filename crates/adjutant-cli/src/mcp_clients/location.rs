@@ -1,6 +1,6 @@
-//! Where each client keeps its configuration.
+//! Knows where each client keeps its configuration.
 //!
-//! As their documentation says in November 2026: code.claude.com/docs/en/mcp,
+//! From their documentation, November 2026: code.claude.com/docs/en/mcp,
 //! developers.openai.com/codex/mcp, opencode.ai/docs/config, geminicli.com/docs/tools/mcp-server,
 //! code.visualstudio.com/docs/agents/reference/mcp-configuration, cursor.com/docs/mcp.
 
@@ -13,19 +13,19 @@ use crate::args::McpScope;
 use crate::delegate::absolute;
 use crate::exit::Failure;
 
-/// A configuration that is there or may come to be.
+/// The path of a configuration file that exists or would be created.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigLocation {
-    /// The file.
+    /// The path.
     pub(crate) path: PathBuf,
-    /// Whose it is.
+    /// Whether it is the project's or the user's.
     pub(crate) scope: McpScope,
-    /// The folder that it must not lead out of.
+    /// The directory that symbolic links must not leave; set for project files.
     pub(crate) within: Option<PathBuf>,
 }
 
 impl ConfigLocation {
-    /// Finds the files that the client reads, at least the one that may come to be.
+    /// Returns the existing files that the client reads, or the one that would be created.
     pub(crate) fn find(
         client: KnownClient,
         scope: McpScope,
@@ -48,7 +48,7 @@ impl ConfigLocation {
     }
 }
 
-/// Returns the names of the file, the usual one first.
+/// Returns the possible file names, the default first.
 const fn names(client: KnownClient, scope: McpScope) -> &'static [&'static str] {
     match (client, scope) {
         (KnownClient::Claude, McpScope::Project) => &[".mcp.json"],

@@ -1,7 +1,7 @@
-//! The configurations of MCP clients: adding the server to one, taking it out, looking at them.
+//! `mcp install` and `mcp remove`: edits the configurations of MCP clients, and checks them for `doctor`.
 //!
-//! `file` reads and replaces files, `entry` changes their text, `place` knows where they are. What an
-//! entry holds is said in `adjutant-mcp`.
+//! `location` knows where the files are, `config_file` reads and replaces them, `config_text` edits their text. The
+//! content of an entry is defined in `adjutant-mcp`. Start at [`install`].
 
 mod config_file;
 mod config_text;
@@ -26,13 +26,13 @@ use location::ConfigLocation;
 
 pub(crate) use doctor::findings;
 
-/// What is to be installed, and where.
+/// The client and scope whose configuration is changed.
 pub(crate) struct InstallTarget<'a> {
     /// The client.
     pub(crate) client: McpClient,
-    /// Whose configuration; none is the usual one of the client.
+    /// The project's or the user's configuration; `None` for the client's default.
     pub(crate) scope: Option<McpScope>,
-    /// The project.
+    /// The project directory.
     pub(crate) root: &'a Path,
 }
 
@@ -41,14 +41,14 @@ impl InstallTarget<'_> {
         known(self.client)
     }
 
-    /// Returns the files of the client that are there, or the one that may come to be.
+    /// Returns the existing files of the client, or the one that would be created.
     fn places(&self) -> Result<Vec<ConfigLocation>, Failure> {
         let client = self.client();
         let usual = if client == KnownClient::Codex { McpScope::User } else { McpScope::Project };
         ConfigLocation::find(client, self.scope.unwrap_or(usual), self.root)
     }
 
-    /// Returns the file that names the server, else the usual one.
+    /// Returns the file that has an entry for this server, otherwise the default one.
     fn place(&self) -> Result<(KnownClient, ConfigLocation), Failure> {
         let client = self.client();
         let mut places = self.places()?;
@@ -73,7 +73,7 @@ const fn known(client: McpClient) -> KnownClient {
     }
 }
 
-/// Prints what a client's file must hold.
+/// Prints what the client's file must contain.
 pub(crate) fn show(
     order: &InstallTarget<'_>,
     flags: &[String],
@@ -120,7 +120,7 @@ pub(crate) fn install(
         say("  It holds paths of this machine, which nobody else has who shares the project.");
     }
     say(&format!("  Next: {}", next(client, place.scope)));
-    // The client's own environment may differ, so this decides nothing about the exit code.
+    // The client's environment may differ, so a missing model does not change the exit code.
     match model_of_server(order.root, &started.command) {
         Ok(found) => say(&format!("  Model: {found}")),
         Err(failure) => say(&format!("  Model: {failure}")),
@@ -128,7 +128,7 @@ pub(crate) fn install(
     Ok(Exit::Completed)
 }
 
-/// Takes the server out of a client's configuration.
+/// Removes the server from a client's configuration.
 pub(crate) fn remove(order: &InstallTarget<'_>) -> Result<Exit, Failure> {
     let client = order.client();
     for place in order.places()? {
@@ -154,18 +154,18 @@ fn remove_from(client: KnownClient, place: &ConfigLocation) -> Result<(), Failur
     Ok(())
 }
 
-/// What a client is to start, and what of it was in its file before.
+/// The command that a client will start, and what it keeps of the existing entry.
 struct ServerLaunch {
     command: Vec<String>,
-    /// Flags that nobody typed now and that no client needs.
+    /// Flags of the existing entry that were not typed now and that the client does not need.
     flags: Vec<String>,
     /// The names of the variables that the entry sets.
     variables: Vec<String>,
 }
 
 impl ServerLaunch {
-    /// Refuses to make an entry work whose terms may be somebody else's: a project's file comes with
-    /// the project, and nothing in a project decides what may be spent or reached.
+    /// Refuses to keep flags or variables of a project's file that change what may be spent or reached: the file may come
+    /// from other people, and only the user decides about that.
     fn check_kept(&self, client: KnownClient, place: &ConfigLocation) -> Result<(), Failure> {
         let is_harmless = self.variables.is_empty() && !server_flags::decide(&self.flags);
         if place.scope == McpScope::User || is_harmless {
@@ -202,8 +202,8 @@ impl ServerLaunch {
     }
 }
 
-/// Returns what the client is to start: what it starts already where that is this program, and the
-/// flags it has unless others are given.
+/// Returns what the client will start: the program that it starts already if that is this one, with its existing flags
+/// unless others are given.
 fn started(
     client: KnownClient,
     place: &ConfigLocation,
@@ -211,7 +211,7 @@ fn started(
     flags: &[String],
     home: Option<&Path>,
 ) -> Result<ServerLaunch, Failure> {
-    // One that says nothing of a program or an address may say other things of the server.
+    // An entry without a program or address may have only other settings; it is completed.
     let is_of_another =
         |entry: &&Value| ["command", "url", "httpUrl"].iter().any(|key| !entry[key].is_null());
     let known = text.entry().filter(is_of_another).map(|entry| {
@@ -260,8 +260,8 @@ fn started(
     Ok(ServerLaunch { command: [vec![program], arguments].concat(), flags: kept, variables })
 }
 
-/// Returns how this program is best named: a file that a project shares must not hold a person's
-/// paths, and an editor may not know a person's `PATH`.
+/// Returns how to name this program: by name in a project's file, which must not contain one person's paths; by path in
+/// the user's file, because an editor may not have the person's `PATH`.
 fn named(own: &Path, scope: McpScope) -> Result<String, Failure> {
     match on_path(SERVER).filter(|found| fs::canonicalize(found).is_ok_and(|it| it == own)) {
         Some(_) if scope == McpScope::Project => Ok(SERVER.to_owned()),
@@ -270,7 +270,7 @@ fn named(own: &Path, scope: McpScope) -> Result<String, Failure> {
     }
 }
 
-/// Says whether a program may be this one, of whatever version and in whatever folder.
+/// Returns whether a program may be this one, in any version and directory.
 fn is_ours(program: &str) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default();
     name.to_string_lossy().starts_with(SERVER)
@@ -309,7 +309,7 @@ fn shown(path: &Path) -> String {
     sanitize::line(&path.display().to_string()).into_owned()
 }
 
-/// Says what is left to do.
+/// Returns what the person must do in the client.
 const fn next(client: KnownClient, scope: McpScope) -> &'static str {
     match (client, scope) {
         (KnownClient::Claude, McpScope::Project) => {

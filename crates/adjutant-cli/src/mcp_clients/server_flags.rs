@@ -1,4 +1,4 @@
-//! The flags that a client starts the server with.
+//! Checks the flags with which a client starts the server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::args::McpArgs;
 use crate::exit::Failure;
 use crate::mcp;
 
-/// Those that say nothing of what may be spent or reached.
+/// Flags that do not change what clients may spend or reach.
 const HARMLESS: [&str; 3] = ["detach_after", "result_bytes", "on_disconnect"];
 
-/// Returns flags with the state directory where one is named: few clients hand variables on.
+/// Adds `--home` to the flags if a state directory is given: few clients pass environment variables on.
 pub(super) fn with_home(flags: &[String], home: Option<&Path>) -> Result<Vec<String>, Failure> {
     check(flags).map_err(|said| {
         Failure::usage(format!("the server would not start with these flags: {said}"))
@@ -29,7 +29,7 @@ pub(super) fn with_home(flags: &[String], home: Option<&Path>) -> Result<Vec<Str
     Ok(all)
 }
 
-/// Returns the flags of an entry that stay; one that lets a client wait beyond its own patience does not.
+/// Returns the flags of an entry without a `--detach-after` that exceeds the client's own timeout.
 pub(super) fn kept(flags: &[String], gives_up: Option<Duration>) -> Result<Vec<String>, String> {
     let matches = check(flags)
         .map_err(|said| format!("it starts the server with flags that it refuses: {said}"))?;
@@ -49,7 +49,7 @@ pub(super) fn kept(flags: &[String], gives_up: Option<Duration>) -> Result<Vec<S
     Ok(rest)
 }
 
-/// Says whether flags decide what clients may spend or reach.
+/// Returns whether flags change what clients may spend or reach.
 pub(super) fn decide(flags: &[String]) -> bool {
     check(flags).is_ok_and(|matches| {
         let mut given = matches.ids().filter(|id| is_typed(&matches, id.as_str()));
@@ -61,7 +61,7 @@ fn is_typed(matches: &ArgMatches, id: &str) -> bool {
     matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// Reads flags as the server would; the error says in words what it would refuse.
+/// Parses flags as the server would. The error describes what it would refuse.
 fn check(flags: &[String]) -> Result<ArgMatches, String> {
     let command = McpArgs::augment_args(clap::Command::new("adjutant mcp").no_binary_name(true))
         .arg(clap::Arg::new("home").long("home"));
@@ -79,7 +79,7 @@ fn check(flags: &[String]) -> Result<ArgMatches, String> {
         ));
     }
     let args = McpArgs::from_arg_matches(&matches).map_err(|error| error.to_string())?;
-    // An editor puts a folder in the place of a variable.
+    // A root with a variable is filled in by the editor, so it cannot be checked here.
     if !args.root.to_string_lossy().contains("${") {
         mcp::check(&args).map_err(|failure| failure.to_string())?;
     }

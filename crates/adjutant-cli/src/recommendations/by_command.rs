@@ -1,7 +1,7 @@
-//! Each flag in advice is one of the command that the advice is for.
+//! Tests that each flag in advice is one of the command that the advice is for.
 //!
-//! What was refused is not part of a run: its advice names flags of the commands that begin one, after the words
-//! [`BEGIN_AGAIN`]. Everything else may be read in a run that goes on, so `resume` must accept it.
+//! Advice about a refused call names flags of the commands that start a run, after the words [`BEGIN_AGAIN`]. Other
+//! advice is about a run that can be resumed, so `resume` must accept its flags.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,19 +15,19 @@ use clap::CommandFactory;
 use super::{VALUE, all_texts, complaint};
 use crate::args::Cli;
 
-/// What stands before flags that only a new run takes.
+/// The words before flags that only a new run takes.
 const BEGIN_AGAIN: &str = "start the run again with ";
 
-/// The commands that begin a run.
+/// The commands that start a run.
 const BEGIN: [&str; 3] = ["delegate -t a=b", "run goal", "story prd.json"];
 
 /// Which commands the flags in a refusal's advice are for.
 enum AdviceFor {
-    /// Those that begin a run.
+    /// The commands that start a run.
     BeginAgain,
-    /// Whichever command was typed.
+    /// The command that was typed, whichever it was.
     AnyCommand,
-    /// None: what is advised needs no flag.
+    /// None: the advice needs no flag.
     NoCommand,
 }
 
@@ -55,7 +55,7 @@ fn advice_for(refusal: &Refusal) -> AdviceFor {
     }
 }
 
-/// Returns every kind of refusal, with each kind of advice it has.
+/// Returns an example of every kind of refusal and of each advice it can give.
 fn refusals() -> Vec<Refusal> {
     let text = || "x".to_owned();
     let agent = || AgentName::new("scout");
@@ -114,7 +114,7 @@ fn refusals() -> Vec<Refusal> {
     all
 }
 
-/// Returns the names of the kinds of refusals, as the source has them.
+/// Returns the names of the variants of `Refusal`, from its source.
 fn kinds() -> BTreeSet<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../adjutant-core/src/refusal.rs");
     let source = fs::read_to_string(file).unwrap();
@@ -127,7 +127,7 @@ fn kinds() -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the flags of a text, each with the value behind it where it has one.
+/// Returns the flags in a text, each with its value if it takes one.
 fn flags(text: &str) -> Vec<String> {
     let trimmed = |word: &str| word.trim_matches(|it| "`,;:.()".contains(it)).to_owned();
     let words: Vec<String> = text.split_whitespace().map(trimmed).collect();
@@ -138,15 +138,15 @@ fn flags(text: &str) -> Vec<String> {
             .get_subcommands()
             .flat_map(|it| it.get_arguments())
             .any(|arg| arg.get_long() == Some(name) && arg.get_action().takes_values());
-        // A flag that is only named may have any value.
+        // A flag without a value in the text gets the placeholder.
         let value = words.get(place + 1).cloned().unwrap_or_else(|| VALUE.to_string());
         flags.push(if takes_value { format!("{word} {value}") } else { word.clone() });
     }
     flags
 }
 
-/// Says what is wrong with the flags of an advice: those behind [`BEGIN_AGAIN`] are for a new run, the others for
-/// `resume`.
+/// Returns what is wrong with the flags of an advice: those after [`BEGIN_AGAIN`] must be accepted by the commands that
+/// start a run, the others by `resume`.
 fn complaints(text: &str) -> Vec<String> {
     let lower = text.replacen('S', "s", usize::from(text.starts_with('S')));
     let (resume, begin) = lower.split_once(BEGIN_AGAIN).unwrap_or((&lower, ""));

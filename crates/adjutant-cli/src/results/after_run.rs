@@ -1,4 +1,4 @@
-//! What is said and done with results when a run has ended.
+//! Reports the results of a run that has ended, or merges them if `--merge` was given.
 
 use std::path::Path;
 
@@ -17,22 +17,22 @@ use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
 
-/// Where the work of a run was put.
+/// Where the work of a run is after it ended.
 pub(crate) struct WorkPlacement {
-    /// Whether all of it is where it was to be.
+    /// `Completed` if everything was merged as requested.
     pub(crate) exit: Exit,
-    /// The branch that the work of the run's own agent is on; nothing where none was made.
+    /// The branch with the work of the root agent, if one was created.
     pub(crate) branch: Option<String>,
-    /// Whether that work is in the files, merged now or before.
+    /// Whether the work of the root agent is in the files, merged now or earlier.
     pub(crate) is_in_files: bool,
-    /// Whether it was merged into them now, which can be taken back.
+    /// Whether it was merged into the files now, so that `merge --undo` applies.
     pub(crate) is_applied: bool,
-    /// What stood in the way, a sentence each.
+    /// What prevented merging, one sentence each.
     pub(crate) problems: Vec<String>,
 }
 
 impl WorkPlacement {
-    /// Says that nothing had to be put anywhere.
+    /// Returns the placement of a run without work to merge.
     pub(crate) const fn nowhere() -> Self {
         Self {
             exit: Exit::Completed,
@@ -47,15 +47,15 @@ impl WorkPlacement {
 /// Which results are merged after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MergeScope {
-    /// All that completed, also those that were merged before: the caller knows that the files lack them.
+    /// All that completed, even if they were merged before: the caller knows that the files lack them.
     EveryResult,
-    /// Those that were not merged before, by the run's journal and the records of merges.
+    /// Those that were not merged before, according to the journal and the records of merges.
     PendingResults,
 }
 
-/// Looks at what a run left, and merges it where a person said so beforehand; all of it is talk.
+/// Reports the results of a run, or merges them as `how` says. Prints to standard error only.
 ///
-/// A run that kept nothing is not mentioned. What goes wrong here does not change how the run ended.
+/// Prints nothing for a run without results. An error here does not change the outcome of the run.
 pub(crate) fn after_run(
     archive: &Archive,
     view: &RunView,
@@ -72,7 +72,7 @@ pub(crate) fn after_run(
     }
     look(archive, view, how, scope).unwrap_or_else(|failure| {
         say(&format!("adjutant: {failure}"));
-        // A report that could not be made changes nothing about the work.
+        // A failed report is no failure: nothing was to be merged.
         let exit = if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed };
         WorkPlacement { exit, problems: vec![failure.to_string()], ..WorkPlacement::nowhere() }
     })
@@ -131,7 +131,7 @@ fn look(
     Ok(WorkPlacement { exit: exit(&fates, 0), ..placed })
 }
 
-/// Merges a result and records that in the journal of its run, so that `resume` does not do it again.
+/// Merges a result and records that in the journal of its run, so that `resume` does not merge it again.
 fn merge_and_record(
     archive: &Archive,
     view: &RunView,
@@ -151,7 +151,7 @@ fn merge_and_record(
         }
         MergeRequest::Branch => merge_one(archive, chosen, picked, MergeAs::Branch),
         MergeRequest::Apply if is_recorded && is_pending => MergeFate::MergedBefore,
-        // A merge that was killed after its last file has a record of its own.
+        // A merge that was killed after its last file is recorded by `Work`, not in the journal.
         MergeRequest::Apply if is_pending => match chosen.work.is_applied(&commit) {
             Ok(true) => MergeFate::MergedBefore,
             Ok(false) if is_registered(archive, chosen, &commit) => MergeFate::MergedBefore,
@@ -172,7 +172,7 @@ fn merge_and_record(
     fate
 }
 
-/// Says whether the registry knows of the merge; where it cannot be read, merging is refused later.
+/// Returns whether the registry has the merge. If it cannot be read, merging is refused later.
 fn is_registered(archive: &Archive, chosen: &ResultSelection, commit: &str) -> bool {
     archive.registry().look().is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
 }

@@ -1,4 +1,4 @@
-//! `diff`: what a result changes in what its agent began from.
+//! `diff`: shows what a result changes relative to the state its agent started from.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Component, Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::records::colours;
 
-/// The most of one patch that is shown; more is said to be there.
+/// The size after which one patch is cut, with a message.
 const PATCH_BYTES: usize = 64 * 1024 * 1024;
 
-/// Shows what results change.
+/// Runs `adjutant diff`.
 pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Result<Exit, Failure> {
     let (run, paths) = split_run_and_paths(args);
     let chosen = ResultSelection::find(archive, run, MergedChildren::Exclude)?;
@@ -71,7 +71,7 @@ fn as_object((picked, diff): (&SelectedResult, &Diff)) -> Value {
     object
 }
 
-/// Takes the first word for a path where it can be nothing else.
+/// Decides whether the first argument names a run or a path: a path if it exists or contains a slash.
 fn split_run_and_paths(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
     let Some(first) = args.run.as_deref() else { return (None, args.paths.clone()) };
     let is_id = first == "latest" || first.starts_with("run_") || first.starts_with("sess_");
@@ -82,11 +82,11 @@ fn split_run_and_paths(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
     (Some(first), args.paths.clone())
 }
 
-/// Returns paths as the repository has them; they need not exist here.
+/// Returns paths relative to the top of the tree. They need not exist there.
 fn paths_in_tree(chosen: &ResultSelection, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
     let tree = chosen.work.tree();
-    // For a run of another folder, paths count from the top of that.
+    // For a run in another directory, paths are relative to the top of its tree.
     let from = if here.starts_with(tree) { here.as_path() } else { tree };
     let named = |path: &PathBuf| {
         let mut whole = PathBuf::new();
@@ -106,14 +106,14 @@ fn paths_in_tree(chosen: &ResultSelection, paths: &[PathBuf]) -> Result<Vec<Path
         })
     };
     let mut all = paths.iter().map(named).collect::<Result<Vec<_>, _>>()?;
-    // The top itself is everything.
+    // The top of the tree selects everything.
     if all.iter().any(|path| path.as_os_str().is_empty()) {
         all.clear();
     }
     Ok(all)
 }
 
-/// Prints a patch: for eyes on a terminal, and exactly as it is anywhere else.
+/// Prints a patch: coloured and sanitized on a terminal, byte for byte elsewhere.
 fn show(
     chosen: &ResultSelection,
     picked: &SelectedResult,
@@ -149,7 +149,7 @@ fn write_exactly(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Returns a line for each file.
+/// Returns the `--stat` output: one line per file.
 fn stat(diff: &Diff) -> String {
     diff.entries.iter().map(stat_line).collect()
 }

@@ -1,4 +1,4 @@
-//! `discard`: forgetting results, so that their commits can still be found for a while.
+//! `discard`: deletes the references to results. Git keeps the commits until it collects garbage.
 
 use adjutant_engine::results::ResultsError;
 use adjutant_engine::{Archive, WorkspaceSetup};
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::records::counted;
 
-/// Discards results once a person said so.
+/// Runs `adjutant discard`.
 pub(crate) fn run_discard(
     archive: &Archive,
     args: &DiscardArgs,
@@ -59,7 +59,7 @@ pub(crate) fn run_discard(
     }))
 }
 
-/// Shows what would be lost and asks; nobody to ask is a no.
+/// Shows the results and asks for confirmation. Refuses if there is no terminal.
 fn ask(chosen: &ResultSelection) -> Result<(), Failure> {
     let count = counted(chosen.picked.len(), "result");
     let Some(terminal) = Terminal::open() else {

@@ -1,4 +1,4 @@
-//! What `doctor` says of the sandbox and of workspaces.
+//! The findings of `doctor` about git, the sandbox and workspaces.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use adjutant_engine::results::{MachineCapabilities, probe_machine};
 
 use super::search;
 
-/// Says what agents that write would find here: a name, whether it is as it should be, and the words.
+/// Returns findings about what writing agents need: name, whether it is fine, explanation.
 pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
     let MachineCapabilities { git, sandbox, overlay, user_namespaces } =
         probe_machine(&search(), home);
@@ -25,7 +25,7 @@ pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
          kernel.apparmor_restrict_unprivileged_userns may forbid them"
     };
     let workspace = match overlay {
-        // Both kinds are made of what git has.
+        // Both kinds of workspaces need git.
         Ok(()) | Err(_) if !git.0 => (false, "none without a git that can be used".to_owned()),
         Ok(()) => (true, "overlay: made in constant time".to_owned()),
         Err(why) => (false, format!("git work trees, slower to make: {why}")),

@@ -1,4 +1,6 @@
-//! `merge`: results into the user's files or onto branches, and back again.
+//! `merge`: merges results into the user's files or onto branches, and `merge --undo` reverts that.
+//!
+//! Start at [`run_merge`]. `after_run` uses the same functions for `--merge`.
 
 use std::path::PathBuf;
 
@@ -22,23 +24,23 @@ use crate::hints::{advise, completed};
 use crate::output::{print, print_json, say};
 use crate::records::counted;
 
-/// What became of one result.
+/// What happened to one result when it was merged.
 pub(super) enum MergeFate {
-    /// It was judged, and merged where that was wanted.
+    /// The dry run or the merge into the files ended with this verdict.
     Judged(MergeOutcome),
-    /// It was merged into the files before, and is not merged again.
+    /// It was merged into the files earlier, so it is not merged again.
     MergedBefore,
-    /// Whether it was merged before cannot be read, so it is not merged.
+    /// It is not merged, because the records of earlier merges cannot be read.
     UnreadRecords(ResultsError),
-    /// The registry of runs cannot be used, so it is not merged.
+    /// It is not merged, because the registry of runs is unavailable.
     Unregistered(RegistryError),
     /// It is on a branch of this name.
     Branched { name: String, uncommitted: bool },
-    /// No branch could be made.
+    /// The branch could not be created.
     Unbranched(ResultsError),
 }
 
-/// Merges results, or takes merges back.
+/// Runs `adjutant merge`.
 pub(crate) fn run_merge(
     archive: &Archive,
     args: &MergeArgs,
@@ -78,14 +80,14 @@ pub(crate) fn run_merge(
     Ok(chosen.exit(exit(&fates, chosen.gone.len())))
 }
 
-/// Puts back what a merge that was killed left half done, before anything is judged.
+/// Restores files that a killed merge left half done, before any result is judged.
 fn recover(chosen: &ResultSelection) -> Result<(), Failure> {
     let done = chosen.work.recover().map_err(|error| work_failure(&error))?;
     done.left.iter().for_each(|left| say(&format!("adjutant: {}", unrestored_line(left))));
     done.stuck.map_or(Ok(()), |error| Err(work_failure(&error)))
 }
 
-/// Says of a file that it was not put back, and where its earlier content lies.
+/// Describes a file that could not be restored, and where its earlier content is.
 pub(super) fn unrestored_line(UnrestoredFile { path, before }: &UnrestoredFile) -> String {
     let before = before.as_ref().map_or_else(String::new, |before| {
         format!("; its earlier content is in {}", before.display())
@@ -94,13 +96,13 @@ pub(super) fn unrestored_line(UnrestoredFile { path, before }: &UnrestoredFile) 
     format!("{path}: changed during a merge that was cut short, left as it is{before}")
 }
 
-/// Judges the results in their order.
+/// Tries the merges in order, without changing files.
 pub(super) fn preview(chosen: &ResultSelection) -> Result<Vec<MergeOutcome>, Failure> {
     let kept: Vec<_> = chosen.picked.iter().map(|it| it.kept.clone()).collect();
     chosen.work.preview(&kept).map_err(|error| work_failure(&error))
 }
 
-/// Merges the results one after the other; what is wrong with one does not stop the others.
+/// Merges the results one after the other. A failure does not stop the others.
 fn carry_out(archive: &Archive, chosen: &ResultSelection, how: MergeAs) -> Vec<MergeFate> {
     chosen.picked.iter().map(|picked| merge_one(archive, chosen, picked, how)).collect()
 }
@@ -121,7 +123,7 @@ pub(super) fn merge_one(
     }
 }
 
-/// Merges one result into the files and records that in the registry of runs, which must be usable for it.
+/// Merges one result into the files and records that in the registry of runs. Refuses if the registry is unavailable.
 fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -> MergeFate {
     let registry = archive.registry();
     if let Err(error) = registry.look() {
@@ -131,7 +133,7 @@ fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -
     if matches!(verdict, MergeOutcome::Merges { .. }) {
         let (tree, commit) = (tree_key(chosen), picked.kept.commit.clone());
         let merge = RegistryCommand::RecordMerge { tree, run: chosen.run, commit };
-        // The record of the merge in the state directory, by which it is taken back, does not depend on it.
+        // `merge --undo` works from the record in the state directory, so a failure here is only printed.
         if let Err(error) = registry.submit(merge) {
             let failure = Failure::caused(Exit::Failed, &error);
             say(&format!("adjutant: the merge of {} is not registered: {failure}", picked.title()));
@@ -140,7 +142,7 @@ fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -
     MergeFate::Judged(verdict)
 }
 
-/// Returns the tree that results are merged into, as the registry knows it.
+/// Returns the registry's key of the tree that results are merged into.
 pub(super) fn tree_key(chosen: &ResultSelection) -> TreeKey {
     TreeKey::new(chosen.work.tree().to_string_lossy())
 }
@@ -151,12 +153,12 @@ pub(super) fn branched(
     picked: &SelectedResult,
     name: String,
 ) -> MergeFate {
-    // A remark depends on it and nothing else, so git may fail here.
+    // Only a remark depends on this, so an error of git is ignored.
     let uncommitted = chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false);
     MergeFate::Branched { name, uncommitted }
 }
 
-/// Says in one line what is to be expected.
+/// Summarizes the previews in one line.
 pub(super) fn outlook(chosen: &ResultSelection, previews: &[MergeOutcome]) -> String {
     if previews.is_empty() {
         return format!("adjutant: {} kept no work: there is nothing to merge", chosen.name);
@@ -177,7 +179,7 @@ pub(super) fn outlook(chosen: &ResultSelection, previews: &[MergeOutcome]) -> St
     format!("{} of {}: {}", counted(previews.len(), "result"), chosen.name, parts.join(", "))
 }
 
-/// Returns what became of a result in words, with its files where they matter.
+/// Describes what happened to a result, with the files that matter.
 pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> String {
     let title = picked.title();
     match fate {
@@ -244,7 +246,7 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
     }
 }
 
-/// Says what can be done now.
+/// Prints what to type next.
 pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: bool) {
     let name = &chosen.name;
     let has = |is: fn(&MergeFate) -> bool| fates.iter().any(is);
@@ -261,7 +263,7 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
     {
         advise(&match chosen.unmerged_before().as_slice() {
             [] => conflict_advice(chosen, picked),
-            // What it was built upon is not there, which no hand can solve in these files.
+            // The work it builds on is missing, so resolving this conflict by hand would be wrong.
             before @ [first, ..] => format!(
                 "{name} stands on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
                 before.join(", ")
@@ -284,9 +286,9 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
     }
 }
 
-/// Says how a conflict is solved with git.
+/// Describes how to resolve a conflict with git.
 fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String {
-    // A branch would bring along what was not committed then, and git refuses that over files it does not know.
+    // A branch would contain the user's uncommitted files, and git refuses to overwrite untracked files with it.
     if chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false) {
         let commit = picked.kept.commit.get(..12).unwrap_or(&picked.kept.commit);
         return format!(
@@ -294,7 +296,7 @@ fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String 
         );
     }
     let (id, branch) = (picked.id(), sanitize::shell_word(&picked.kept.branch));
-    // Git refuses to merge a branch that has no commit in common with HEAD, unless it is told to.
+    // Git refuses to merge unrelated histories without this flag.
     let is_related = chosen.work.shares_history(&picked.kept).unwrap_or(true);
     let flag = if is_related { "" } else { "--allow-unrelated-histories " };
     format!(
@@ -302,7 +304,8 @@ fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String 
     )
 }
 
-/// Returns the exit code: everything, some, nothing, or nothing because of uncommitted changes.
+/// Returns the exit code: `Completed` for all merged, `Partial` for some, `Failed` for none, `Refused` if uncommitted
+/// changes prevented all of them.
 pub(super) fn exit(fates: &[MergeFate], gone: usize) -> Exit {
     let well = |fate: &&MergeFate| {
         matches!(
@@ -345,7 +348,7 @@ fn as_object(
     })
 }
 
-/// Returns a command as it must be typed.
+/// Returns a command with the `--home` that was typed.
 fn command(text: &str) -> String {
     completed(&format!("`{text}`")).trim_matches('`').to_owned()
 }
@@ -396,7 +399,7 @@ fn conflicts(all: &[Conflict]) -> Value {
     all.iter().map(conflict_json).collect()
 }
 
-/// Records that a merge was taken back. Merges of earlier versions are in no registry.
+/// Records that a merge was undone. Merges of earlier versions are not in the registry.
 fn register_undo(archive: &Archive, chosen: &ResultSelection, commit: &str) {
     let undo = RegistryCommand::UndoMerge { tree: tree_key(chosen), commit: commit.to_owned() };
     match archive.registry().submit(undo) {
@@ -408,7 +411,7 @@ fn register_undo(archive: &Archive, chosen: &ResultSelection, commit: &str) {
     }
 }
 
-/// Takes back what was merged into the files; also of results that were discarded since.
+/// Undoes merges into the files, also of results that were discarded in between.
 fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Result<Exit, Failure> {
     recover(chosen)?;
     let there = chosen.picked.iter().map(|it| (it.json(), it.title(), it.kept.commit.clone()));

@@ -1,7 +1,7 @@
-//! What agents left in results: which results are meant, and how they are named to a person.
+//! The results of runs: commits with the work of agents, kept as references in the user's repository.
 //!
-//! The repository says what is kept, the journal who made it. Start at [`ResultSelection::find`]; the commands are in the
-//! files beside this one.
+//! This file selects the results that a command is about; the repository knows what is kept, the journal which agent
+//! made it. Start at [`ResultSelection::find`]. Each command has its own file.
 
 mod after_run;
 mod diff;
@@ -39,15 +39,15 @@ pub(crate) use merge::run_merge;
 pub(crate) use prune_merges::prune_merges;
 pub(crate) use prune_results::prune_results;
 
-/// Where git is looked for when nothing says it.
+/// The search path for git if `PATH` is not set.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Returns where programs are looked for.
+/// Returns the search path for programs.
 pub(crate) fn search() -> OsString {
     std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into())
 }
 
-/// Opens the repository that `tree` lies in, to look at results and to merge them.
+/// Opens the repository around `tree`, to inspect and merge results.
 pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<KeptResults, ResultsError> {
     let work = KeptResults::open(&search(), tree, archive.path())?;
     Ok(match user_config_dir() {
@@ -56,26 +56,26 @@ pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<KeptResults, R
     })
 }
 
-/// One result and who made it.
+/// A result, and which agent made it.
 pub(crate) struct SelectedResult {
     /// The result.
     pub(crate) kept: KeptResult,
-    /// What its agent was called; empty where no journal says it.
+    /// The label of its task; empty if no journal has it.
     pub(crate) label: String,
-    /// How the delegation ended; nothing where it did not, or nobody knows.
+    /// The outcome of its delegation; `None` if it has not ended or is unknown.
     pub(crate) outcome: Option<Outcome>,
-    /// What is no part of it, each with the reason.
+    /// Files that are not part of it, each with the reason.
     pub(crate) left_out: Vec<String>,
 }
 
-/// A result that was kept once and is not there any more.
+/// A result that the journal records and the repository no longer has.
 pub(crate) struct MissingResult {
     session: SessionId,
     label: String,
     commit: String,
 }
 
-/// Work that could not be kept and is still in its workspace.
+/// Work that could not be committed and is still in its workspace.
 pub(crate) struct UnsavedWork {
     session: SessionId,
     label: String,
@@ -84,45 +84,45 @@ pub(crate) struct UnsavedWork {
 
 /// The results that a command is about.
 pub(crate) struct ResultSelection {
-    /// Where they are.
+    /// The repository.
     pub(crate) work: KeptResults,
-    /// Whose they are.
+    /// The run that made them.
     pub(crate) run: RunId,
-    /// What was named on the command line or stands for it: a run or a session.
+    /// The id of the run or session that the command is about.
     pub(crate) name: String,
-    /// Those that are there, parents before their children.
+    /// The results that exist, parents before children.
     pub(crate) picked: Vec<SelectedResult>,
-    /// Those that are not.
+    /// The results that no longer exist.
     pub(crate) gone: Vec<MissingResult>,
-    /// Those that could not be made yet.
+    /// The work that could not be committed.
     pub(crate) unkept: Vec<UnsavedWork>,
-    /// Why there may be more to come.
+    /// Set if the run or session has not ended, so more results may follow.
     pub(crate) unfinished: Option<UnfinishedReason>,
-    /// The commits of earlier runs that it began with, first things first.
+    /// The commits of earlier runs that this run started from, in order.
     stands_on: Vec<String>,
 }
 
-/// Whether work counts by itself that is part of what the one above made of it, or left aside: the
-/// children of a story, and whatever was merged into the workspace above.
+/// Whether a selection includes work that was merged into the parent's workspace, or that a parent rejected. The
+/// children of a story are such work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MergedChildren {
-    /// It counts, as every result does.
+    /// It is selected like every other result.
     Include,
-    /// It counts only where it is named.
+    /// It is selected only if its session is named.
     Exclude,
 }
 
-/// Why what there is of a run is not all of it.
+/// Why more results may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnfinishedReason {
-    /// Somebody works on it.
+    /// A live process works on it.
     Running,
-    /// Nobody does any more, and it never ended.
+    /// Its process is gone, and it never ended.
     Interrupted,
 }
 
 impl UnfinishedReason {
-    /// Looks at what is meant of a run: one session, or all.
+    /// Judges one session, or the whole run.
     fn of(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> Option<Self> {
         let is_open = |it: &Delegation| it.state.is_live() || it.is_keeping();
         let is_open = match session.and_then(|session| view.delegation(session)) {
@@ -135,7 +135,7 @@ impl UnfinishedReason {
         })
     }
 
-    /// Returns the word that programs are told.
+    /// Returns the word in JSON output.
     const fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -145,7 +145,7 @@ impl UnfinishedReason {
 }
 
 impl ResultSelection {
-    /// Finds the results of a run or session; of the latest run of this folder where none is named.
+    /// Finds the results of a run or session, or of the latest run of this directory if none is named.
     pub(crate) fn find(
         archive: &Archive,
         text: Option<&str>,
@@ -167,7 +167,7 @@ impl ResultSelection {
         Self::of(work, &view, liveness, session, parts)
     }
 
-    /// Takes the results of a run whose view is at hand.
+    /// Selects the results of a run whose journal is already folded.
     pub(crate) fn of(
         work: KeptResults,
         view: &RunView,
@@ -217,7 +217,7 @@ impl ResultSelection {
                 }
             }
         }
-        // What no journal tells of is somebody's work all the same.
+        // A result that the journal does not mention is still an agent's work.
         for kept in kept.into_iter().filter(|it| is_meant(it.session)) {
             let (label, left_out) = (String::new(), Vec::new());
             picked.push(SelectedResult { kept, label, outcome: None, left_out });
@@ -228,9 +228,9 @@ impl ResultSelection {
         Ok(Self { work, run, name, picked, gone, unkept, unfinished, stands_on })
     }
 
-    /// Returns the runs whose work this one began with and the files do not have, first things first.
+    /// Returns the earlier runs that this run builds on and whose work is not merged, in order.
     pub(crate) fn unmerged_before(&self) -> Vec<String> {
-        // Where git cannot be asked, there is nothing to say about it.
+        // If git fails, this advice is omitted.
         let kept = if self.stands_on.is_empty() { Ok(Vec::new()) } else { self.work.all_results() };
         let kept = kept.unwrap_or_default();
         let places = self.work.whereabouts(&self.stands_on).unwrap_or_default();
@@ -246,12 +246,12 @@ impl ResultSelection {
         runs
     }
 
-    /// Says whether nothing came of it that anything could be said about.
+    /// Returns whether there is no result, no unsaved work, and none to come.
     pub(crate) fn is_nothing(&self) -> bool {
         self.picked.is_empty() && self.unkept.is_empty() && self.unfinished.is_none()
     }
 
-    /// Says what could not be kept, and how it is.
+    /// Prints which work could not be committed, and what to do.
     pub(crate) fn say_unkept(&self) {
         for it in &self.unkept {
             let (title, problem) = (title(&it.session.to_string(), &it.label), &it.problem);
@@ -276,7 +276,7 @@ impl ResultSelection {
         self.unkept.iter().map(one).collect()
     }
 
-    /// Says that there may be more to come, and how to go on.
+    /// Prints that more results may follow, and what to do.
     pub(crate) fn say_unfinished(&self) {
         let (name, run) = (&self.name, self.run);
         let rest = if self.picked.is_empty() {
@@ -301,7 +301,7 @@ impl ResultSelection {
         }
     }
 
-    /// Returns how a command ends that did `well` with all there is: not so while there may be more.
+    /// Returns the exit code: `well`, or `Partial` instead of `Completed` while results are missing.
     pub(crate) fn exit(&self, well: Exit) -> Exit {
         let is_all = self.unfinished.is_none() && self.unkept.is_empty();
         if well == Exit::Completed && !is_all { Exit::Partial } else { well }
@@ -311,13 +311,13 @@ impl ResultSelection {
         self.unfinished.map(UnfinishedReason::word)
     }
 
-    /// Compares every result with what its agent began from.
+    /// Returns the diff of every result against the state its agent started from.
     pub(crate) fn diffs(&self, paths: &[PathBuf]) -> Result<Vec<Diff>, Failure> {
         let diff = |it: &SelectedResult| self.work.diff(&it.kept, paths);
         self.picked.iter().map(diff).collect::<Result<_, _>>().map_err(|error| work_failure(&error))
     }
 
-    /// Fails when everything that was kept is gone, and says which of it is where only some is.
+    /// Prints which results no longer exist. Fails if none is left.
     pub(crate) fn say_gone(&self) -> Result<(), Failure> {
         for gone in &self.gone {
             let there = self.work.has_commit(&gone.commit).unwrap_or(false);
@@ -346,7 +346,7 @@ impl ResultSelection {
         self.gone.iter().map(one).collect()
     }
 
-    /// Names the files that several results touch, with who touches them.
+    /// Prints the files that several results change, with the results.
     pub(crate) fn say_shared(&self, shared: &[SharedFile]) {
         for one in shared.iter().take(LISTED) {
             let by: Vec<String> = one
@@ -378,17 +378,17 @@ impl ResultSelection {
 }
 
 impl SelectedResult {
-    /// Returns the session, or the reference where its name is no session's.
+    /// Returns the session id, or the git reference if that does not name a session.
     pub(crate) fn id(&self) -> String {
         self.kept.session.map_or_else(|| self.kept.reference.clone(), |it| it.to_string())
     }
 
-    /// Returns who made it, for a person.
+    /// Returns the session and label for a person.
     pub(crate) fn title(&self) -> String {
         title(&self.id(), &self.label)
     }
 
-    /// Returns what every JSON says of a result.
+    /// Returns the fields that every JSON output has about a result.
     pub(crate) fn json(&self) -> Value {
         json!({
             "session": self.kept.session.map(|it| it.to_string()), "label": self.label,
@@ -404,21 +404,21 @@ impl MissingResult {
     }
 }
 
-/// Files of one kind that a person is shown; programs are told all.
+/// The most files of a kind that are printed. JSON output has all of them.
 pub(crate) const LISTED: usize = 20;
 
 fn title(id: &str, label: &str) -> String {
     if label.is_empty() { id.to_owned() } else { format!("{id} [{}]", sanitize::label(label)) }
 }
 
-/// Finds the latest run in the work tree around the current folder that kept something.
+/// Finds the latest run in the work tree around the current directory that has results or unsaved work.
 fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let work = open_work(Path::new("."), archive);
     let work = work.map_err(|error| work_failure(&error))?;
     let with_results = work.runs().map_err(|error| work_failure(&error))?;
     let here = ProjectTree::around(work.tree());
     for files in archive.runs().map_err(failed)? {
-        // One that cannot be read is passed over here; naming it says why.
+        // An unreadable run is skipped here. Naming it prints the error.
         let Some(workdir) = files.workdir() else { continue };
         let has_moved = || !workdir.is_dir() && with_results.contains(&files.id());
         if !here.has(&workdir) && !has_moved() {
@@ -427,9 +427,9 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
         let kept = |view: &RunView| {
             let is_open = view.outcome().is_none();
             view.delegations().any(|it| {
-                // Of one that has not ended there is something to say, if only that.
+                // A run that has not ended is selected too, to say so.
                 let is_at_work = is_open && it.space.is_some();
-                // What could not be kept must not have an older run taken in its place.
+                // A run with unsaved work is selected, rather than an older run.
                 let is_work =
                     |it: &(KeptWork, Option<String>)| it.0.commit.is_some() || it.1.is_some();
                 is_at_work || it.kept.as_deref().is_some_and(is_work)
@@ -446,7 +446,7 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
         .hint("Name a run of another folder; `adjutant status` lists the runs."))
 }
 
-/// Says what of a run could not be kept and is still in its workspace, and how it is kept; nothing where all is.
+/// Describes work of a run that could not be committed, and what to do. `None` if there is none.
 pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
     let chosen =
         ResultSelection::find(archive, Some(&run.to_string()), MergedChildren::Include).ok()?;
@@ -458,7 +458,8 @@ pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
     ))
 }
 
-/// Finds the work of a run whose folder is gone in the repository around the current folder: it moves with it.
+/// Opens the repository around the current directory for a run whose directory is gone, if it has results of that
+/// run: the repository was moved.
 fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<KeptResults, Failure> {
     let gone = format!("{run} worked in {}, which is not there any more", workdir.display());
     let here = open_work(Path::new("."), archive);
@@ -473,7 +474,7 @@ fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<KeptResul
     }
 }
 
-/// Says where a run worked when that is not here.
+/// Prints where a run worked if that is not the current directory.
 fn say_elsewhere(work: &KeptResults, run: RunId) {
     let here = std::env::current_dir().and_then(std::fs::canonicalize);
     if here.is_ok_and(|here| !here.starts_with(work.tree())) {
@@ -481,7 +482,7 @@ fn say_elsewhere(work: &KeptResults, run: RunId) {
     }
 }
 
-/// Returns the failure of something with a repository.
+/// Turns an error of a repository into a failure.
 pub(crate) fn work_failure(error: &ResultsError) -> Failure {
     let exit = match error {
         ResultsError::Git(GitError::NotARepository { path }) => {
@@ -495,7 +496,7 @@ pub(crate) fn work_failure(error: &ResultsError) -> Failure {
     Failure::caused(exit, error)
 }
 
-/// Returns how a file differs, as JSON.
+/// Returns a changed file as JSON.
 pub(crate) fn file_json(entry: &DiffEntry) -> Value {
     let mut file = json!({
         "path": entry.path.to_string_lossy(), "status": word(&entry.status),
@@ -535,7 +536,7 @@ pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
     })
 }
 
-/// Returns a conflict in words, with what each side has.
+/// Describes a conflict, with what each side has.
 pub(crate) fn conflict_line(conflict: &Conflict) -> String {
     let side = |side: &Option<ConflictSide>| match side {
         Some(side) => {
@@ -552,7 +553,7 @@ pub(crate) fn conflict_line(conflict: &Conflict) -> String {
     format!("  {}: {words} (target {target}, result {result})\n", sanitize::line(&path))
 }
 
-/// Returns the name of a kind of conflict, for programs.
+/// Returns the word for a kind of conflict in JSON output.
 const fn clash(kind: ConflictKind) -> &'static str {
     match kind {
         ConflictKind::BothModified => "both_modified",
@@ -567,7 +568,7 @@ const fn clash(kind: ConflictKind) -> &'static str {
     }
 }
 
-/// Returns the lines and files of a difference in words: `3 files, +10 -2`.
+/// Returns the size of a diff: `3 files, +10 -2`.
 pub(crate) fn size(diff: &Diff) -> String {
     let lines = diff.lines();
     format!("{}, +{} -{}", counted(diff.entries.len(), "file"), lines.added, lines.removed)

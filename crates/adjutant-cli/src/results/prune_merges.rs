@@ -1,4 +1,4 @@
-//! What `prune` does about merges: the way back goes when it is as old as a result that goes.
+//! The part of `prune` that deletes the undo records of old merges, after the same time as results.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,12 +7,12 @@ use adjutant_engine::results::{ResultsError, forget_merges};
 
 use super::work_failure;
 
-/// How old a merge is when nobody says another age.
+/// The age in days after which undo records are deleted, unless `--days` is given.
 const DAYS: u32 = 30;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Drops the way back from old merges; returns what went wrong, a sentence each.
+/// Deletes the undo records of old merges. Returns the problems, one sentence each.
 pub(crate) fn prune_merges(archive: &Archive, days: Option<u32>) -> Vec<String> {
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let (_, problems) = forget_merges(archive.path(), before);

@@ -1,4 +1,4 @@
-//! What `prune` does about results: merged ones go when they are old, others only when a person says so.
+//! The part of `prune` that deletes old results: merged ones, and others only with `--unmerged`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,36 +14,36 @@ use super::merge::unrestored_line;
 use super::{open_work, work_failure};
 use crate::records::counted;
 
-/// How old a result is when nobody says another age.
+/// The age in days after which results are deleted, unless `--days` is given.
 const DAYS: u32 = 30;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What was found of old results, and what room is taken.
+/// What pruning did with old results, and how much disk space workspaces take.
 #[derive(Default)]
 pub(crate) struct PrunedResults {
     dropped: Vec<(PathBuf, KeptResult)>,
     left: Vec<(PathBuf, KeptResult)>,
     disk_usage: DiskUsage,
-    /// What crashes had left, and what became of it.
+    /// What was done about the remains of crashed processes, one sentence each.
     pub(crate) swept: Vec<String>,
-    /// What went wrong, a sentence each.
+    /// What went wrong, one sentence each.
     pub(crate) problems: Vec<String>,
 }
 
-/// Drops old results in the repositories that runs worked in: merged ones, and others with `unmerged`.
+/// Deletes old results in the repositories that runs worked in: merged ones, and with `unmerged` the others too.
 pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool) -> PrunedResults {
     let mut old = PrunedResults::default();
     let before = SystemTime::now() - DAY * days.unwrap_or(DAYS);
     let mut seen = BTreeSet::new();
     let setup = WorkspaceSetup::new(archive.path().to_owned());
     let all = repositories(archive);
-    // Each work tree has workspaces of its own, and what is left in them becomes results.
+    // Each work tree has its own workspaces. Work that is left in them becomes results.
     let trees: BTreeSet<&Path> = all.iter().map(KeptResults::tree).collect();
     old.swept = trees.into_iter().flat_map(|tree| setup.sweep(tree, archive)).collect();
     for work in all {
         old.put_back(&work);
-        // Work trees of one repository share their results.
+        // Work trees of the same repository share their results.
         if !seen.insert(work.shared_folder().to_owned()) {
             continue;
         }
@@ -63,8 +63,8 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
     old
 }
 
-/// Opens every repository that a run worked in; a tree that is gone or none has no results. One that was moved
-/// is found where the person stands in it.
+/// Opens every repository that a run worked in. Trees that are gone or not repositories are skipped. A repository that
+/// was moved is found if it contains the current directory.
 fn repositories(archive: &Archive) -> Vec<KeptResults> {
     let runs = archive.runs().unwrap_or_default();
     let trees: BTreeSet<PathBuf> = runs.iter().filter_map(|files| files.workdir()).collect();
@@ -82,7 +82,7 @@ fn repositories(archive: &Archive) -> Vec<KeptResults> {
 }
 
 impl PrunedResults {
-    /// Puts back what a merge that was killed had replaced, and removes what it had prepared.
+    /// Restores the files that a killed merge had replaced, and deletes its temporary files.
     fn put_back(&mut self, work: &KeptResults) {
         let tree = work.tree().display();
         let done = match work.recover() {
@@ -113,7 +113,7 @@ impl PrunedResults {
         }
     }
 
-    /// Returns a line for each result, and one about the room.
+    /// Returns a line for each result, and one about disk space.
     pub(crate) fn lines(&self) -> String {
         let mut text = String::new();
         for (_, it) in &self.dropped {
@@ -138,7 +138,7 @@ impl PrunedResults {
         text
     }
 
-    /// Says how to drop what was left.
+    /// Describes how to delete the results that were left.
     pub(crate) fn advice(&self) -> Option<String> {
         (!self.left.is_empty()).then(|| {
             let count = counted(self.left.len(), "old result");
@@ -146,7 +146,7 @@ impl PrunedResults {
         })
     }
 
-    /// Returns what JSON says of it.
+    /// Returns the deleted results, the results that were left, and the disk space, as JSON.
     pub(crate) fn json(&self) -> (Value, Value, Value) {
         let list = |all: &[(PathBuf, KeptResult)]| -> Value {
             let one = |(tree, it): &(PathBuf, KeptResult)| {

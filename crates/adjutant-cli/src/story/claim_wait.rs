@@ -1,4 +1,4 @@
-//! Waiting for other processes that work on stories of the same PRD.
+//! Waits for other processes that work on stories of the same PRD.
 //!
 //! A run in this process replaces the default handling of SIGINT, SIGTERM and SIGHUP until the process exits. So the
 //! wait listens for these signals itself.
@@ -12,20 +12,20 @@ use super::PrdSession;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
-/// How often the claim on a story of another process is read.
+/// How often the registry is asked whether another process still claims a story.
 const CLAIM_POLL: Duration = Duration::from_millis(100);
 
 /// How the wait for other processes ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HolderWait {
-    /// They hold none of the stories any more.
+    /// The other processes have released their claims.
     Released,
     /// A signal ended the wait.
     Interrupted,
 }
 
 impl PrdSession<'_> {
-    /// Waits until no other process has a claim on the stories that were left to them, or a signal arrives.
+    /// Waits until no other process claims the skipped stories, or a signal arrives.
     pub(super) fn wait_for_holders(&mut self) -> Result<HolderWait, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let waited = runtime.map_err(cannot_wait)?.block_on(self.attend_holders())?;

@@ -1,4 +1,6 @@
-//! What a PRD asks for that only a person can allow: asked once for exactly these wishes of that file.
+//! Consent to what a PRD requests and only a person can allow, such as its verify commands.
+//!
+//! Consent is recorded for the exact set of requests and the path of the PRD; any change asks again.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,20 +14,20 @@ use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
 
-/// Whether the wishes of a PRD count, and which ones that was said of.
+/// Whether the person consents to the requests of a PRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrdConsent {
-    /// The digest of the wishes and of the place of the file.
+    /// The digest of the requests and of the path of the PRD.
     of: String,
     is_given: bool,
-    /// Whether a command of the person decides about stories in place of those of the PRD.
+    /// Whether the person's own verify command replaces those of the PRD.
     own_verify: bool,
-    /// What a person types to allow everything.
+    /// What a person types to consent.
     trust: String,
 }
 
 impl PrdConsent {
-    /// Finds out: by the flag, by what was agreed to before, by asking where there is a terminal.
+    /// Determines consent: by `--trust-prd`, by an earlier consent in the registry, or by asking on the terminal.
     pub(super) fn ask(
         prd: &Prd,
         path: &Path,
@@ -38,7 +40,7 @@ impl PrdConsent {
         if wishes.is_empty() || registry.has_consent(&of) {
             return Self { of, is_given: true, own_verify, trust };
         }
-        // Nobody needs to allow a command that is not going to be run.
+        // A command that will not run needs no consent.
         let counts =
             |wish: &&Wish| !(own_verify && matches!(wish, Wish::Verify { child: None, .. }));
         let line = |wish: &Wish| format!("  {}\n", sanitize::line(&wish.to_string()));
@@ -47,7 +49,7 @@ impl PrdConsent {
             return Self { of, is_given: false, own_verify, trust };
         }
         let text = format!("The PRD asks for what only you can allow:\n{list}");
-        // What was not shown is not agreed to for good.
+        // Only if every request was shown is the consent recorded for later.
         let is_all = wishes.iter().all(|wish| counts(&wish));
         let question =
             if is_all { "Allow it, from now on? [y/N] " } else { "Allow it, this time? [y/N] " };
@@ -68,7 +70,7 @@ impl PrdConsent {
         Self { of, is_given, own_verify, trust }
     }
 
-    /// Asks anew where the PRD has other wishes by now: the flag was typed for those it had.
+    /// Asks again if the requests have changed: `--trust-prd` was typed for the earlier ones.
     pub(super) fn renew(&mut self, prd: &Prd, path: &Path, archive: &Archive) {
         if digest(prd, path) != self.of {
             say("adjutant: the PRD was changed meanwhile and asks for something else");

@@ -1,7 +1,7 @@
-//! What an earlier run on a story means for it: whether it may be begun, and what the PRD still lacks.
+//! Decides whether a story is begun, given its earlier runs, and completes what they did not record in the PRD.
 //!
-//! What ran is found by `earlier`; here it is judged, and written down where the run could not do it.
-//! Start at [`PrdSession::decide`]. Invariant: what a run achieved is not done again unless a person says so.
+//! `history` finds the earlier runs; this module judges them.
+//! Start at [`PrdSession::decide`]. Invariant: completed work is not repeated unless a person asks for it.
 
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::results::ResultLocation;
@@ -16,18 +16,18 @@ use crate::hints::advise;
 use crate::output::say;
 use crate::results::{MergeScope, WorkPlacement, after_run};
 
-/// What an earlier run means for a story.
+/// What to do with a story.
 pub(super) enum StoryDecision {
-    /// It may be begun; one that is begun again although it was done says why.
+    /// Begin it. If it was completed before, the reason why it is begun again.
     Begin(Option<String>),
-    /// It was done, which is not written down.
+    /// Do not begin it: this run completed it, and the PRD does not say so yet.
     Done(RunId),
-    /// It is not begun, for this reason.
+    /// Do not begin it, for this reason.
     Leave(String),
 }
 
 impl PrdSession<'_> {
-    /// Looks at what ran before on a story, and what that means for it.
+    /// Decides about a story by the latest run that had the same request.
     pub(super) fn decide(&mut self, story: &Story) -> Result<StoryDecision, Failure> {
         self.history.load(&story.id)?;
         let asked = asked(story, self.verify_of(story).as_deref());
@@ -70,17 +70,17 @@ impl PrdSession<'_> {
         })
     }
 
-    /// Returns the command that goes on with a run under a larger budget, where a budget was used up.
+    /// Returns the command that resumes a run with a larger budget, if a budget was used up.
     fn raised(&self, run: RunId) -> Option<String> {
         let (files, _) = self.archive.find(&run.to_string()).ok()?;
         let (view, _) = crate::records::numbers(&files).ok()?;
         StoryReport::of(&view)?.resume
     }
 
-    /// Says whether the file lacks what came of a run that completed a story.
+    /// Returns whether the PRD lacks the outcome of a run that completed a story.
     ///
-    /// Whoever took `passes` back after it was written down wants the story done again, and what a
-    /// later run came to is not taken back by an earlier one.
+    /// A person who reset `passes` after it was recorded wants the story done again, so that counts as recorded. The
+    /// outcome of a later run is never replaced by an earlier one.
     fn is_unrecorded(&self, id: &str, run: RunId) -> Result<bool, Failure> {
         Ok(match record::recorded(self.file.prd(), id) {
             None => true,
@@ -89,7 +89,7 @@ impl PrdSession<'_> {
         })
     }
 
-    /// Writes down what the latest run on a story came to, where that ended and could not write it itself.
+    /// Records the outcome of the latest run on a story in the PRD, if it ended without recording it.
     pub(super) fn record_latest_end(&mut self, story: &Story) -> Result<(), Failure> {
         let asked = asked(story, self.verify_of(story).as_deref());
         let Some(EarlierOutcome::Open(run) | EarlierOutcome::Spent(run)) =
@@ -119,7 +119,7 @@ impl PrdSession<'_> {
         Ok(())
     }
 
-    /// Writes down what an earlier run achieved and could not write: nothing is done twice.
+    /// Records in the PRD that an earlier run completed the story, instead of running it again.
     pub(super) fn record_earlier_success(
         &mut self,
         id: &str,
@@ -131,7 +131,7 @@ impl PrdSession<'_> {
         let remark = format!("was done by {run}; it is written down now, {again} begins it anew");
         advise(&format!("adjutant: {id} {remark}"));
         let merge = self.merge();
-        // A branch is only a name that may be missing; files are changed once.
+        // Creating a branch again is harmless. The files must not be changed a second time.
         let is_due = match merge {
             MergeAfter::Branch => true,
             MergeAfter::Apply => self.history.work_location(&view)? == Some(ResultLocation::Kept),

@@ -1,4 +1,4 @@
-//! Runs on stories that versions without a registry began: found in their journals, once for each PRD.
+//! Finds runs on stories that were started by versions without a registry, by reading journals, once per PRD.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::exit::Failure;
 use crate::output::say;
 use crate::records::numbers;
 
-/// How many of the latest runs of a tree are looked at.
+/// The most runs of a tree that are read, newest first.
 const LOOKED_AT: usize = 500;
 
-/// Returns the runs in a tree on the stories of a PRD, the oldest first.
+/// Returns the runs in a tree on the stories of a PRD, oldest first.
 pub(super) fn runs_of_earlier_versions(
     archive: &Archive,
     workdir: &Path,
@@ -27,7 +27,7 @@ pub(super) fn runs_of_earlier_versions(
     for files in archive.runs().map_err(crate::records::failed)? {
         match files.workdir() {
             Some(found) if found == workdir => {}
-            // Of one that cannot be read the tree is not known.
+            // `None`: an unreadable run, whose tree is unknown.
             Some(_) | None => continue,
         }
         if looked_at == LOOKED_AT {
@@ -44,12 +44,12 @@ pub(super) fn runs_of_earlier_versions(
     Ok(found)
 }
 
-/// Returns what a run did for a story of the PRD; nothing where it has nothing to do with it.
+/// Returns what a run did for a story of the PRD; `None` for other runs.
 fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
     let view = numbers(files).map(|(view, _)| view);
-    // What a run works on is recorded together with its beginning.
+    // The story is in the first records of the journal, so even a damaged journal names it.
     let (view, is_read) = view.map_or_else(|_| (beginning(files), false), |view| (view, true));
-    // A run of another day may have been given another spelling of the same path.
+    // An earlier run may have been given another path to the same file.
     let is_of_prd = |path: &String| resolved(Path::new(path)) == resolved(prd);
     let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_of_prd))?;
     // The end of an unreadable run is unknown. Resuming it reads the journal again and reports the error.
@@ -64,7 +64,7 @@ fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
     })
 }
 
-/// Reads a run as far as it can be read.
+/// Folds the readable beginning of a damaged journal.
 fn beginning(files: &RunFiles) -> RunView {
     let mut view = RunView::default();
     for record in files.records().into_iter().flatten().map_while(Result::ok) {
@@ -73,10 +73,10 @@ fn beginning(files: &RunFiles) -> RunView {
     view
 }
 
-/// Says whether the agent at the root of a run ever left this commit, as its journal has it.
+/// Returns whether the journal says that the root agent of a run ever kept this commit.
 ///
-/// For runs of which the registry does not know that they passed: those of versions without a registry, those whose
-/// end could not be recorded, and those that are older than what it remembers.
+/// For runs whose pass is not in the registry: those of versions without a registry, those whose end could not be
+/// recorded, and those that the registry has already forgotten.
 pub(super) fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, ArchiveError> {
     let root = files.id().root_session();
     for record in files.records()? {
@@ -90,7 +90,7 @@ pub(super) fn has_kept(files: &RunFiles, commit: &str) -> Result<bool, ArchiveEr
     Ok(false)
 }
 
-/// Says that a run cannot be read at all; which tree it is of is not known then.
+/// Warns if the first record of a run cannot be read, so that its tree is unknown.
 pub(super) fn warn_unreadable(files: &RunFiles) {
     let first = files.records().map(|mut records| records.next().transpose());
     if let Err(error) = first.and_then(|first| first) {

@@ -1,4 +1,6 @@
-//! What earlier runs did for the stories of a PRD, as the registry says and, of one that was interrupted, its journal.
+//! The earlier runs on the stories of a PRD, from the registry and, where that is not enough, from their journals.
+//!
+//! Start at [`StoryHistory::load`], which must be called for a story before the other methods.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,64 +20,64 @@ use crate::exit::{Exit, Failure};
 use crate::records::{liveness, numbers};
 use crate::results::{open_work, work_failure};
 
-/// What the latest run on a story came to.
+/// The outcome of an earlier run on a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlierOutcome {
-    /// It completed.
+    /// It completed and the story passed.
     Passed(RunId),
-    /// Somebody works on it now.
+    /// A live process works on it.
     Running(RunId),
-    /// It was interrupted, or ended so that it can go on.
+    /// It was interrupted, or ended in a way that can be resumed.
     Open(RunId),
-    /// It ended because its limits were used up; it goes on only where a person raises them.
+    /// It ended because its limits were used up; resuming needs higher limits.
     Spent(RunId),
-    /// It ended otherwise.
+    /// It ended and cannot be resumed.
     Over,
-    /// What it came to cannot be read.
+    /// Its journal cannot be read.
     Unread(RunId),
 }
 
-/// What a story begins with.
+/// The work of other stories that a story builds on.
 #[derive(Default)]
 pub(super) struct StoryBase {
-    /// The commits of the stories it depends on that the user's files do not have.
+    /// The commits of its dependencies that are not in the user's files.
     pub(super) commits: Vec<String>,
-    /// What is not known of those stories, a sentence each.
+    /// Sentences about dependencies whose work is unknown.
     pub(super) remarks: Vec<String>,
 }
 
-/// One that a story depends on, and what was done for it.
+/// A direct or indirect dependency of a story that a run completed.
 struct FinishedDependency<'p> {
     id: &'p str,
     done: RecordedOutcome,
-    /// The one that depends on it, through which the story does too, and whose work has that of this one.
+    /// For an indirect dependency, the story between, whose work includes the work of this one.
     above: Option<&'p str>,
 }
 
-/// What a run did for the story that is looked at.
+/// An earlier run on the loaded story.
 struct EarlierRun {
-    /// The digest of what was asked then.
+    /// The digest of the request it was given.
     asked: String,
     came_to: EarlierOutcome,
-    /// The highest number that a child of the story had, whether it was admitted or not.
+    /// The highest number of a child of the story, admitted or not.
     last_child: u64,
 }
 
-/// The runs on the stories of one PRD.
+/// The earlier runs on the stories of one PRD.
 pub(super) struct StoryHistory<'a> {
     archive: &'a Archive,
     workdir: PathBuf,
     prd: PathBuf,
-    /// Those on the story that was looked at last, the latest first.
+    /// The runs on the story that was loaded last, newest first.
     runs: Vec<EarlierRun>,
-    /// Why some of them cannot be read.
+    /// Why some of their journals cannot be read.
     problems: BTreeMap<RunId, String>,
-    /// The repository, once it was asked about.
+    /// The repository, opened on first use.
     work: OnceCell<KeptResults>,
 }
 
 impl<'a> StoryHistory<'a> {
-    /// Makes one that knows nothing yet.
+    /// Creates an empty history.
     pub(super) fn new(archive: &'a Archive, workdir: &Path, prd: &Path) -> Self {
         Self {
             archive,
@@ -87,7 +89,7 @@ impl<'a> StoryHistory<'a> {
         }
     }
 
-    /// Reads what is known of the runs on a story by now.
+    /// Loads the runs on a story.
     pub(super) fn load(&mut self, story: &str) -> Result<(), Failure> {
         self.runs.clear();
         for run in self.recorded_runs(story)? {
@@ -97,7 +99,7 @@ impl<'a> StoryHistory<'a> {
         Ok(())
     }
 
-    /// Returns the runs on a story that the registry knows; those of earlier versions are recorded there first.
+    /// Returns the runs on a story from the registry. Imports the runs of versions without a registry first.
     fn recorded_runs(&self, story: &str) -> Result<Vec<StoryRun>, Failure> {
         let registry = self.archive.registry();
         let known = || {
@@ -114,11 +116,11 @@ impl<'a> StoryHistory<'a> {
         Ok(known()?.unwrap_or_default())
     }
 
-    /// Looks at one run; nothing where its records are gone, or it worked in another tree.
+    /// Reads one run. Returns `None` if its records are gone or it worked in another tree.
     fn past(&mut self, recorded: &StoryRun) -> Option<EarlierRun> {
         let run = recorded.run;
         let (files, _) = self.archive.find(&run.to_string()).ok()?;
-        // Asked first: a run that ends while it is read must not look interrupted.
+        // Checked before reading the journal: a run that ends in between must not look interrupted.
         let is_alive = matches!(liveness(&files), Ok(Liveness::Alive));
         match files.workdir() {
             Some(workdir) if workdir == self.workdir => {}
@@ -136,7 +138,7 @@ impl<'a> StoryHistory<'a> {
             }
             StoryRunState::Ended(StoryEnd::LimitsUsedUp) => EarlierOutcome::Spent(run),
             StoryRunState::Ended(StoryEnd::Over) => EarlierOutcome::Over,
-            // A process that died may have brought the run to its end. And what passed has to be read later on.
+            // The registry may lack the end of a run whose process died, and a pass is verified against the journal.
             StoryRunState::Running(_)
             | StoryRunState::Ended(StoryEnd::Resumable | StoryEnd::Passed) => {
                 match numbers(&files) {
@@ -159,19 +161,19 @@ impl<'a> StoryHistory<'a> {
         Some(EarlierRun { asked, came_to, last_child })
     }
 
-    /// Says why a run cannot be read.
+    /// Returns why the journal of a run cannot be read.
     pub(super) fn problem(&self, run: RunId) -> &str {
         self.problems.get(&run).map_or("", String::as_str)
     }
 
-    /// Returns the outcome of the latest run with the same request. A process that works on the story now comes
-    /// first, whatever its request is.
+    /// Returns the outcome of the latest run with the same request, or the live run on the story, whatever its request
+    /// is.
     pub(super) fn latest_outcome(&self, asked: &str) -> Option<EarlierOutcome> {
         let same = || self.runs.iter().find(|past| past.asked == asked).map(|past| past.came_to);
         self.live_run().map(EarlierOutcome::Running).or_else(same)
     }
 
-    /// Returns the run that works on the story now.
+    /// Returns the live run on the story.
     pub(super) fn live_run(&self) -> Option<RunId> {
         self.runs.iter().find_map(|past| match past.came_to {
             EarlierOutcome::Running(run) => Some(run),
@@ -183,7 +185,7 @@ impl<'a> StoryHistory<'a> {
         })
     }
 
-    /// Returns the latest run where it did not come to its end, whatever it was asked.
+    /// Returns the latest run, whatever its request was, if it can be resumed.
     pub(super) fn unfinished(&self) -> Option<RunId> {
         match self.runs.first()?.came_to {
             EarlierOutcome::Open(run) | EarlierOutcome::Spent(run) => Some(run),
@@ -194,12 +196,12 @@ impl<'a> StoryHistory<'a> {
         }
     }
 
-    /// Returns the highest number that a child of the story had in any run.
+    /// Returns the highest number of a child of the story in any run.
     pub(super) fn last_child(&self) -> u64 {
         self.runs.iter().map(|past| past.last_child).max().unwrap_or(0)
     }
 
-    /// Says why the work of a run that completed is lost; nothing where it is there, or it changed nothing.
+    /// Returns why the work of a completed run is lost. `None` if it is there, or the run changed nothing.
     pub(super) fn lost_work(&self, run: RunId) -> Result<Option<String>, Failure> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         Ok(match self.work_location(&numbers(&files)?.0)? {
@@ -211,14 +213,15 @@ impl<'a> StoryHistory<'a> {
         })
     }
 
-    /// Says where the work of a run is by now; nothing where it changed nothing.
+    /// Returns where the work of a run is now. `None` if it changed nothing.
     pub(super) fn work_location(&self, view: &RunView) -> Result<Option<ResultLocation>, Failure> {
         let Some(commit) = commit_of(view) else { return Ok(None) };
         Ok(self.whereabouts(&[commit])?.pop())
     }
 
-    /// Returns what a story begins with: the work of those it depends on as far as it is not in the tree
-    /// already, those that others depend on first. Otherwise why it cannot begin.
+    /// Returns the work of the dependencies that is not in the tree yet, in dependency order.
+    ///
+    /// The error says why the story cannot begin.
     pub(super) fn base_of(&self, prd: &Prd, story: &Story) -> Result<StoryBase, String> {
         let mut found = StoryBase::default();
         let before =
@@ -248,7 +251,7 @@ impl<'a> StoryHistory<'a> {
             }
         }
         let places = self.whereabouts(&commits).map_err(|failure| unreadable(&failure))?;
-        // From the last one down. What is merged was merged with all below it, whatever a person made of it since.
+        // Backwards: merged work was merged together with the work below it, whatever a person did with it later.
         let mut merged = BTreeSet::new();
         for (((id, run, above), commit), place) in works.into_iter().zip(commits).zip(places).rev()
         {
@@ -267,13 +270,13 @@ impl<'a> StoryHistory<'a> {
         Ok(found)
     }
 
-    /// Returns all that a story depends on and a run did, each after what it depends on itself; cycles are left out.
+    /// Returns all dependencies that a run completed, in dependency order. Cycles are cut.
     fn finished_dependencies<'p>(
         &self,
         prd: &'p Prd,
         story: &'p Story,
     ) -> Result<Vec<FinishedDependency<'p>>, Failure> {
-        /// One all of whose own are taken, or one to look at.
+        /// Depth-first search: a story whose dependencies were all visited, or one to visit.
         enum VisitStep<'p> {
             Take(FinishedDependency<'p>),
             Look(&'p str, Option<(&'p str, RunId)>),
@@ -294,7 +297,7 @@ impl<'a> StoryHistory<'a> {
             let done = done_by(prd, id);
             let own = done.as_ref().filter(|done| !done.is_empty).map(|done| (id, done.run));
             if let Some(done) = done {
-                // What was done again later is not in the work above it.
+                // A story that was done again later is not included in the work of its dependent.
                 let is_later = match above {
                     Some((_, run)) => began_later(self.archive, done.run, run)?,
                     None => false,
@@ -302,14 +305,14 @@ impl<'a> StoryHistory<'a> {
                 let above = above.filter(|_| !is_later).map(|(id, _)| id);
                 open.push(VisitStep::Take(FinishedDependency { id, done, above }));
             }
-            // The work of a child is in that of the story it is a part of.
+            // The work of a child story is part of its parent's work.
             let below = story.dependencies.iter().map(String::as_str).chain(story.parent());
             open.extend(below.map(|id| VisitStep::Look(id, own.or(above))));
         }
         Ok(order)
     }
 
-    /// Says where works are by now; the repository is opened once.
+    /// Returns where each commit is now.
     fn whereabouts(&self, commits: &[String]) -> Result<Vec<ResultLocation>, Failure> {
         if commits.is_empty() {
             return Ok(Vec::new());
@@ -326,11 +329,12 @@ impl<'a> StoryHistory<'a> {
     }
 }
 
-/// Returns the commit that a run passed a story with, also where it went on since and passes no more; nothing
-/// where it changed nothing. Otherwise why that is not known.
+/// Returns the commit with which a run passed a story, even if the run was resumed later and no longer passes.
 ///
-/// A PRD is content of the repository: what it names is built on only where it came of that run, lest
-/// it hand an agent what lies on another branch.
+/// `None` if it changed nothing. The error says why the commit is not known.
+///
+/// A PRD is content of the repository, so a commit that it names is used only if that run made it. Otherwise a PRD
+/// could give an agent the content of another branch.
 fn passing_commit(
     registry: &Registry,
     files: &RunFiles,
@@ -363,7 +367,7 @@ fn unreadable(failure: &Failure) -> String {
     format!("the work before it cannot be read: {failure}")
 }
 
-/// Says that a story cannot begin because the work before it is lost, and what can be done.
+/// Describes lost work of a dependency, and what to do about it.
 fn missing(id: &str, run: RunId, why: &str) -> String {
     format!(
         "the work of {run} on {id}, which it depends on, {why}. Set `passes` of {id} to false to have it done \
@@ -371,7 +375,8 @@ fn missing(id: &str, run: RunId, why: &str) -> String {
     )
 }
 
-/// Returns what the entry of a story that is done says of its run; one without a run was done by a person, in the tree.
+/// Returns what the entry of a passing story says about its run. An entry without a run was completed by a person, so
+/// its work is in the tree.
 fn done_by(prd: &Prd, id: &str) -> Option<RecordedOutcome> {
     let is_done = prd.story(id).is_some_and(|story| story.passes);
     recorded(prd, id).filter(|_| is_done)

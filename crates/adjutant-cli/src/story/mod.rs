@@ -1,10 +1,10 @@
-//! `story`: the stories of a PRD, each a run of its own, in the order of their dependencies.
+//! `story`: runs the stories of a PRD, each in its own run, in dependency order.
 //!
-//! The file is a person's and part of a repository: it may tighten limits and add prompts, and what
-//! else it asks for needs a person's consent. What came of a story is written back by splices.
+//! A PRD is content of a repository: it may tighten limits and add prompts; everything else it requests needs a
+//! person's consent. Outcomes are written back into it without touching the rest of the file.
 //!
-//! Start at [`run_story`]: here the stories are taken one after the other, as far as they are ready. `before`
-//! judges what ran earlier, `work` makes the run of one story, `report` says what came of all of them.
+//! Start at [`run_story`]. `decision` judges earlier runs, `story_run` executes one story, `record` writes its outcome
+//! into the PRD, `report` prints all outcomes.
 
 mod claim_wait;
 mod consent;
@@ -74,7 +74,7 @@ pub(crate) fn run_story(
     };
     let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
     if file.path().to_str().is_none() {
-        // The journal names it, and the run would not find it again.
+        // The journal records the path as text, and `resume` would not find the file.
         let shown = file.path().display();
         return Err(Failure::usage(format!("`{shown}`: the path of a PRD must be UTF-8")));
     }
@@ -130,14 +130,14 @@ pub(crate) fn run_story(
     let done = session.run_all(order);
     session.wiring.end_recording();
     let exit = done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit);
-    // What was done before something broke is reported all the same.
+    // After an error, the stories that were finished before it are still reported.
     if done.is_ok() || !session.reports.is_empty() || !session.left.is_empty() {
         session.report(exit)?;
     }
     done
 }
 
-/// Tightens the limits by what the file says, and says what of it counts for nothing.
+/// Tightens the limits as the PRD says, and warns about settings that have no effect.
 fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
     let origin = file.path().display().to_string();
     for warning in policy.tighten(file.prd().config(), &origin) {
@@ -158,7 +158,7 @@ fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the stories to be worked on, in their order: those that are left, or the one that was asked for.
+/// Returns the ids of the stories to run, in dependency order: the one that was named, or all that do not pass.
 fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
     let (prd, path) = (file.prd(), file.path().display().to_string());
     let found = match story {
@@ -171,7 +171,7 @@ fn order(file: &PrdFile, story: Option<&str>) -> Result<Vec<String>, Failure> {
     Ok(found.into_iter().map(|story| story.id.clone()).collect())
 }
 
-/// A PRD that is being worked on.
+/// The state of one `adjutant story` command.
 struct PrdSession<'a> {
     args: &'a StoryArgs,
     workdir: PathBuf,
@@ -184,23 +184,23 @@ struct PrdSession<'a> {
     models: StoryModels,
     history: StoryHistory<'a>,
     form: ResultFormat,
-    /// What a run on behalf of an MCP client goes by.
+    /// Set for a run on behalf of an MCP client.
     terms: Option<DetachedTerms>,
-    /// The depth at which the agent of a story works.
+    /// The delegation depth of the story's agent.
     base_depth: u64,
-    /// Whether a run has begun.
+    /// Whether a run was started by this command.
     has_begun: bool,
     reports: Vec<StoryReport>,
-    /// Stories that were not begun, each with the reason.
+    /// Ids of the stories that were skipped, each with the reason.
     left: Vec<(String, String)>,
-    /// Those of them that other processes work on.
+    /// The skipped stories that other processes have claimed.
     held: Vec<String>,
-    /// Whether the last outcome could not be written down.
+    /// Whether the last outcome could not be written into the PRD.
     unsaved: bool,
 }
 
 impl PrdSession<'_> {
-    /// Works on those of the stories that are ready.
+    /// Runs the stories that are ready.
     fn run_all(&mut self, order: Vec<String>) -> Result<Exit, Failure> {
         if order.is_empty() {
             let has_none = self.file.prd().stories().is_empty();
@@ -214,7 +214,7 @@ impl PrdSession<'_> {
         if self.args.detached.detached && !self.has_begun {
             return Err(self.nothing_begun());
         }
-        // Other processes bring stories of this PRD to their end; only then is it known whether all pass.
+        // Whether all stories pass is known only after other processes have finished theirs.
         while !self.held.is_empty() && !self.args.next && !outcomes.contains(&Outcome::Cancelled) {
             if self.wait_for_holders()? == HolderWait::Interrupted {
                 return Ok(Exit::Cancelled);
@@ -223,12 +223,12 @@ impl PrdSession<'_> {
             open = self.run_each(open, &mut outcomes)?;
         }
         outcomes.extend(open.iter().map(|_| Outcome::Partial));
-        // A person who cancels expects that exit code, also where earlier stories passed.
+        // After ctrl+c the exit code is `Cancelled`, even if earlier stories passed.
         let is_cancelled = outcomes.contains(&Outcome::Cancelled);
         Ok(if is_cancelled { Exit::Cancelled } else { Exit::of(Outcome::of_all(outcomes)) })
     }
 
-    /// Works on the stories in their order; adds how they ended, and returns those that were not begun.
+    /// Runs the stories in order, adds their outcomes, and returns the ids of the skipped ones.
     fn run_each(
         &mut self,
         order: Vec<String>,
@@ -259,7 +259,7 @@ impl PrdSession<'_> {
         Ok(open)
     }
 
-    /// Says why nothing was begun, to one who hears nothing but that.
+    /// Describes why no run was started, for an MCP client, which sees only the failure.
     fn nothing_begun(&self) -> Failure {
         let left = self.left.iter().map(|(id, why)| format!("{id}: not begun, {why}"));
         let done =
@@ -267,12 +267,12 @@ impl PrdSession<'_> {
         Failure::new(Exit::Refused, done.chain(left).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Works on one story, unless it has to wait or was begun before; returns how it ended.
+    /// Runs one story and returns its outcome; `None` if it was skipped.
     fn run_one(&mut self, id: &str) -> Result<Option<Outcome>, Failure> {
         if let Err(left) = self.check_ready(id) {
             return Ok(left);
         }
-        // Held until the outcome is written down. What ran before and what the file says is read after it.
+        // Held until the outcome is written. The history and the file are read only after the claim is taken.
         let _claim = match self.archive.registry().claim_story(self.file.path(), id) {
             Ok(claim) => claim,
             Err(RegistryError::Refused(RegistryRefusal::StoryHeld { pid, .. })) => {
@@ -288,7 +288,7 @@ impl PrdSession<'_> {
         };
         self.consent.renew(self.file.prd(), self.file.path(), self.archive);
         if let Some(why) = self.missing_consent(&story) {
-            // What nobody may check would be paid for and could not pass.
+            // Without its verify command the story would cost money and could not pass.
             return Ok(self.skip(id, &completed(&why)));
         }
         let again = match self.decide(&story)? {
@@ -301,7 +301,7 @@ impl PrdSession<'_> {
         };
         let foundation = match self.history.base_of(self.file.prd(), &story) {
             Ok(foundation) => foundation,
-            // Without what it builds on it would be another piece of work.
+            // The story must not be built on files that lack the work of its dependencies.
             Err(why) => return Ok(self.skip(id, &why)),
         };
         match self.models.of(&story, &self.consent) {
@@ -320,7 +320,8 @@ impl PrdSession<'_> {
         }
     }
 
-    /// Records that a run on a story begins. Returns its id and its limits, which are what the stories before left.
+    /// Records in the registry that a run on a story begins. Returns its id and its limits: the run budget minus what the
+    /// stories before it have used.
     fn begin(&self, work: &StoryWork) -> Result<Result<(RunId, Policy), RegistryRefusal>, Failure> {
         let policy = self.settings.policy.policy().clone();
         let run = match &self.terms {
@@ -337,7 +338,7 @@ impl PrdSession<'_> {
         }
     }
 
-    /// Returns a story that may be begun by what the file says now; otherwise how it ended, if it did.
+    /// Rereads the PRD and returns the story if it can begin; otherwise its outcome, if it has one.
     fn check_ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
         if let Err(error) = self.reread() {
             return Err(self.skip(id, &format!("its outcome could not be written down: {error}")));
@@ -355,7 +356,7 @@ impl PrdSession<'_> {
         }
     }
 
-    /// Says who works on a story that another process has claimed.
+    /// Describes the run and process that have claimed a story.
     fn describe_holder(&mut self, id: &str, pid: u32) -> Result<String, Failure> {
         let process = format!("process {pid}");
         self.history.load(id)?;
@@ -370,8 +371,8 @@ impl PrdSession<'_> {
         }))
     }
 
-    /// Reads the file anew; one that took no outcome is tried out too, since only the story itself may
-    /// have been in the way.
+    /// Reads the PRD again. After a failed write the file is opened from scratch, because the cause may have been that one
+    /// story only.
     fn reread(&mut self) -> Result<(), PrdError> {
         if !self.unsaved {
             return self.file.reread();
@@ -380,13 +381,13 @@ impl PrdSession<'_> {
         Ok(())
     }
 
-    /// Remembers why a story is not begun.
+    /// Records why a story is skipped.
     fn skip(&mut self, id: &str, why: &str) -> Option<Outcome> {
         self.left.push((id.to_owned(), why.to_owned()));
         None
     }
 
-    /// Says why a story is not begun for want of consent: a command decides that nobody allowed.
+    /// Returns why a story cannot begin without consent: its verify command was not allowed.
     fn missing_consent(&self, story: &Story) -> Option<String> {
         let trust = self.advised(&story.id, "--trust-prd");
         if story.verify.is_some() && self.verify_of(story).is_none() {
@@ -395,22 +396,22 @@ impl PrdSession<'_> {
                 "its verify command needs your consent: {trust} allows it, {own} replaces it"
             ));
         }
-        // Without delegation no planned task is run, and none can pass.
+        // Without delegation no planned task runs, so their verify commands do not matter.
         let is_open = !self.consent.is_given() && self.settings.policy.policy().enabled;
         let is_below = is_open && story.planned.iter().any(|planned| planned.verify.is_some());
-        // `--verify` is for the story itself.
+        // `--verify` replaces the command of the story, not those of its tasks.
         is_below.then(|| {
             format!("the verify command of a task it plans needs your consent: {trust} allows it")
         })
     }
 
-    /// Returns how a person gives a flag for a story.
+    /// Returns what a person types to give `flag` for a story.
     fn advised(&self, id: &str, flag: &str) -> String {
         typed_flags::advised(self.args, self.file.path(), Some(id), flag)
     }
 }
 
-/// Returns the names of all stories, tasks of earlier runs included.
+/// Returns the ids of all stories in the PRD, including tasks that earlier runs added.
 fn names(prd: &Prd) -> BTreeSet<String> {
     prd.stories().iter().map(|story| story.id.clone()).collect()
 }

@@ -1,5 +1,5 @@
-//! Which model works on a story: the one a person typed, else the one the PRD suggests with their
-//! consent or out of those they let files choose, else the usual one.
+//! Chooses the model of a story: the typed one, otherwise the one that the PRD suggests (with consent, or if it is in
+//! `models_allowed`), otherwise the default.
 
 use adjutant_engine::model_of_file;
 use adjutant_formats::prd::{Prd, Story};
@@ -10,19 +10,19 @@ use crate::exit::Failure;
 use crate::output::say;
 use crate::wiring::{ChosenModel, Wiring};
 
-/// The models that there are to choose from.
+/// The models that the stories of a PRD can use.
 pub(super) struct StoryModels {
     wiring: Wiring,
-    /// The usual one; why there is none where none was needed so far.
+    /// The default model, or why there is none.
     usual: Result<ChosenModel, Failure>,
-    /// Whether the usual one was typed: that outweighs what a file suggests.
+    /// Whether the default was typed with `--model`; then suggestions of the PRD do not count.
     is_typed: bool,
-    /// What files of a project may choose.
+    /// The models that project files may choose.
     allowed: Vec<String>,
 }
 
 impl StoryModels {
-    /// Keeps the usual model; that there is none matters only if a story has no other.
+    /// Fails if there is no default model and an open story suggests none that may be used.
     pub(super) fn new(
         usual: Result<ChosenModel, Failure>,
         wiring: Wiring,
@@ -41,7 +41,7 @@ impl StoryModels {
         Ok(models)
     }
 
-    /// Returns what the file suggests for a story, where that counts.
+    /// Returns the model that the PRD suggests for a story, if it may be used.
     fn wish<'story>(&self, story: &'story Story, consent: &PrdConsent) -> Option<&'story str> {
         let wish = story.suggested_model.as_deref().filter(|_| !self.is_typed)?;
         let is_allowed =
@@ -53,7 +53,7 @@ impl StoryModels {
         self.usual.as_ref().ok().map(|usual| usual.model.spec().name.as_str())
     }
 
-    /// Chooses the model of a story, and says so where it is not the usual one.
+    /// Chooses the model of a story, and prints it if it is not the default.
     pub(super) fn of(&self, story: &Story, consent: &PrdConsent) -> Result<ChosenModel, Failure> {
         let Some(wish) = self.wish(story, consent) else { return self.usual() };
         let (id, shown) = (&story.id, sanitize::line(wish));
@@ -82,7 +82,7 @@ impl StoryModels {
     }
 
     fn open(&self, wish: &str) -> Result<ChosenModel, Failure> {
-        // Whether it may be chosen was judged before: by the person, or by what they list.
+        // `wish` has already checked that the suggestion may be used.
         match model_of_file(wish, self.running(), true, &self.allowed).map_err(Failure::usage)? {
             Some(name) => self.wiring.choose(Some(&name)),
             None => self.usual(),

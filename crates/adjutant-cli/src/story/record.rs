@@ -1,4 +1,4 @@
-//! Writing down in the PRD what came of a story.
+//! Reads and writes the `adjutant` entry of a story in its PRD: the outcome of its latest run.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::results::WorkPlacement;
 
-/// Writes down what came of a run on a story, where it is one of a PRD; what is in the way is said.
+/// Writes the outcome of a run into the PRD, if it ran a story of one. A failure is printed.
 pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<String>) -> Exit {
     let Some(path) = view.story().and_then(|story| story.prd.as_deref()) else {
         return Exit::Completed;
@@ -31,7 +31,7 @@ pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<S
     }
 }
 
-/// Says in the report of a story where its work was put, and why elsewhere than usual.
+/// Adds to the report of a story where its work is, and why the branch does not have the usual name.
 pub(super) fn report_placement(report: &mut StoryReport, placed: WorkPlacement) {
     report.remarks.extend(placed.problems);
     if let Some(branch) = &placed.branch {
@@ -50,21 +50,21 @@ pub(super) fn report_placement(report: &mut StoryReport, placed: WorkPlacement) 
     report.undo = undone.map(|run| format!("adjutant merge --undo {run}"));
 }
 
-/// What the entry of a story says of the run that was last written down in it.
+/// The run that was recorded last in the entry of a story.
 pub(super) struct RecordedOutcome {
-    /// The run.
+    /// Its id.
     pub(super) run: RunId,
     /// Whether it completed the story.
     pub(super) is_completed: bool,
-    /// The commit of its work; an entry of an earlier version names none.
+    /// The commit with its work. Entries of earlier versions have none.
     pub(super) commit: Option<String>,
     /// Whether it completed the story and changed nothing.
     pub(super) is_empty: bool,
-    /// How it ended.
+    /// Its outcome, as the PRD spells it.
     pub(super) status: String,
 }
 
-/// Reads what was written down in the entry of a story.
+/// Reads the recorded outcome from the entry of a story.
 pub(super) fn recorded(prd: &Prd, story: &str) -> Option<RecordedOutcome> {
     let entry: Value = serde_json::from_str(prd.entry(story)?).ok()?;
     let record = &entry["adjutant"];
@@ -76,18 +76,18 @@ pub(super) fn recorded(prd: &Prd, story: &str) -> Option<RecordedOutcome> {
     Some(RecordedOutcome { run, is_completed, commit, is_empty, status })
 }
 
-/// Says whether a run began after another.
+/// Returns whether run `one` began after run `other`.
 pub(super) fn began_later(archive: &Archive, one: RunId, other: RunId) -> Result<bool, Failure> {
     if one.stamp() != other.stamp() {
         return Ok(one.stamp() > other.stamp());
     }
-    // Within a second the archive knows which came first; the latest stands first.
+    // Ids have a resolution of one second. Within a second the archive's order decides: newest first.
     let runs = archive.runs().map_err(crate::records::failed)?;
     let place = |run: RunId| runs.iter().position(|files| files.id() == run);
     Ok(matches!((place(one), place(other)), (Some(one), Some(other)) if one < other))
 }
 
-/// Writes what came of a run into the file; its work is on `branch` where one was made.
+/// Writes the outcome of a run into the PRD. `branch` is the branch with its work, if one was created.
 pub(super) fn save(
     file: &mut PrdFile,
     archive: &Archive,
@@ -119,7 +119,7 @@ pub(super) fn save(
     Ok(())
 }
 
-/// Says why an outcome may not be written over what the entry of its story has by now.
+/// Returns why an outcome must not replace what the PRD says now.
 fn write_conflict(
     prd: &Prd,
     archive: &Archive,
@@ -130,7 +130,7 @@ fn write_conflict(
     entry_conflict(prd, archive, work, (run, outcome.passes))
 }
 
-/// Says why what a run comes to that goes on would not be written down; nothing where the file cannot be read.
+/// Returns why the outcome of a resumed run could not be written. `None` also if the PRD cannot be read.
 pub(super) fn resume_conflict(
     archive: &Archive,
     work: &StoryWork,
@@ -143,7 +143,7 @@ pub(super) fn resume_conflict(
     entry_conflict(file.prd(), archive, work, (run, is_its_own))
 }
 
-/// Says what became of a story that a run worked on which came to `passes`.
+/// Returns what in the PRD conflicts with the outcome `passes` of a run: a changed request, a later run, or a pass.
 fn entry_conflict(
     prd: &Prd,
     archive: &Archive,
@@ -162,14 +162,14 @@ fn entry_conflict(
     Ok((entry.passes && !passes).then(|| "passes already".to_owned()))
 }
 
-/// Returns what is written of a run that has ended.
+/// Returns what is written about an ended run.
 fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
     let State::Ended(status) = root.state else { return None };
-    // Nothing came of what nobody let begin.
+    // A run that was never approved has no outcome.
     root.started?;
     let children = view.delegations().filter_map(|child| child_outcome(view, child, policy));
-    // The report decides for all who say whether a story passes, and never by a claim alone.
+    // Only the report decides whether a story passes; the agent's claim is not enough.
     let passes = StoryReport::of(view)?.passes;
     let kept = root.kept.as_deref().map(|(kept, _)| kept);
     Some(Written {
@@ -179,7 +179,7 @@ fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
         summary: summary(root, status),
         branch,
         reference: kept.and_then(|kept| kept.reference.clone()),
-        // The reference moves when the run goes on; what passed is this.
+        // The git reference moves when the run is resumed; the commit that passed does not.
         commit: kept.and_then(|kept| kept.commit.clone()).filter(|_| passes),
         cost: root.inclusive.usd,
         estimated: root.inclusive.is_estimated(),
@@ -192,7 +192,7 @@ fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
 
 fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<ChildOutcome> {
     let State::Ended(status) = child.state else { return None };
-    // What was never admitted has no entry.
+    // A refused child gets no entry.
     let status = Some(status).filter(|status| *status != Outcome::Refused)?;
     let parent = view.delegation(child.parent?)?.story.clone()?;
     let can_delegate = policy.judge_depth(child.depth, || child.label.to_string()).is_ok();
@@ -218,10 +218,11 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
     })
 }
 
-/// Says whether a child completed and its work is in the story: it and all between them were merged, or changed nothing.
+/// Returns whether a child completed and its work is part of the story: it and every ancestor was merged or changed
+/// nothing.
 fn is_in_story(view: &RunView, child: &Delegation) -> bool {
     let mut node = child;
-    // The story's own agent has no parent; what is in its workspace is the story.
+    // The root agent has no parent; its workspace is the work of the story.
     while let Some(parent) = node.parent {
         let (is_kept, is_lost) = node
             .kept
@@ -241,7 +242,7 @@ fn is_in_story(view: &RunView, child: &Delegation) -> bool {
     true
 }
 
-/// Returns what a delegation said it did; unless it completed, why it did not comes first.
+/// Returns the summary of a delegation. If it did not complete, the reason comes first.
 fn summary(of: &Delegation, status: Outcome) -> String {
     let said = of.returned.as_ref().map(|returned| returned.summary.clone());
     let why = of.reason.as_ref().map(|reason| reason.message.clone());

@@ -1,6 +1,6 @@
-//! What is said of stories at the end: what came of those that ran, and why others were not begun.
+//! Prints the outcomes of stories, and why others were skipped.
 //!
-//! Start at [`PrdSession::report`]; [`show`] is for one story of a run that went on.
+//! Start at [`PrdSession::report`]; [`show`] is for the story of a resumed run.
 
 use adjutant_view::RunView;
 use adjutant_view::story::{StoriesJson, StoryReport, json, render};
@@ -15,7 +15,7 @@ use crate::output::{print, print_json};
 use crate::results::WorkPlacement;
 
 impl PrdSession<'_> {
-    /// Adds what came of a run to what is reported at the end; returns whether its story passes.
+    /// Adds the report of a run, to be printed at the end. Returns whether its story passes.
     pub(super) fn add_report(
         &mut self,
         view: &RunView,
@@ -56,7 +56,7 @@ impl PrdSession<'_> {
     }
 }
 
-/// What a program is told of stories.
+/// The JSON document about stories.
 #[derive(Serialize)]
 struct StoriesDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,14 +68,14 @@ struct StoriesDocument {
     all: StoriesJson,
 }
 
-/// A story that was not begun, and why.
+/// A story that was skipped, and why.
 #[derive(Serialize)]
 struct StoryNotBegun {
     id: String,
     why: String,
 }
 
-/// Shows what came of the one story of a run that went on.
+/// Prints the report of the story of a resumed run.
 pub(crate) fn show(report: &StoryReport, showing: &DisplayOptions) -> Result<(), Failure> {
     match showing.form {
         _ if showing.events => Ok(()),

@@ -1,6 +1,6 @@
-//! A run on a story that goes on: what it does beside every other run that goes on.
+//! The steps that `resume` adds for a run on a story: claim, checks against the PRD, recording the outcome.
 //!
-//! Start at [`ResumedStory::claim`]; `resume` asks it at each step where a story makes a difference.
+//! Start at [`ResumedStory::claim`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,23 +21,22 @@ use crate::hints::{completed, quoted};
 use crate::output::say;
 use crate::results::{MergeScope, after_run};
 
-/// The story of a run that goes on.
+/// The story of a resumed run.
 pub(crate) struct ResumedStory<'a> {
     archive: &'a Archive,
     run: RunId,
     work: StoryWork,
-    /// Held until the outcome is written down; absent for a story that is in no PRD, and where the registry cannot
-    /// be used.
+    /// Held until the outcome is written. Absent for a story without a PRD, or if the registry is unavailable.
     claim: Option<ReleaseOnDrop>,
-    /// Whether the registry knows that the run goes on.
+    /// Whether the registry recorded that the run was resumed.
     is_recorded: bool,
 }
 
 impl<'a> ResumedStory<'a> {
-    /// The work of a story is a branch to look at, as when it began.
+    /// The same default as `adjutant story`: the work becomes a branch.
     pub(crate) const USUAL_MERGE: MergeAfter = MergeAfter::Branch;
 
-    /// Claims the story of a run, so that no other process works on it; `None` for a run that has no story.
+    /// Claims the story of a run, so that no other process works on it; `None` for a run without a story.
     pub(crate) fn claim(
         archive: &'a Archive,
         run: RunId,
@@ -53,7 +52,7 @@ impl<'a> ResumedStory<'a> {
                 let hint = refusal.recommendation().unwrap_or_default();
                 return Err(Failure::usage(said).hint(hint));
             }
-            // What was begun goes on all the same: the lock of the run keeps other processes out of it.
+            // The run is resumed anyway: its own lock keeps other processes away from it.
             Err(error @ RegistryError::Unavailable(_)) => {
                 let failure = Failure::caused(Exit::Failed, &error);
                 say(&format!("adjutant: the story {} is not claimed: {failure}", work.id));
@@ -63,7 +62,7 @@ impl<'a> ResumedStory<'a> {
         Ok(Some(Self { archive, run, work, claim, is_recorded: false }))
     }
 
-    /// Refuses to pay for what could not be written down.
+    /// Refuses to resume a run whose outcome could not be written into the PRD.
     pub(crate) fn refuse_unwritable(&self) -> Result<(), Failure> {
         let Self { archive, run, work, .. } = self;
         let Some(why) = resume_conflict(archive, work, *run)? else { return Ok(()) };
@@ -79,18 +78,18 @@ impl<'a> ResumedStory<'a> {
         ))))
     }
 
-    /// Keeps the PRD out of what agents do.
+    /// Keeps agents from changing the PRD.
     pub(crate) fn reserve(&self, spaces: &mut WorkspaceSetup) {
         let prd = self.work.prd.as_ref().map(Path::new);
         spaces.reserved = prd.map(reserved_files).unwrap_or_default();
     }
 
-    /// Records that the run goes on, and makes the other stories known to the engine: none is handed down.
+    /// Records that the run was resumed, and tells the engine the ids of all stories, so that none is delegated as a task.
     pub(crate) fn configure(&mut self, engine: Engine) -> Engine {
         let prd = self.work.prd.as_ref().filter(|_| self.claim.is_some()).map(Path::new);
         if let Some(prd) = prd {
             let (registry, story) = (self.archive.registry(), (prd, self.work.id.as_str()));
-            // Its own budget was given to it when it began.
+            // The budget was granted when the run began.
             let begun = registry.begin_story(story, self.run, &self.work.asked, Cap::default());
             if let Err(error) = &begun {
                 let failure = Failure::caused(Exit::Failed, error);
@@ -104,7 +103,7 @@ impl<'a> ResumedStory<'a> {
         engine.with_stories(self.others())
     }
 
-    /// Returns the names of the stories; none where the file cannot be read, which is said.
+    /// Returns the ids of all stories. Warns and returns none if the PRD cannot be read.
     fn others(&self) -> BTreeSet<String> {
         match self.work.prd.as_ref().map(PrdFile::look) {
             Some(Ok(prd)) => names(&prd),
@@ -119,7 +118,7 @@ impl<'a> ResumedStory<'a> {
         }
     }
 
-    /// Writes down what came of the run, and prints it.
+    /// Merges the work, writes the outcome into the PRD and prints it.
     pub(crate) fn conclude(
         self,
         conducted: ExecutedRun,
@@ -133,7 +132,7 @@ impl<'a> ResumedStory<'a> {
         let recorded = record_outcome(self.archive, view, placed.branch.clone());
         let is_placed = placed.exit == Exit::Completed && recorded == Exit::Completed;
         if let Some(mut report) = StoryReport::of(view).map(|report| with_flags(report, view)) {
-            // It names the branch, so it comes after that is made.
+            // After merging, because the report names the branch.
             report_placement(&mut report, placed);
             show(&report, showing)?;
         }

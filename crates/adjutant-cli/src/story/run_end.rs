@@ -1,4 +1,4 @@
-//! What a run on a story came to, as the registry keeps it for the runs after it.
+//! Records in the registry how a run on a story ended. Later runs decide by it.
 
 use adjutant_core::Outcome;
 use adjutant_core::budget::Amount;
@@ -11,8 +11,7 @@ use adjutant_view::story::StoryReport;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
-/// Records what a run came to that was begun on a story; what is in the way is said, and the journal has it all the
-/// same.
+/// Records the end of a run on a story. A failure is only printed, because the journal has the end too.
 pub(super) fn record_end(archive: &Archive, view: &RunView) {
     let Some(run) = view.run() else { return };
     let spent = view.total();
@@ -28,7 +27,7 @@ pub(super) fn record_end(archive: &Archive, view: &RunView) {
     }
 }
 
-/// Returns how a run ended that has no process any more.
+/// Returns how a run ended, for a run without a live process.
 pub(super) fn story_end(view: &RunView) -> StoryEnd {
     let is = |what: fn(&StoryReport) -> bool| StoryReport::of(view).is_some_and(|it| what(&it));
     match view.outcome() {
@@ -41,12 +40,12 @@ pub(super) fn story_end(view: &RunView) -> StoryEnd {
     }
 }
 
-/// Returns the commit of the work of a run's own agent; nothing where it changed nothing.
+/// Returns the commit with the work of the root agent; `None` if it changed nothing.
 pub(super) fn commit_of(view: &RunView) -> Option<String> {
     view.root()?.kept.as_ref()?.0.commit.clone()
 }
 
-/// Returns the highest number that a child of the story had, whether it was admitted or not.
+/// Returns the highest number of a child of the story, admitted or not.
 pub(super) fn last_child_of(view: &RunView) -> u64 {
     let Some(story) = view.story() else { return 0 };
     let ids = view.delegations().filter_map(|child| child.story.as_deref());

@@ -1,7 +1,6 @@
-//! The run that works on one story: what it is asked, where its agents act, which command decides, and
-//! what becomes of the work.
+//! Executes the run of one story: prompt, workspaces, verify command, merge and recorded outcome.
 //!
-//! Start at [`PrdSession::work_on`]. Whether a story may be begun at all was settled before.
+//! Start at [`PrdSession::work_on`]. Whether the story may begin was decided before.
 
 use adjutant_core::story::{MarkedTask, StoryWork};
 use adjutant_core::{AgentName, Outcome, Policy, RunId};
@@ -22,10 +21,10 @@ use crate::output::say;
 use crate::results::{MergeScope, after_run};
 use crate::wiring::ChosenModel;
 
-/// What to do where the agent of a story gets no workspace.
+/// What to do if the agent of a story gets no workspace.
 const NEEDS_SPACE: &str = "`adjutant doctor` says what this machine allows.";
 
-/// Columns that a title may take in the line that says a story begins.
+/// The most columns of a title in the line that announces a story.
 const TITLE_COLUMNS: usize = 80;
 
 impl PrdSession<'_> {
@@ -39,7 +38,7 @@ impl PrdSession<'_> {
     ) -> Result<Outcome, Failure> {
         let spaces = self.spaces()?;
         if !self.has_begun {
-            // Found before anything is said to begin.
+            // Checked before the story is announced.
             let network = policy.network;
             let checked = spaces.check(&self.workdir, network).map_err(|error| failed(&error));
             checked.map_err(|failure| failure.hint(NEEDS_SPACE))?;
@@ -109,7 +108,7 @@ impl PrdSession<'_> {
         let passes = self.add_report(&view, placed, |report| report.remarks.extend(remarks));
         let finished = finished.map_err(|error| {
             let failure = crate::execute::interrupted_failure(&error, &view);
-            // Agents of stories always write.
+            // Agents of stories always write, so a missing workspace is fatal.
             let needs_space = matches!(error, adjutant_engine::EngineError::Workspaces(_));
             if needs_space { failure.hint(NEEDS_SPACE) } else { failure }
         })?;
@@ -118,7 +117,7 @@ impl PrdSession<'_> {
         Ok(if is_whole { finished.outcome } else { Outcome::Partial })
     }
 
-    /// Returns where agents work; the PRD is no part of what they do.
+    /// Returns the workspace setup. Agents cannot change the PRD.
     fn spaces(&self) -> Result<WorkspaceSetup, Failure> {
         let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
         setup.reserved = reserved_files(self.file.path());
@@ -126,7 +125,7 @@ impl PrdSession<'_> {
         Ok(setup)
     }
 
-    /// Returns the command that decides about a story: a person's, else the file's with consent.
+    /// Returns the verify command of a story: the person's own, otherwise the PRD's, if they consented.
     pub(super) fn verify_of(&self, story: &Story) -> Option<String> {
         let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
         own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
@@ -154,7 +153,7 @@ impl PrdSession<'_> {
         }
     }
 
-    /// Returns what becomes of the work: a person's word, else the file's with consent, else a branch.
+    /// Returns what happens to the work: `--merge`, otherwise the PRD's choice with consent, otherwise a branch.
     pub(super) fn merge(&self) -> MergeAfter {
         let wish = self.file.prd().merge().filter(|_| self.consent.is_given());
         let wish = wish.and_then(MergeAfter::parse);

@@ -1,4 +1,4 @@
-//! The flags that were typed for `story`: which it takes, and those for the command that begins one of them anew.
+//! The typed flags of `story`: refuses flags that make no sense, and repeats the others in recommended commands.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use crate::args::{PolicyFlags, StoryArgs, WorkFlags};
 use crate::exit::Failure;
 use crate::hints::{quoted, root};
 
-/// What says which story it is, where its files are, or how it is shown: that is added elsewhere or of this time only.
+/// Arguments that a recommended command does not repeat: they are added elsewhere, or concern only this invocation.
 const OF_THIS_TIME: [&str; 9] =
     ["story", "again", "root", "home", "json", "events", "return_form", "record", "prd"];
 
-/// Returns the flags of a command that were typed and count for the next time too, each with its value.
+/// Returns the typed flags of a command that a recommended command must repeat, each with its value.
 pub(crate) fn flags(command: &Command, matches: &ArgMatches) -> Vec<String> {
     let mut typed = Vec::new();
     for arg in command.get_arguments() {
@@ -36,8 +36,8 @@ pub(crate) fn flags(command: &Command, matches: &ArgMatches) -> Vec<String> {
     typed
 }
 
-/// Returns how a person gives a flag of `story`: the flag for a person who typed the command, the whole command for
-/// the reader of an MCP client, whose server does not take these flags.
+/// Returns what to type to give a flag of `story`: the flag itself, or, for a run on behalf of an MCP client, the whole
+/// command, because the server does not take these flags.
 pub(super) fn advised(args: &StoryArgs, prd: &Path, id: Option<&str>, flag: &str) -> String {
     if !args.detached.detached {
         return flag.to_owned();
@@ -47,7 +47,7 @@ pub(super) fn advised(args: &StoryArgs, prd: &Path, id: Option<&str>, flag: &str
     format!("`adjutant story {prd}{story} {flag}` in a terminal")
 }
 
-/// Returns how limits are chosen for stories; refuses what means something only elsewhere.
+/// Returns the policy flags for stories. Refuses flags that only other commands support.
 pub(super) fn of_stories(flags: &WorkFlags) -> Result<PolicyFlags, Failure> {
     let elsewhere = [
         (flags.agent.is_some(), "--agent: a story is worked on by an agent of its own"),
@@ -68,7 +68,7 @@ pub(super) fn of_stories(flags: &WorkFlags) -> Result<PolicyFlags, Failure> {
     let mut chosen = flags.policy.clone();
     let other = chosen.preset.take_if(|name| Preset::parse(name) != Some(Preset::Story));
     match other.filter(|_| is_preset_typed()) {
-        // In the environment it is a person's usual one for everything else.
+        // A preset from the environment is the person's default for other commands.
         None => Ok(chosen),
         Some(name) => {
             let text = format!("--preset {name}: stories are worked on by the preset story");
@@ -77,39 +77,39 @@ pub(super) fn of_stories(flags: &WorkFlags) -> Result<PolicyFlags, Failure> {
     }
 }
 
-/// Says whether a preset was typed and is not that of the environment.
+/// Returns whether `--preset` was typed, rather than set in the environment.
 fn is_preset_typed() -> bool {
     std::env::args().any(|word| word == "--preset" || word.starts_with("--preset="))
 }
 
-/// Completes the command that begins the story of a run anew: with what was typed for that run, with the budgets that
-/// were too small raised, and with its tree where that is not this folder.
+/// Completes the recommended command that begins a story again: adds the flags that were typed for its run, raised
+/// budgets, and `--root` if the run worked in another directory.
 pub(super) fn completed(mut report: StoryReport, view: &RunView) -> StoryReport {
     let Some(again) = report.again.take() else { return report };
     let typed = view.story().map(|story| story.typed.as_slice()).unwrap_or_default();
     let advice = report.reason.as_ref().map(|reason| reason.recommendation.as_str());
     let raised = advice.and_then(raising_flags);
     let code = report.reason.as_ref().map(|reason| reason.code);
-    // How much larger it must be nobody knows; as small as it was is not worth trying.
+    // How much larger the context must be is unknown, but the same size would fail again.
     let raised_too =
         (code == Some(Code::ContextExhausted.as_str())).then_some("--set context_tokens");
     let is_raised = |flag: &&String| raised.into_iter().chain(raised_too).any(|it| sets(it, flag));
     let kept = typed.iter().filter(|flag| !is_raised(flag));
     let is_here = std::env::current_dir().is_ok_and(|here| here == Path::new(view.workdir()));
     let tree = format!("--root {}", quoted(view.workdir()));
-    // One that was typed is added to whatever is recommended.
+    // `hints` already adds a `--root` that was typed.
     let tree = Some(tree.as_str()).filter(|_| root().is_empty() && !is_here);
     let all = kept.map(String::as_str).chain(raised).chain(tree);
     report.again = Some(all.fold(again, |command, flag| format!("{command} {flag}")));
     report
 }
 
-/// Says whether one of the flags takes the place of the typed one.
+/// Returns whether one of the flags in `raised` sets the same key as `flag`.
 fn sets(raised: &str, flag: &str) -> bool {
     let key = |text: &str| {
         let text = text.strip_prefix("--set ").unwrap_or(text);
         let key = text.split(['=', ' ']).next().unwrap_or_default().replace('-', "_");
-        // Both words for the budget of a run.
+        // `--budget-tokens` and `--set budget_tokens_run` are the same key.
         if key == "budget_tokens_run" { "__budget_tokens".to_owned() } else { key }
     };
     let places: Vec<usize> = raised.match_indices("--").map(|(place, _)| place).collect();
