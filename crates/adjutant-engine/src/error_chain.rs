@@ -1,6 +1,6 @@
-//! An error with its causes, as one line.
+//! Formatting an error and its causes as one line.
 
-/// Returns an error and what lies behind it.
+/// Returns the error's text followed by the texts of its sources, joined by `: `.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,4 @@
-//! Making ids from a secure source.
+//! Making ids of runs and sessions from the wall clock and a random source.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use adjutant_core::{Brief, RunId, SessionId, Task};
 
 use crate::runner::clock::{WallClock, wall_now};
 
-/// Where the random part of ids comes from.
+/// Returns the random part of an id.
 pub type RandomSource = fn() -> Result<[u8; SUFFIX_LEN], getrandom::Error>;
 
-/// Draws from the operating system.
+/// Reads random bytes from the operating system.
 pub(crate) fn os_random() -> Result<[u8; SUFFIX_LEN], getrandom::Error> {
     let mut bytes = [0; SUFFIX_LEN];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Draws an id for a run that another process is going to begin.
+/// Makes an id for a run that another process is going to start.
 ///
 /// # Errors
 ///
-/// Why the operating system has nothing to draw from.
+/// The operating system's random source failed.
 pub fn new_run_id() -> Result<RunId, getrandom::Error> {
     IdSource { wall: wall_now, random: os_random }.run()
 }
 
-/// Makes ids.
+/// Makes ids of runs and sessions.
 #[derive(Clone, Copy)]
 pub(crate) struct IdSource {
     pub(crate) wall: WallClock,
@@ -38,9 +38,10 @@ impl IdSource {
         Ok(RunId::new((self.wall)() / 1000, (self.random)()?))
     }
 
-    /// Gives each brief an id that is not taken.
+    /// Gives each brief a session id that is not taken.
     ///
-    /// A thousand children made in one second would share an id once in five thousand runs.
+    /// The check is needed: of a thousand children made in one second, two would get the same id in one of five
+    /// thousand runs.
     pub(crate) fn tasks(
         &self,
         briefs: Vec<Brief>,

@@ -1,11 +1,10 @@
-//! The runtime: takes inputs from one queue, asks the core, records, acts, reports.
+//! The runtime: one loop takes inputs, asks the core to decide, records the events, performs the effects.
 //!
-//! The only crate that owns tasks and the clock. It judges nothing: every limit is decided by
-//! [`adjutant_core::Tree::decide`]; what must happen comes back as [`adjutant_core::Effect`] and is
-//! performed once the event behind it is on disk.
+//! This is the only crate that spawns tasks and reads the clock. It enforces no limit itself:
+//! [`adjutant_core::Tree::decide`] does, and returns what to do as [`adjutant_core::Effect`]s.
 //!
-//! Start at [`Engine::delegate`] to run, at [`Archive`] to read what ran. Invariant: no effect
-//! happens and nothing is reported before its event is durable.
+//! Start at [`Engine::delegate`] to run, at [`Archive`] to read earlier runs. Invariant: no effect
+//! is performed and no event is reported before that event is durable.
 
 mod archive;
 mod briefs;

@@ -1,12 +1,10 @@
-//! PRDs on disk: opened once, changed whole, never against a person who edits them.
+//! PRD files: reading them, and writing the outcomes of stories into them while a person may edit them.
 //!
-//! Owns how a PRD is opened and how an outcome reaches the disk. What a PRD says and where an outcome
-//! stands in it is decided by [`Prd`]. Calls block for the length of a sync, and for a while when
-//! another process is writing.
+//! [`Prd`] parses and edits the text; this module locks, compares and replaces the file. Calls block for an
+//! fsync, and up to `PATIENCE` while another process has the directory locked.
 //!
-//! Start at [`PrdFile::open`]. Invariant: whoever is killed at any moment, the file is what it was or
-//! what it was to be. The folder is resolved once, when the file is opened; the file itself is never
-//! a symbolic link, for a link would be replaced by a file.
+//! Start at [`PrdFile::open`]. Invariant: if the process is killed at any moment, the file has its old or its
+//! new content. A symbolic link is refused, because replacing the file would replace the link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -19,13 +17,13 @@ use adjutant_workspace::{
 
 use crate::specs::{PATIENCE, locked};
 
-/// The most of a file that is read; a thousand stories with long descriptions have about one.
+/// The largest PRD that is read; a thousand stories with long descriptions have about one MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How often a change is worked out anew because someone edited the file meanwhile.
+/// How often an edit is computed again because the file was changed meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Says why a PRD could not be opened or changed.
+/// Why a PRD could not be opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PrdError {
     /// The file is a symbolic link.
@@ -34,14 +32,14 @@ pub enum PrdError {
         /// The file.
         path: String,
     },
-    /// The file or its folder could not be handled.
+    /// An operation on the file or its directory failed.
     #[error("cannot {action} {path}")]
     File {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// With what.
+        /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: PathError,
     },
@@ -53,42 +51,42 @@ pub enum PrdError {
         /// The file.
         path: String,
     },
-    /// No file can be made beside it.
+    /// No file can be created in the PRD's directory.
     #[error(
         "the folder of `{path}` cannot be written to; the outcome of a story is written beside the file first"
     )]
     FolderReadOnly {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: PathError,
     },
-    /// The file is too large to be a PRD.
+    /// The file exceeds the limit.
     #[error("`{path}` has more than {max_bytes} bytes")]
     TooLarge {
         /// The file.
         path: String,
-        /// The most that is read.
+        /// The limit.
         max_bytes: u64,
     },
-    /// The file would become too large to be read again.
+    /// The file would exceed the limit with the outcome in it.
     #[error("`{path}` would have more than {max_bytes} bytes; nothing was written")]
     Overgrown {
         /// The file.
         path: String,
-        /// The most that is read.
+        /// The limit.
         max_bytes: u64,
     },
-    /// The file is no text.
+    /// The file is not UTF-8.
     #[error("`{path}` is not UTF-8 text (byte {at})")]
     NotText {
         /// The file.
         path: String,
-        /// The first byte that is wrong.
+        /// The offset of the first invalid byte.
         at: usize,
     },
-    /// The file is no PRD.
+    /// The file is not a valid PRD.
     #[error("`{path}`: {fault}")]
     Invalid {
         /// The file.
@@ -96,7 +94,7 @@ pub enum PrdError {
         /// What is wrong with it.
         fault: Fault,
     },
-    /// A person changed what the outcome was to be written into.
+    /// The story's entry, or the whole file, was changed so that the outcome cannot be written.
     #[error(
         "`{path}`: {what} since story `{story}` began; nothing was written, and its outcome is kept in run {run}"
     )]
@@ -107,7 +105,7 @@ pub enum PrdError {
         story: String,
         /// What changed, such as `its entry was changed`.
         what: String,
-        /// Where the outcome is.
+        /// The run whose journal has the outcome.
         run: String,
     },
     /// The outcome cannot be written into the file.
@@ -115,22 +113,22 @@ pub enum PrdError {
     Unwritable {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         fault: Fault,
-        /// Where the outcome is.
+        /// The run whose journal has the outcome.
         run: String,
     },
-    /// Another process holds the folder.
+    /// Another process has the directory locked.
     #[error(
         "another process is writing in the folder of `{path}`, and has been for {seconds} seconds; try again later"
     )]
     Busy {
         /// The file.
         path: String,
-        /// How long was waited.
+        /// How long this process waited.
         seconds: u64,
     },
-    /// Someone edits the file faster than it can be changed.
+    /// The file changed during each of several attempts.
     #[error("`{path}` was changed by someone else again and again; nothing was written")]
     Overtaken {
         /// The file.
@@ -138,14 +136,14 @@ pub enum PrdError {
     },
 }
 
-/// How a save ended.
+/// What saving an outcome came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveOutcome {
-    /// The outcome was written into the file as it was known.
+    /// The outcome was written into the version that was read before.
     Written,
-    /// The outcome was written into a version that someone else made meanwhile.
+    /// The outcome was written into a version that another process or a person wrote meanwhile.
     Merged,
-    /// The outcome stood in the file already.
+    /// The file already had the outcome.
     Unchanged,
 }
 
@@ -155,23 +153,23 @@ pub struct PrdFile {
     path: PathBuf,
     dir: Dir,
     name: OsString,
-    /// What a replacement is called before it takes its place.
+    /// The name of the temporary file that replaces the PRD.
     temp: OsString,
     prd: Prd,
 }
 
-/// The file as it was read.
+/// The content and mode of the file.
 struct PrdContent {
     text: String,
     mode: FileMode,
 }
 
 impl PrdFile {
-    /// Opens the PRD at `path`, and makes sure that outcomes can be written to it later.
+    /// Opens the PRD at `path` and checks that outcomes can be written to it later.
     ///
     /// # Errors
     ///
-    /// When it is no PRD, or no file that can be replaced; nothing has changed then.
+    /// If it is not a valid PRD, or cannot be replaced. Nothing has changed then.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, PrdError> {
         let path = path.into();
         let shown = path.display().to_string();
@@ -186,11 +184,11 @@ impl PrdFile {
         Ok(Self { path, dir, name, temp, prd })
     }
 
-    /// Reads the PRD at `path` for one who writes nothing: no lock is taken, and it may be read-only.
+    /// Reads the PRD at `path` without a lock. The file may be read-only.
     ///
     /// # Errors
     ///
-    /// When it cannot be read or is no PRD.
+    /// If it cannot be read or is not a valid PRD.
     pub fn look(path: impl AsRef<Path>) -> Result<Prd, PrdError> {
         let shown = path.as_ref().display().to_string();
         let (_, _, place) = open_parent(path.as_ref(), &shown)?;
@@ -203,17 +201,17 @@ impl PrdFile {
         &self.prd
     }
 
-    /// Returns its path, the same however it was spelled when it was opened.
+    /// Returns its path with the directory resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads it anew: another process may have written an outcome meanwhile.
+    /// Reads the file again, because another process may have written an outcome.
     ///
     /// # Errors
     ///
-    /// When it cannot be read or is no PRD any more; what was known of it stays.
+    /// If it cannot be read or is not a valid PRD any more. The version in memory stays.
     pub fn reread(&mut self) -> Result<(), PrdError> {
         let shown = self.path.display().to_string();
         let failed = |source: PathError| PrdError::file("open", &shown, source);
@@ -225,12 +223,12 @@ impl PrdFile {
         Ok(())
     }
 
-    /// Writes the outcome of a story, and takes over what others changed elsewhere in the file.
+    /// Writes the outcome of a story. Changes that others made elsewhere in the file are kept.
     ///
     /// # Errors
     ///
-    /// [`PrdError::Changed`] when the entry of the story is not the one that was last read, or the
-    /// file is no PRD any more. Whatever the error, the file is as it was.
+    /// [`PrdError::Changed`] if the story's entry differs from the one that was read, or the file is not a valid
+    /// PRD any more. On any error the file is unchanged.
     pub fn save(&mut self, story_id: &str, outcome: &Outcome) -> Result<SaveOutcome, PrdError> {
         let shown = self.path.display().to_string();
         let place = self.dir.file_target(&self.name);
@@ -272,7 +270,7 @@ impl PrdFile {
         Err(PrdError::Overtaken { path: shown })
     }
 
-    /// Reads a version that someone else made; the entry of the story must be as it was.
+    /// Parses a version that was written meanwhile. Fails if the story's entry has changed.
     fn read_other_version(
         &self,
         read: &PrdContent,
@@ -290,7 +288,7 @@ impl PrdFile {
         }
     }
 
-    /// Replaces the file while it is what it was; says whether it still was.
+    /// Replaces the file if its content is still `before`. Returns whether it was.
     fn replace(
         &self,
         place: &FileTarget,
@@ -314,7 +312,7 @@ impl PrdFile {
                 Ok(false)
             }
             Err(source) => {
-                // Best effort: the error that matters is the one above.
+                // Best effort: the error above is returned.
                 let _ = place.remove_temp(&self.temp);
                 Err(failed(source))
             }
@@ -335,7 +333,7 @@ impl PrdError {
     }
 }
 
-/// Returns the path by which a PRD is known: its folder without links and dots. The file itself is no link.
+/// Returns the path with its directory canonicalized. The file itself is not resolved, because it is not a link.
 #[must_use]
 pub fn resolved(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -346,8 +344,8 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns the files that only Adjutant may change while agents work on a PRD: the PRD, and the copy that takes its
-/// place once it is whole.
+/// Returns the files that only Adjutant may change while agents work on a PRD: the PRD and the temporary file that
+/// replaces it.
 #[must_use]
 pub fn reserved_files(prd: &Path) -> Vec<PathBuf> {
     let copy = prd.file_name().map(|name| prd.with_file_name(temp_name(name)));
@@ -367,7 +365,7 @@ fn lock(dir: &Dir, shown: &str) -> Result<DirLock, PrdError> {
     taken.ok_or(PrdError::Busy { path: shown.to_owned(), seconds: PATIENCE.as_secs() })
 }
 
-/// Finds the folder of a path, and the place in it.
+/// Opens the directory of a path. Returns it with the file's name and target.
 fn open_parent(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdError> {
     let failed = |source: PathError| PrdError::file("open", shown, source);
     let Some(name) = path.file_name().map(OsStr::to_owned) else {
@@ -380,7 +378,7 @@ fn open_parent(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), 
     Ok((dir, name, place))
 }
 
-/// Reads a file that has to be there.
+/// Reads the file; a missing one is an error.
 fn read_existing(place: &FileTarget, shown: &str) -> Result<PrdContent, PrdError> {
     let missing = || PrdError::file("open", shown, PathError::NotFound);
     read(place, shown)?.ok_or_else(missing)
@@ -407,10 +405,10 @@ fn parse(text: &str, shown: &str) -> Result<Prd, PrdError> {
     Prd::read(text).map_err(|fault| PrdError::Invalid { path: shown.to_owned(), fault })
 }
 
-/// Makes sure that the file can be replaced, before anything is paid for; the folder is locked.
+/// Checks that the file can be replaced, before any model call costs money. The directory must be locked.
 ///
-/// A copy is written beside it and removed again: that tells a folder without rights, a disk
-/// mounted read-only and a full one alike, and takes away what an interrupted save left.
+/// Writes the temporary file and removes it again. That detects missing rights, a read-only mount and a full
+/// disk, and removes the temporary file of an interrupted save.
 fn check_replaceable(
     path: &Path,
     place: &FileTarget,
@@ -419,7 +417,7 @@ fn check_replaceable(
     temp: &OsStr,
 ) -> Result<(), PrdError> {
     let shown = || path.display().to_string();
-    // A file of someone else could be replaced where the folder is ours; it is theirs all the same.
+    // In a writable directory a read-only file of another user could be replaced, but should not be.
     if OpenOptions::new().write(true).open(path).is_err() {
         return Err(PrdError::ReadOnly { path: shown() });
     }

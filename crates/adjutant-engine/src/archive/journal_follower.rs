@@ -1,29 +1,29 @@
-//! Reading a journal while it is written: only what is new, each time one looks.
+//! Reading a journal while another process appends to it: each call returns only the new records.
 
 use adjutant_core::Event;
 use adjutant_store::{Position, Record, RunDir};
 
 use crate::archive::{ArchiveError, RunFiles, torn};
 
-/// A place in a run's journal from which reading goes on when more was written.
+/// Reads the records that are appended to a run's journal after a position.
 #[derive(Debug)]
 pub struct JournalFollower {
     folder: RunDir,
     position: Position,
-    /// How long the journal was when it was last read.
+    /// The journal's length in bytes when it was last read.
     seen: u64,
     torn: u64,
 }
 
 impl JournalFollower {
-    /// Reads on from `position`, behind which there are `torn` bytes that are not a whole record.
+    /// Continues at `position`, which is followed by `torn` bytes of an incomplete record.
     pub(crate) fn from(folder: RunDir, position: Position, torn: u64) -> Self {
         Self { folder, position, seen: position.offset + torn, torn }
     }
 
-    /// Hands over what was recorded since, and says whether there was anything.
+    /// Passes every record appended since the last call to `visit`. Returns whether there was one.
     ///
-    /// Reads nothing when the journal did not grow, and never what was read before.
+    /// If the journal's length has not changed, the file is not opened.
     pub fn read_new(
         &mut self,
         mut visit: impl FnMut(&Record<Event>),
@@ -31,7 +31,7 @@ impl JournalFollower {
         let run = self.folder.id();
         match std::fs::metadata(self.folder.journal_path()) {
             Ok(journal) if journal.len() == self.seen => return Ok(false),
-            // A run that is just beginning.
+            // The run was created a moment ago and has no journal yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Ok(_) | Err(_) => {}
         }
@@ -47,7 +47,7 @@ impl JournalFollower {
         Ok(self.position != before)
     }
 
-    /// Returns how many bytes at the end are not a whole record.
+    /// Returns the length of an incomplete record at the end, in bytes.
     #[must_use]
     pub const fn torn(&self) -> u64 {
         self.torn
@@ -55,7 +55,7 @@ impl JournalFollower {
 }
 
 impl RunFiles {
-    /// Returns the journal's beginning, to read on from.
+    /// Returns a follower that starts at the first record.
     #[must_use]
     pub fn follow(&self) -> JournalFollower {
         JournalFollower::from(self.folder.clone(), Position::start(self.id()), 0)

@@ -1,4 +1,7 @@
-//! Reading what ran: by any process, at any time, from the files alone.
+//! Reading runs from their files: any process can do so, whether or not the run is live.
+//!
+//! Start at [`Archive::find`] for one run and at [`RunFiles`] for its journal. Except for [`RunFiles::append`] and
+//! [`Archive::prune`], nothing here writes to a journal.
 
 pub(crate) mod journal_follower;
 pub(crate) mod offline_cancel;
@@ -22,26 +25,26 @@ use crate::error_chain::error_chain;
 use crate::registry::RegistryHandle;
 use crate::runner::clock::wall_now;
 
-/// Says why something that ran cannot be read.
+/// Why a run's files cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The state directory cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// No run is called that.
+    /// No run has this id, or several have an id that starts like this.
     #[error(transparent)]
     Find(FindError),
-    /// No run holds that session.
+    /// No run contains this session.
     #[error("no run holds the session {0}")]
     NoSession(SessionId),
-    /// Several sessions begin like that.
+    /// Several session ids start with this text.
     #[error("`{text}` may be any of {count} sessions: {candidates}")]
     Ambiguous {
-        /// What was asked for.
+        /// The text.
         text: String,
-        /// How many sessions fit.
+        /// How many sessions match.
         count: usize,
-        /// Some of them.
+        /// The first matching ids, joined by commas.
         candidates: String,
     },
     /// The journal cannot be read.
@@ -52,13 +55,13 @@ pub enum ArchiveError {
         /// Why.
         source: ReadError,
     },
-    /// Somebody works on the run, so nobody else may write to it.
+    /// A live process has locked the run, so no other process may append to its journal.
     #[error("{0} goes on; only its own process may write to it")]
     Live(RunId),
-    /// The run's content was pruned, so nothing can be added to it.
+    /// The run's content was pruned, so the run cannot be continued.
     #[error("{0}: not resumable (expired)")]
     Expired(RunId),
-    /// A record could not be added.
+    /// A record could not be appended.
     #[error("{run}: the journal cannot be written")]
     Write {
         /// The run.
@@ -74,7 +77,7 @@ pub enum ArchiveError {
 impl From<FindError> for ArchiveError {
     fn from(error: FindError) -> Self {
         match error {
-            // The directory cannot be read, whatever was looked for in it.
+            // The state directory itself cannot be read, so the searched id does not matter.
             FindError::File(error) => Self::File(error),
             FindError::NoRuns | FindError::Unknown { .. } | FindError::Ambiguous { .. } => {
                 Self::Find(error)
@@ -83,40 +86,40 @@ impl From<FindError> for ArchiveError {
     }
 }
 
-/// Whether somebody is writing a run.
+/// Whether a process has a run locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunLiveness {
-    /// A process holds it.
+    /// A process has locked it.
     Live {
-        /// Its id, where it can be known.
+        /// The process id; unknown for a process in another pid namespace.
         pid: Option<u32>,
     },
-    /// Nobody does.
+    /// No process has locked it.
     Dead,
 }
 
-/// Whether a run's content is still there.
+/// Whether a run's content has been pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// All of it.
+    /// Everything that was recorded is still there.
     Kept,
-    /// Only metadata and cost.
+    /// Only metadata and costs are left.
     Expired,
 }
 
 /// What pruning did to one run.
 #[derive(Debug)]
 pub enum PruneOutcome {
-    /// Its content was removed; so many bytes became free.
+    /// Its content was removed.
     Expired {
-        /// Bytes.
+        /// The bytes that became free.
         bytes: u64,
     },
-    /// It never began; its folder was removed.
+    /// Its journal was never started; its directory was removed.
     Removed,
-    /// It was left alone: fresh, live or expired before.
+    /// It was not changed: it is too recent, live, or was pruned before.
     Kept,
-    /// It was left alone because something is wrong with it.
+    /// It was not changed because of this error.
     Failed(String),
 }
 
@@ -129,13 +132,13 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the state directory, making it when it is missing.
+    /// Opens the state directory and creates it if it is missing.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         let (home, registry) = (Home::open(path)?, RegistryHandle::at(path));
         Ok(Self { path: path.to_owned(), home, registry })
     }
 
-    /// Returns what outlives the runs of this directory. All clones of the archive share one holder.
+    /// Returns the registry of this state directory. All clones of the archive share one holder.
     #[must_use]
     pub const fn registry(&self) -> &RegistryHandle {
         &self.registry
@@ -147,7 +150,7 @@ impl Archive {
         &self.path
     }
 
-    /// Returns the mode that the directory had when it was opened, where others could look into it; it is 0700 now.
+    /// Returns the mode the directory had before it was opened, if other users could read it. Opening it set 0700.
     #[must_use]
     pub const fn open_before(&self) -> Option<u32> {
         self.home.open_before()
@@ -165,7 +168,7 @@ impl Archive {
         Ok(ids.into_iter().map(|id| RunFiles { folder: self.home.run(id) }).collect())
     }
 
-    /// Writes a projection over all runs, such as `errors.json`, whole or not at all.
+    /// Writes a file derived from all runs, such as `errors.json`, atomically.
     pub fn write_projection(
         &self,
         name: &'static str,
@@ -174,12 +177,12 @@ impl Archive {
         Ok(self.home.write_projection(name, bytes)?)
     }
 
-    /// Writes and removes a small file, which tells whether a run could be kept.
+    /// Writes and removes a small file to find out whether runs can be stored.
     pub fn probe(&self) -> Result<(), ArchiveError> {
         Ok(self.home.probe()?)
     }
 
-    /// Finds a run by its id, the word `latest`, or a session it holds; ids by their start as well.
+    /// Finds a run by its id, the word `latest`, or a session it contains. The start of an id is enough.
     pub fn find(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), ArchiveError> {
         if let Ok(session) = text.parse::<SessionId>() {
             return Ok((self.holder(session)?, Some(session)));
@@ -194,7 +197,7 @@ impl Archive {
     fn holder_of_start(&self, text: &str) -> Result<(RunFiles, Option<SessionId>), ArchiveError> {
         let mut fitting: Vec<(SessionId, RunFiles)> = Vec::new();
         for run in self.runs()? {
-            // What cannot be read must not hide what can.
+            // An unreadable run must not hide a match in another run.
             let records = run.records().into_iter().flatten().map_while(Result::ok);
             let recorded = records.filter_map(|record| record.event.session());
             let mut sessions: Vec<SessionId> = recorded.chain([run.id().root_session()]).collect();
@@ -205,7 +208,7 @@ impl Archive {
         }
         match fitting.as_slice() {
             [(session, run)] => Ok((run.clone(), Some(*session))),
-            // The store says it as it does of any name that fits nothing.
+            // The store has the error for an id that matches nothing.
             [] => Ok((RunFiles { folder: self.home.find(text)? }, None)),
             several => {
                 let named = several.iter().take(CANDIDATES).map(|(session, _)| session.to_string());
@@ -219,13 +222,15 @@ impl Archive {
         }
     }
 
-    /// A session is made after its run began, so older runs are asked first, the newest of them
-    /// before the others; the clock may have been set back in between, so all are asked.
+    /// Finds the run that contains a session.
+    ///
+    /// A session starts after its run, so runs older than the session are searched first, newest first.
+    /// The others are searched too, because the clock may have been set back.
     fn holder(&self, session: SessionId) -> Result<RunFiles, ArchiveError> {
         self.holder_among(session, |_| true)
     }
 
-    /// Finds the run that holds a session among those that are wanted; no other is opened.
+    /// Finds the run that contains a session. Only runs for which `is_wanted` returns true are opened.
     pub fn holder_among(
         &self,
         session: SessionId,
@@ -236,7 +241,7 @@ impl Archive {
         let (older, newer): (Vec<_>, Vec<_>) = wanted.partition(is_older);
         for run in older.into_iter().chain(newer) {
             let holds = |record: &Record<Event>| record.event.session() == Some(session);
-            // A neighbour that cannot be read must not hide the run that can.
+            // An unreadable run must not hide the one that contains the session.
             let found = || {
                 run.records()
                     .is_ok_and(|mut records| records.any(|record| record.as_ref().is_ok_and(holds)))
@@ -248,22 +253,22 @@ impl Archive {
         Err(ArchiveError::NoSession(session))
     }
 
-    /// Removes the content of old runs if nobody has done so for a day; quiet about what it finds.
+    /// Prunes old runs if that was not done in the last 24 hours. Errors are ignored.
     pub fn prune_daily(&self) {
         let marker = self.path.join("pruned");
         let age =
             std::fs::metadata(&marker).and_then(|marker| marker.modified()).map(|at| at.elapsed());
-        // A time in the future is no age: a clock that jumped back must not stop the cleaning.
+        // `elapsed` fails for a time in the future: a clock that was set back must not stop pruning.
         if matches!(age, Ok(Ok(age)) if age < PRUNE_EVERY) {
             return;
         }
         let marked = open_private(&marker).and_then(|file| file.set_modified(SystemTime::now()));
-        // What cannot be cleaned today is cleaned another day; the run itself went well.
+        // Best effort: the next daily prune tries again.
         let _ = marked.map(|()| self.prune(None));
     }
 
-    /// Removes the content of runs older than `days`, or than each run's own policy says; never
-    /// that of a live or fresh one.
+    /// Removes the content of ended runs that are older than `days`, or older than the retention of each
+    /// run's own policy.
     pub fn prune(&self, days: Option<u32>) -> Result<Vec<(RunId, PruneOutcome)>, ArchiveError> {
         let now = Now::read();
         let mut swept = Vec::new();
@@ -303,13 +308,13 @@ impl RunFiles {
         self.folder.id()
     }
 
-    /// Returns the run's folder.
+    /// Returns the run's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the tree the run works in; none where that cannot be read, or it never began.
+    /// Returns the working tree of the run; `None` if its first record is missing or unreadable.
     #[must_use]
     pub fn workdir(&self) -> Option<PathBuf> {
         let first = self.records().ok().and_then(|mut records| records.next()?.ok());
@@ -319,7 +324,7 @@ impl RunFiles {
         }
     }
 
-    /// Returns for how many days the run was promised to be kept; the usual ones if it cannot say.
+    /// Returns the retention of the run's policy in days, or the default if its first record is unreadable.
     fn retention_days(&self) -> u32 {
         let first = self.records().ok().and_then(|mut records| records.next()?.ok());
         let days = match first.map(|record| record.event) {
@@ -329,13 +334,13 @@ impl RunFiles {
         u32::try_from(days).unwrap_or(u32::MAX)
     }
 
-    /// Returns the storage to go on with this run.
+    /// Returns the storage to resume this run.
     #[must_use]
     pub fn storage(&self) -> Storage {
         Storage::Run(self.folder.clone())
     }
 
-    /// Says whether somebody is writing it.
+    /// Returns whether a process has the run locked.
     pub fn liveness(&self) -> Result<RunLiveness, ArchiveError> {
         Ok(match self.folder.liveness()? {
             Liveness::Live { pid } => RunLiveness::Live { pid },
@@ -343,10 +348,10 @@ impl RunFiles {
         })
     }
 
-    /// Returns the milliseconds since a record of a live run was written at `wall_ms`.
+    /// Returns the milliseconds since `wall_ms`, at which a record of a live run was written.
     ///
-    /// A wall clock that was set back gives none, and one that was set ahead no more than the time
-    /// for which the run has been held.
+    /// The result is between zero and the time for which the run has been locked, even if the wall
+    /// clock was set back or ahead.
     #[must_use]
     pub fn since(&self, wall_ms: u64) -> u64 {
         let now = Now::read();
@@ -354,13 +359,13 @@ impl RunFiles {
         now.wall_ms.saturating_sub(wall_ms).min(held)
     }
 
-    /// Says whether its content is still there.
+    /// Returns whether the content has been pruned.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         if self.folder.is_expired() { Expiry::Expired } else { Expiry::Kept }
     }
 
-    /// Returns the records one by one; what is being written right now ends the list.
+    /// Returns an iterator over the records. It ends before a record that is still being written.
     pub fn records(&self) -> Result<RunRecords, ArchiveError> {
         let run = self.id();
         let reader = self.journal().map_err(|source| ArchiveError::Read { run, source })?;
@@ -369,7 +374,7 @@ impl RunFiles {
 
     /// Reads the journal to its end.
     pub fn read(&self) -> Result<LoadedJournal, ArchiveError> {
-        // Looked at first: what is written meanwhile counts as a change.
+        // Taken before reading, so that a record written meanwhile counts as a change.
         let stamp = self.folder.journal_stamp();
         let mut reading = self.records()?;
         let records = reading.by_ref().collect::<Result<Vec<_>, _>>()?;
@@ -377,23 +382,23 @@ impl RunFiles {
         Ok(LoadedJournal { records, torn: reading.torn(), end: position.zip(stamp) })
     }
 
-    /// Says whether nothing was recorded since the journal was read.
+    /// Returns whether nothing was recorded since `journal` was read.
     #[must_use]
     pub fn is_unchanged(&self, journal: &LoadedJournal) -> bool {
         self.folder.journal_stamp() == journal.end.map(|(_, stamp)| stamp)
     }
 
-    /// Returns the storage to go on with this run, of which the journal was read already.
+    /// Returns the storage to resume this run, with the journal that was read already.
     ///
-    /// It is read again only if it has changed since.
+    /// Resuming reads the journal again only if it has changed since.
     #[must_use]
     pub fn storage_read(&self, journal: LoadedJournal) -> Storage {
         Storage::Read(self.folder.clone(), journal)
     }
 
-    /// Opens the journal; there is none when its writer died before it made one.
+    /// Opens the journal. Returns `None` if the run's process died before it created one.
     fn journal(&self) -> Result<Option<JournalReader<Event>>, ReadError> {
-        // Where something follows from a journal, one was there and is lost.
+        // If a file derived from the journal exists, the journal existed and was lost: that is an error.
         let never = || !LEFT_BY_JOURNALS.iter().any(|name| self.path().join(name).exists());
         match self.folder.read_journal() {
             Err(ReadError::File(error)) if error.io().kind() == ErrorKind::NotFound && never() => {
@@ -403,10 +408,10 @@ impl RunFiles {
         }
     }
 
-    /// Hands every record to `visit`, starting from a checkpoint of `fold` where there is one, and
-    /// leaves a new checkpoint when it read much.
+    /// Folds the journal into a state, starting from the checkpoint of that `version` if there is one.
+    /// Writes a new checkpoint after reading many records.
     ///
-    /// What is recorded later is read on from there, see [`JournalFollower`]; a torn last line is there too.
+    /// The returned [`JournalFollower`] reads what is recorded later.
     pub fn fold<T>(
         &self,
         version: u32,
@@ -435,15 +440,15 @@ impl RunFiles {
         }
         let position = reader.position();
         if position.seq.get() - from >= CHECKPOINT_AFTER {
-            // A checkpoint only saves time; without it the next reader folds from the start.
+            // Best effort: without a checkpoint the next reader starts at the first record.
             let _ = self.folder.save_checkpoint(version, position, &state);
         }
         Ok((state, JournalFollower::from(self.folder.clone(), position, torn(&reader))))
     }
 
-    /// Adds one record to a run that nobody works on, through its lock.
+    /// Appends one record to a run that is not live. The run is locked meanwhile.
     ///
-    /// The run's own time does not go on by it.
+    /// The record has the timestamp of the last one, because the run's own time stands still.
     pub fn append(&self, event: &Event) -> Result<(), ArchiveError> {
         let run = self.id();
         let lock = self.folder.lock().map_err(|error| match error {
@@ -463,40 +468,40 @@ impl RunFiles {
         journal.close().map(drop).map_err(failed)
     }
 
-    /// Reads what a file held before it was changed, by the hash of that.
+    /// Reads the saved content of a file before a change, by its hash.
     pub(crate) fn kept_before(&self, hash: &str) -> std::io::Result<Vec<u8>> {
         self.folder.before(hash).map_err(|error| std::io::Error::from(error.io().kind()))
     }
 
-    /// Writes a session's transcript, whole or not at all.
+    /// Writes a session's transcript atomically.
     pub fn write_transcript(&self, session: SessionId, json: &[u8]) -> Result<(), ArchiveError> {
         Ok(self.folder.write_transcript(session, json)?)
     }
 
-    /// Writes a session's scratchpad, whole or not at all.
+    /// Writes a session's scratchpad atomically.
     pub fn write_scratch(&self, session: SessionId, text: &str) -> Result<(), ArchiveError> {
         Ok(self.folder.write_scratch(session, text.as_bytes())?)
     }
 }
 
-/// How many sessions an ambiguous name is answered with.
+/// The most session ids that an error about an ambiguous id lists.
 const CANDIDATES: usize = 8;
 
-/// How often old runs are looked for.
+/// How often [`Archive::prune_daily`] prunes.
 const PRUNE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a run's folder holds only once something was recorded.
+/// Files in a run's directory that exist only after something was recorded.
 const LEFT_BY_JOURNALS: [&str; 4] = ["scratch", "transcripts", "checkpoint.json", "expired.json"];
 
-/// The records of a run, in order.
+/// An iterator over the records of a run's journal.
 pub struct RunRecords {
     run: RunId,
-    /// Absent where nothing was ever written.
+    /// Absent if the run has no journal.
     reader: Option<JournalReader<Event>>,
 }
 
 impl RunRecords {
-    /// Returns how many bytes at the end were passed over; known once the last record was taken.
+    /// Returns the length of an incomplete record at the end, in bytes. Known once the iterator has ended.
     #[must_use]
     pub fn torn(&self) -> u64 {
         self.reader.as_ref().map_or(0, torn)
@@ -519,12 +524,12 @@ pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
     }
 }
 
-/// A journal that was read to its end.
+/// All records of a journal, in memory.
 #[derive(Debug)]
 pub struct LoadedJournal {
     pub(crate) records: Vec<Record<Event>>,
     torn: u64,
-    /// Where it ends, and what it looked like before it was read; absent where nothing was ever written.
+    /// The end position, and the file's stamp from before it was read; absent if the run has no journal.
     pub(crate) end: Option<(Position, JournalStamp)>,
 }
 
@@ -535,12 +540,12 @@ impl LoadedJournal {
         &self.records
     }
 
-    /// Returns how many bytes at the end were passed over.
+    /// Returns the length of an incomplete record at the end, in bytes.
     #[must_use]
     pub const fn torn(&self) -> u64 {
         self.torn
     }
 }
 
-/// Records worth a checkpoint: below this, folding again costs less than writing.
+/// The records after which a checkpoint is written. Folding fewer again is cheaper than writing one.
 const CHECKPOINT_AFTER: u64 = 2_000;

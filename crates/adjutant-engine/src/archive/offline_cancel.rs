@@ -1,5 +1,7 @@
-//! Recording the end of work whose process is gone: the journal is folded, the end decided and
-//! written, and nothing is carried out.
+//! Cancelling a run whose process is gone, by appending the end to its journal.
+//!
+//! The journal is folded and the core decides the end. Of its effects only two are performed: work in
+//! workspaces is kept, and the project's task list is updated.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,17 +16,17 @@ use crate::runner::clock::wall_now;
 use crate::runner::effects::marking;
 use crate::workspaces::{RunWorkspaces, WorkspaceSetup};
 
-/// What became of it.
+/// What cancelling a run without its process came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OfflineCancel {
-    /// It has ended now.
+    /// The end was appended to the journal.
     Recorded,
-    /// It had ended before.
+    /// The journal already has an end.
     EndedBefore(Outcome),
 }
 
-/// Notes whether a session, or the whole run, has ended as far as `event`; what ended may be taken
-/// up again.
+/// Updates `ended` by `event`: the outcome of `session`, or of the whole run if it is `None`. Resuming
+/// clears it.
 pub(crate) fn note_end(ended: &mut Option<Outcome>, event: &Event, session: Option<SessionId>) {
     match (event, session) {
         (Event::RunEnded { outcome }, None) => *ended = Some(*outcome),
@@ -40,7 +42,7 @@ pub(crate) fn note_end(ended: &mut Option<Outcome>, event: &Event, session: Opti
     }
 }
 
-/// Ends a delegation and all below it, or the whole run, in a journal that nobody writes.
+/// Ends a delegation and its descendants, or the whole run, in the journal of a run that is not live.
 pub(crate) fn cancel(
     run: &RunDir,
     session: Option<SessionId>,
@@ -66,7 +68,7 @@ pub(crate) fn cancel(
     }
     let target = session.unwrap_or_else(|| run.id().root_session());
     let is_live = tree.node(target).is_some_and(|node| node.is_live());
-    // A process may die between the root's end and that of its run.
+    // The process may have died after the root ended and before the run did.
     let first = if is_live || session.is_some() || tree.has_live_delegations() {
         Command::Cancel { session: target }
     } else {
@@ -76,13 +78,13 @@ pub(crate) fn cancel(
     Ok(OfflineCancel::Recorded)
 }
 
-/// Keeps the work of those who have ended in workspaces: whoever would have is gone.
+/// Keeps the work of ended delegations that is still in their workspaces.
 fn keep_workspaces(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
     let due: Vec<Effect> = tree.due_keeps().collect();
     if due.is_empty() {
         return Vec::new();
     }
-    // The runs of a home lie two folders below it.
+    // A run's directory is `STATE/runs/ID`.
     let state = run.path().ancestors().nth(2).unwrap_or(workdir).to_owned();
     let setup = WorkspaceSetup::new(state);
     let spaces = setup.open(workdir, false);
@@ -106,7 +108,7 @@ fn message(tree: &Tree, session: SessionId) -> String {
     crate::runner::message(&label, session)
 }
 
-/// Makes the next marks on the project's list: whoever would have is gone.
+/// Makes the updates of the project's task list that are due.
 fn update_marks(tree: &Tree, workdir: &Path) -> Vec<Command> {
     let due = tree.due_marks().filter_map(|effect| {
         let Effect::Mark { session, mark } = effect else { return None };
@@ -138,7 +140,7 @@ fn record(
             }
             tree.evolve(at, event)?;
         }
-        // Others who waited for a place are started by the process that resumes the run.
+        // Queued delegations are not started here; the process that resumes the run does that.
         if commands.is_empty() {
             commands.extend(update_marks(tree, workdir));
             commands.extend(keep_workspaces(tree, run, workdir));

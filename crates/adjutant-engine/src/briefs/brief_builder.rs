@@ -1,4 +1,4 @@
-//! From tasks to briefs: reading context files, and choosing who runs on what.
+//! Turning tasks into briefs: reads context files, chooses the agent's model and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use adjutant_workspace::Root;
 use crate::briefs::role::AgentRole;
 use crate::slash::SlashCommands;
 
-/// Opens a model by the name a task asks for, or says why it cannot be had.
+/// Opens a model by the name a task asks for, or returns why it is not available.
 pub type ModelOpener = Arc<dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync>;
 
 /// The models of a run, each opened once.
@@ -38,13 +38,13 @@ impl ModelPool {
         self.default.spec()
     }
 
-    /// Returns the model of that name, which a brief was given before.
+    /// Returns an opened model by its name, or the default model.
     pub(crate) fn get(&self, name: &str) -> Arc<dyn Model> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(name).unwrap_or(&self.default).clone()
     }
 
-    /// Opens the model a task asks for.
+    /// Opens the model a task asks for and returns its specification.
     pub(crate) fn choose(&self, name: &str) -> Result<ModelSpec, String> {
         if name == self.default.spec().name {
             return Ok(self.default.spec().clone());
@@ -62,7 +62,7 @@ impl ModelPool {
         Ok(spec)
     }
 
-    /// Tells every model that a session will not speak again.
+    /// Tells every model that a session has ended, so that it can drop the session's state.
     pub(crate) fn forget(&self, session: adjutant_core::SessionId) {
         self.default.forget(session);
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl ModelPool {
     }
 }
 
-/// Who asks for a task.
+/// Who asked for a task. Decides how much an error about its model may reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskRequester {
     /// A person, by a file or a flag.
@@ -89,26 +89,26 @@ pub(crate) struct BriefBuilder {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) masker: Masker,
     pub(crate) models: ModelPool,
-    /// Who does what no agent was named for.
+    /// The agent for tasks that name no agent.
     pub(crate) agent: AgentName,
-    /// Who is described by a file.
+    /// The agents that a file describes, by name.
     pub(crate) roles: Arc<BTreeMap<AgentName, AgentRole>>,
-    /// The commands a task may begin with.
+    /// The slash commands a task's prompt may begin with.
     pub(crate) commands: Arc<SlashCommands>,
-    /// What kind of work a task is whose agent does not say.
+    /// The kind of work of a task whose agent definition does not say.
     pub(crate) operation: Operation,
     /// The tree that agents work in.
     pub(crate) workdir: Arc<Path>,
-    /// The seconds a task asks for whose agent does not say.
+    /// The timeout of a task whose agent definition has none.
     pub(crate) timeout_s: Option<u64>,
-    /// Names of work that has runs of its own; a task that is such a name is known by it.
+    /// Names of stories that have runs of their own. A task whose prompt is such a name is recognised.
     pub(crate) separate_work: Arc<BTreeSet<String>>,
-    /// The agent that a slash command hands its work to, and the files that it is given with it.
+    /// The agent that a slash command delegates to, and the context files of the command.
     pub(crate) command_context: Option<(AgentName, Arc<[String]>)>,
 }
 
 impl BriefBuilder {
-    /// Takes over what a slash command says of the work it hands down.
+    /// Uses the operation, timeout and context files of a slash command for the tasks it delegates.
     pub(crate) fn take_assignment(&mut self, assignment: &Assignment) {
         self.operation = assignment.operation;
         self.timeout_s = assignment.timeout_s;
@@ -116,7 +116,7 @@ impl BriefBuilder {
         self.command_context = agent.map(|agent| (agent, assignment.context.as_slice().into()));
     }
 
-    /// Returns the files a task is given: those of the command whose work it is, then its own.
+    /// Returns a task's context files: first those of the slash command it belongs to, then its own.
     fn context_paths(&self, agent: &AgentName, task: &TaskSpec) -> Vec<String> {
         let command = self.command_context.iter().filter(|(whose, _)| whose == agent);
         let mut paths: Vec<String> = command.flat_map(|(_, files)| files.iter().cloned()).collect();
@@ -126,7 +126,7 @@ impl BriefBuilder {
         paths
     }
 
-    /// Quotes context files for the agent at the root, who has no brief that could hold them.
+    /// Quotes context files for the root agent, which has no brief.
     pub(crate) fn quote_context(&self, paths: &[String]) -> Result<String, ContextError> {
         if paths.is_empty() {
             return Ok(String::new());
@@ -135,7 +135,7 @@ impl BriefBuilder {
         Ok(format!("\n\nThe files that the command names, quoted:\n\n{}", render_context(&files)))
     }
 
-    /// Makes the brief of a task that names nobody.
+    /// Builds the brief of a task that names no agent.
     pub(crate) fn brief(
         &self,
         task: &TaskSpec,
@@ -146,8 +146,8 @@ impl BriefBuilder {
         self.brief_for(&self.agent, task, caller, asker, root)
     }
 
-    /// Reads a task's context files beneath `root`, the tree of who asks, and settles its model: its own wish, else that of its agent's
-    /// definition, else the caller's. Whether there is such an agent is not judged here.
+    /// Builds the brief of a task for `agent`. Context files are read beneath `root`, the caller's tree. The model
+    /// is the task's, else that of the agent's definition, else the caller's. The core checks that the agent exists.
     pub(crate) fn brief_for(
         &self,
         agent: &AgentName,
@@ -158,7 +158,7 @@ impl BriefBuilder {
     ) -> Brief {
         let mut brief = Brief::new(task.label.clone(), agent.clone(), &task.prompt);
         brief.max_output_tokens = task.max_output_tokens;
-        // Whether that may be is not judged here.
+        // The core decides whether a story may be delegated.
         brief.story = self.separate_work.get(task.prompt.trim()).cloned();
         let role = self.roles.get(agent);
         if let Some(role) = role {
@@ -167,7 +167,7 @@ impl BriefBuilder {
         if role.is_none_or(|role| role.definition.limits.operation.is_none()) {
             brief.operation = task.operation.unwrap_or(self.operation);
         }
-        // The time of a long command is not that of a small errand on its way.
+        // The command's timeout is meant for its own kind of work, not for a small helper task.
         if brief.operation == self.operation {
             brief.timeout_wish = brief.timeout_wish.or(self.timeout_s);
         }
@@ -183,7 +183,7 @@ impl BriefBuilder {
             }
             (None, _) => Ok(caller.clone()),
             (Some(name), TaskRequester::Person) => self.models.choose(name),
-            // A model must not learn by asking what files and keys there are.
+            // Error texts for a model are uniform: it must not find out which files and API keys exist.
             (Some(name), TaskRequester::Model) if name.contains(':') => Err(not_yours(name)),
             (Some(name), TaskRequester::Model) => {
                 self.models.choose(name).map_err(|_| not_yours(name))
@@ -195,7 +195,7 @@ impl BriefBuilder {
         }
         let mut loaded = Vec::new();
         for path in self.context_paths(agent, task) {
-            // One at a time, so that an unusable file is named and the others are still known.
+            // One at a time, so that one unusable file does not hide the others.
             let found = match load_context(root, &[&path], CONTEXT_CAP_BYTES, &self.masker) {
                 Ok(files) => {
                     let found = files.first().map_or(Found::Missing, found);
@@ -221,15 +221,15 @@ fn found(file: &adjutant_tools::ContextFile) -> Found {
     }
 }
 
-/// Files in which a project speaks to agents; the first that exists is quoted.
+/// Files with a project's instructions for agents; the first that exists is quoted.
 const PROJECT_TEXTS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// The most of such a file that is quoted.
+/// The most bytes of such a file that are quoted.
 const PROJECT_TEXT_BYTES: u64 = 64 << 10;
 
 impl BriefBuilder {
-    /// Quotes what the project says to agents: the project's word, not the person's, and marked as
-    /// such. Read beneath the root like everything of the project, and masked.
+    /// Quotes the project's instructions for agents, marked as the project's and not the person's.
+    /// The file is read beneath the root, and secrets in it are masked.
     pub(crate) fn project_text(&self) -> String {
         let root = self.toolbox.root();
         for name in PROJECT_TEXTS {
@@ -247,7 +247,7 @@ impl BriefBuilder {
     }
 }
 
-/// Returns what is wrong as a fragment; the path is said by the one who shows it.
+/// Returns the error without the path, which the caller prints before it.
 fn problem(error: &ContextError) -> String {
     match error {
         ContextError::Path { source, .. } => source.to_string(),

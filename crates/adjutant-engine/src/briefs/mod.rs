@@ -1,7 +1,7 @@
-//! From tasks to briefs: who works on a task, on which model, and what they are told first.
+//! From tasks to briefs: which agent works on a task, on which model, with which system prompt.
 //!
-//! `brief_builder` builds briefs from tasks, `role` says what a definition may do in a run, `prompt` words what
-//! every subagent is told.
+//! `brief_builder` builds briefs from tasks, `role` applies a policy to an agent definition, `prompt` has the
+//! system prompts.
 
 pub(crate) mod brief_builder;
 pub(crate) mod prompt;

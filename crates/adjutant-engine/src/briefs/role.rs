@@ -1,7 +1,7 @@
-//! A definition in a run: what it may do under the policy, and which model it gets.
+//! An agent definition under the policy of a run: its rights, limits and model.
 //!
-//! Rights are what the file asks for and the policy permits. A model that a project's file names is
-//! used only when the run uses it anyway or the person listed it; otherwise that is said.
+//! An agent has the rights that its file asks for and the policy permits. A model that a project's file
+//! names is used only if the run uses it anyway or the person allowed it; otherwise it is listed as ignored.
 
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::AgentCard;
@@ -11,23 +11,23 @@ use adjutant_tools::{ContextFile, ContextState, Masker, render_context};
 
 use crate::roster::{AgentDefinition, DefinitionScope};
 
-/// A definition as one run takes it.
+/// An agent definition with the rights, limits and model it has in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentRole {
-    /// What its file says.
+    /// The definition from its file.
     pub definition: AgentDefinition,
-    /// What it may do.
+    /// The tools it may use, and where it may write.
     pub rights: Rights,
     /// The model it runs on; `None` for its caller's.
     pub model: Option<String>,
-    /// What of its wishes counts for nothing in this run.
+    /// What its file asks for and does not get in this run, with the reasons.
     pub ignored: Vec<String>,
     timeout_s: Option<u64>,
     max_output_tokens: Option<u64>,
 }
 
 impl AgentRole {
-    /// Takes a definition into a run on `running`, under `policy`; `allowed` are the models the
+    /// Applies `policy` to a definition. `running` is the run's model, `allowed` are the models that the
     /// person lets project files choose.
     #[must_use]
     pub fn of(
@@ -55,7 +55,7 @@ impl AgentRole {
         Self { definition, rights, model, ignored, timeout_s, max_output_tokens }
     }
 
-    /// Returns how the agent is told of to a model that may call it.
+    /// Returns the name and description that are shown to a model that may call this agent.
     pub(crate) fn card(&self, masker: &Masker) -> AgentCard {
         AgentCard {
             name: self.definition.name.to_string(),
@@ -63,7 +63,8 @@ impl AgentRole {
         }
     }
 
-    /// Says whose the role is and quotes it, so that it can be told from the rules it stands below.
+    /// Returns the part of the system prompt with the definition's prompt, quoted so that it is not taken for
+    /// the general rules above it.
     pub(crate) fn role_prompt(&self, masker: &Masker) -> String {
         let definition = &self.definition;
         let whose = match definition.scope {
@@ -86,7 +87,7 @@ impl AgentRole {
         )
     }
 
-    /// Puts the bounds of the definition into a brief.
+    /// Copies the limits of the definition into a brief.
     pub(crate) fn bound(&self, brief: &mut Brief) {
         let limits = &self.definition.limits;
         brief.max_turns = limits.max_turns;
@@ -98,8 +99,8 @@ impl AgentRole {
     }
 }
 
-/// Returns the seconds to ask for: no more than the policy gives anyway, and for a project's file no
-/// more than it gives a task without one.
+/// Returns the timeout in seconds if it is below the policy's default for this kind of work. A project's
+/// file cannot get more than a task without a definition.
 fn timeout(definition: &AgentDefinition, policy: &Policy) -> Option<u64> {
     let limits = &definition.limits;
     let usual = policy.allot(limits.operation.unwrap_or_default(), None).seconds;
@@ -118,7 +119,7 @@ fn rights(definition: &AgentDefinition, policy: &Policy) -> Rights {
     }
 }
 
-/// Returns the model of a definition, or why its wish counts for nothing.
+/// Returns the model of a definition, or why it is ignored.
 fn model(
     definition: &AgentDefinition,
     running: Option<&str>,
@@ -128,19 +129,19 @@ fn model(
     model_of_file(wish, running, definition.model_is_theirs, allowed)
 }
 
-/// Returns the model that a file asks for, if it is another one than `running`: a person agreed to it,
-/// or lists it among those that files of a project may choose.
+/// Returns the model that a file asks for, or `None` if it is `running`. The person must have agreed to it or
+/// list it among the models that project files may choose.
 ///
 /// # Errors
 ///
-/// Why the wish counts for nothing.
+/// Why the file's model is ignored.
 pub fn model_of_file(
     wish: &str,
     running: Option<&str>,
     is_agreed: bool,
     allowed: &[String],
 ) -> Result<Option<String>, String> {
-    // A file must not make us open another one.
+    // A definition must not make the engine open another file.
     if ["script:", "replay:"].iter().any(|scheme| wish.starts_with(scheme)) {
         return Err(format!("model {wish}: a file cannot name a script or a recording"));
     }
@@ -157,11 +158,11 @@ pub fn model_of_file(
     ))
 }
 
-/// Returns a wish as `provider/model`: `opus` and the like mean the newest of the provider that runs.
+/// Returns a model as `provider/model`. `sonnet`, `opus` and `haiku` mean Anthropic's newest.
 ///
 /// # Errors
 ///
-/// When it is no name of a model, or a word of a provider other than that of `running`.
+/// If it is not the name of a model, or one of those words and the run has another provider.
 fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
     if wish.contains('/') {
         return Ok(wish.to_owned());
@@ -169,7 +170,7 @@ fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
     if !matches!(wish, "sonnet" | "opus" | "haiku") {
         return Err(format!("model {wish}: not of the form provider/model"));
     }
-    // Without a run nobody knows its provider; the word is shown as the provider's own would be.
+    // `adjutant agents` shows definitions without a run; it assumes the provider these words belong to.
     let provider = running.map_or("anthropic", |name| name.split('/').next().unwrap_or_default());
     let newest = || {
         let is_one = |entry: &&'static catalogue::Entry| {

@@ -1,4 +1,6 @@
-//! The other end: asking a run from another process, and ending one that answers nobody.
+//! The client of a run's control socket: sends requests to a live run from another process.
+//!
+//! Start at [`RunFiles::cancel`], which kills a process that does not answer in time and records the end for it.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -12,45 +14,45 @@ use crate::archive::offline_cancel::{self, OfflineCancel};
 use crate::archive::{ArchiveError, RunFiles, RunLiveness};
 use crate::engine::EngineError;
 
-/// How long a run may take to say that it cancelled something before its process is killed.
+/// The time a run's process has to confirm a cancellation before it is killed.
 const ACKNOWLEDGED: Duration = Duration::from_secs(1);
-/// How long after that everything must be over, from the start.
+/// The time from the request until a cancelled run must have released its lock.
 const OVER: Duration = Duration::from_millis(1_700);
-/// How long a process that gave its run back may still take to leave: it prints what it found.
+/// The time a process has to exit after it released the run's lock or was killed.
 const LEAVES: Duration = Duration::from_millis(400);
-/// How long a word to an agent may take to be recorded.
+/// The time a run's process has to record a message or an answer.
 const HEARD: Duration = Duration::from_millis(1_500);
-/// The pause between two looks.
+/// The pause between two polls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Says why an order was not carried out.
+/// Why a request to a run was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The run said no.
+    /// The run refused the request.
     #[error("{}", .0.message)]
     Refused(ControlRefusal),
-    /// Nobody carries the run.
+    /// No process works on the run.
     #[error("nobody works on this run")]
     NotLive,
-    /// Its process is gone and left nothing.
+    /// The run's process is gone and its journal is empty.
     #[error("nothing is recorded: the run never began")]
     NeverBegan,
-    /// Its process does not answer.
+    /// The run's process does not answer; its pid where it is known.
     #[error("the run's process{} does not answer", .0.map(|pid| format!(" {pid}")).unwrap_or_default())]
     Silent(Option<u32>),
-    /// Its process does not answer and cannot be seen from here.
+    /// The run's process does not answer and cannot be killed, because it is in another pid namespace.
     #[error("the run's process does not answer and cannot be seen from here")]
     Unseen,
-    /// Its process cannot be killed.
+    /// Killing the run's process failed.
     #[error(transparent)]
     Kill(#[from] KillError),
-    /// Its process was killed and the kernel still holds it.
+    /// The run's process was killed and has not exited yet.
     #[error("process {0} was killed and has not ended yet")]
     Stays(u32),
     /// The run's files cannot be read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The end cannot be recorded.
+    /// The end cannot be appended to the journal.
     #[error(transparent)]
     Record(#[from] EngineError),
 }
@@ -61,40 +63,40 @@ impl From<FileError> for ControlError {
     }
 }
 
-/// How something came to be cancelled.
+/// How a cancellation was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// The run's process did it.
+    /// The run's own process cancelled it.
     ByItsProcess,
-    /// The run's process did not answer, was killed, and the end was recorded in its place.
+    /// The run's process did not answer and was killed; this process recorded the end.
     Killed {
-        /// Its number.
+        /// The pid of the killed process.
         pid: u32,
     },
-    /// The run's process was gone already; the end was recorded in its place.
+    /// The run's process was gone; this process recorded the end.
     Recorded,
     /// It had ended before.
     EndedBefore(Outcome),
 }
 
 impl RunFiles {
-    /// Asks the run's process who it is.
+    /// Asks the run's process for its pid and state.
     pub fn ping(&self) -> Result<ControlAnswer, ControlError> {
         self.ask(&ControlRequest::Ping, Instant::now() + ACKNOWLEDGED)?.ok_or(ControlError::NotLive)
     }
 
-    /// Says something to an agent; returns once it is recorded.
+    /// Sends a message to an agent. Returns once it is recorded.
     pub fn tell(&self, session: SessionId, text: String) -> Result<(), ControlError> {
         let request = ControlRequest::Tell { session, text };
         let answer = self.ask(&request, Instant::now() + HEARD)?.ok_or(ControlError::NotLive)?;
         answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
     }
 
-    /// Answers a question that waits for a person; returns once the answer is recorded.
+    /// Answers a question that waits for a person. Returns once the answer is recorded.
     ///
-    /// The answer is bound to the call by its hash. The run refuses one that comes too late, a
-    /// second time, or for a call that it did not make, and one that a client brings (`after_ms` is the time since
-    /// that was asked) before a person can have given it.
+    /// The hash binds the answer to one call. The run refuses an answer that is late, repeated, or for another
+    /// call. `after_ms` is the time since an MCP client was asked, if it relays the answer; the run refuses an
+    /// answer that came faster than a person can read.
     pub fn decide(
         &self,
         hash: &str,
@@ -107,10 +109,10 @@ impl RunFiles {
         answer.error.map_or(Ok(()), |complaint| Err(ControlError::Refused(complaint)))
     }
 
-    /// Ends a delegation and all below it, or the whole run, within two seconds.
+    /// Cancels a delegation and its descendants, or the whole run, within two seconds.
     ///
-    /// A process that does not say so within one is killed and its end recorded for it. That also
-    /// stops whatever else it carries, which can be resumed.
+    /// A process that does not confirm within one second is killed, and this process records the end. Other
+    /// delegations of a killed run stop too and can be resumed.
     pub fn cancel(&self, session: Option<SessionId>) -> Result<CancelOutcome, ControlError> {
         let start = Instant::now();
         let session = session.filter(|session| *session != self.id().root_session());
@@ -146,13 +148,13 @@ impl RunFiles {
         }
     }
 
-    /// Asks until there is an answer; nothing when nobody carries the run.
+    /// Sends a request until the run's process answers. Returns `None` if no process works on the run.
     fn ask(
         &self,
         request: &ControlRequest,
         until: Instant,
     ) -> Result<Option<ControlAnswer>, ControlError> {
-        // What was asked once must not be done twice, unless that is the same.
+        // A message or an answer must not be recorded twice; ping and cancel have the same effect when repeated.
         let is_repeatable =
             !matches!(request, ControlRequest::Tell { .. } | ControlRequest::Decide { .. });
         loop {
@@ -166,12 +168,13 @@ impl RunFiles {
             if Instant::now() >= until {
                 return Err(ControlError::Silent(pid));
             }
-            // It may be starting, busy or leaving.
+            // The process may be starting, busy or about to exit.
             thread::sleep(PAUSE);
         }
     }
 
-    /// Waits until the run is given back and, for a little, until its process is gone.
+    /// Waits until the run's lock is released, then briefly until its process has exited. Returns whether the
+    /// lock was released in time.
     fn wait_until_released(
         &self,
         writer: Option<&RunWriter>,
@@ -183,12 +186,12 @@ impl RunFiles {
             }
             thread::sleep(PAUSE);
         }
-        // It has done its part; if it still prints, that is no work of the run.
+        // The run is over; its process may still be printing the results.
         let _ = writer.is_none_or(|writer| writer.wait(LEAVES));
         Ok(true)
     }
 
-    /// Kills the run's process if it still carries it; returns its number.
+    /// Kills the run's process if it still has the run locked. Returns its pid.
     fn kill(&self, writer: Option<&RunWriter>) -> Result<Option<u32>, ControlError> {
         let RunLiveness::Live { .. } = self.liveness()? else { return Ok(None) };
         let writer = writer.ok_or(ControlError::Unseen)?;
@@ -200,7 +203,7 @@ impl RunFiles {
         }
     }
 
-    /// Finds an end that a run speaks of but may have yet to write.
+    /// Reads the journal until it has an end: a run may answer before its last record is on disk.
     fn ended_before(
         &self,
         session: Option<SessionId>,
@@ -218,15 +221,15 @@ impl RunFiles {
     }
 }
 
-/// Why there is no answer.
+/// Why one request got no answer.
 enum ExchangeError {
-    /// Nothing was asked.
+    /// The request was not sent completely, so it was not carried out.
     NotSent,
-    /// It was asked, and may have been done.
+    /// The request was sent and may have been carried out.
     NoReply,
 }
 
-/// Asks once.
+/// Sends one request over a new connection and reads the answer.
 fn exchange(
     folder: &RunDir,
     request: &ControlRequest,
@@ -237,7 +240,7 @@ fn exchange(
     let patient =
         stream.set_write_timeout(Some(left)).and_then(|()| stream.set_read_timeout(Some(left)));
     patient.map_err(|_| ExchangeError::NotSent)?;
-    // Half a line is not an order.
+    // The server ignores an incomplete line.
     stream.write_all(&request.line()).map_err(|_| ExchangeError::NotSent)?;
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];

@@ -1,4 +1,4 @@
-//! What the loop sees of other processes: orders that came in, and answers that wait for the disk.
+//! The run loop's side of the control socket: received requests, and answers that wait for a sync.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use tokio::task::JoinHandle;
 use super::server::{CONNECTIONS, ControlServer, QueuedRequest};
 use super::wire::{ControlAnswer, RunState};
 
-/// How long a run that is over waits for its last answers to be taken.
+/// How long an ended run waits until its last answers are sent.
 const LAST_ANSWERS: Duration = Duration::from_millis(250);
 
 /// A run's side of its control socket.
 pub(crate) struct ControlListener {
-    /// Present until it is bound; a run in memory has none.
+    /// Present until the socket is bound; a run in memory has none.
     socket: Option<ControlSocket>,
-    /// One order per connection can wait.
+    /// The queue of requests; each connection has at most one in it.
     orders: (mpsc::Sender<QueuedRequest>, mpsc::Receiver<QueuedRequest>),
-    /// Answers that wait for a record to be durable, in the order of the records.
+    /// Answers that wait until a record is durable, ordered by record.
     promised: VecDeque<(Seq, oneshot::Sender<ControlAnswer>, ControlAnswer)>,
     over: watch::Sender<bool>,
     server: Option<JoinHandle<()>>,
@@ -34,13 +34,13 @@ impl ControlListener {
         Self { socket, orders, promised: VecDeque::new(), over, server: None }
     }
 
-    /// Starts to listen, once. Called after the first effects are under way, which must not wait.
+    /// Starts to listen; further calls do nothing. Called after the first effects were started, to not delay them.
     pub(crate) fn start(&mut self, run: RunId) {
         let Some(socket) = self.socket.take() else { return };
         let (orders, over) = (self.orders.0.clone(), self.over.subscribe());
-        // Bound within the task, whose turn comes after those of the effects before it.
+        // Bound in a task, so that the tasks of the effects before it are scheduled first.
         self.server = Some(tokio::spawn(async move {
-            // A run that nobody can reach is still worth having: it can be watched, and killed.
+            // Without the socket the run can still be watched and killed, so this is not an error.
             let Ok(listener) = socket.bind() else { return };
             drop(socket);
             let Ok(listener) = UnixListener::from_std(listener) else { return };
@@ -48,12 +48,12 @@ impl ControlListener {
         }));
     }
 
-    /// Waits for the next order.
+    /// Waits for the next request.
     pub(crate) async fn next(&mut self) -> Option<QueuedRequest> {
         self.orders.1.recv().await
     }
 
-    /// Answers an order: at once when it changed nothing, else when the disk holds what it did.
+    /// Answers a request: at once if it changed nothing, else when record `done` is durable.
     pub(crate) fn answer(
         &mut self,
         run: RunId,
@@ -65,12 +65,12 @@ impl ControlListener {
         let answer = ControlAnswer::new(run, state, done.as_ref().err().map(Into::into));
         match done {
             Ok(Some(seq)) => self.promised.push_back((seq, order.answer, answer)),
-            // Whoever asked may be gone.
+            // The client may have disconnected.
             Ok(None) | Err(_) => drop(order.answer.send(answer)),
         }
     }
 
-    /// Keeps the promises that the disk now covers.
+    /// Sends the answers whose records are durable.
     pub(crate) fn send_answers(&mut self, through: Seq) {
         while self.promised.front().is_some_and(|(seq, ..)| *seq <= through) {
             let Some((_, to, answer)) = self.promised.pop_front() else { break };
@@ -78,10 +78,10 @@ impl ControlListener {
         }
     }
 
-    /// Stops listening and lets the last answers out.
+    /// Stops listening and waits briefly until the last answers are sent.
     pub(crate) async fn close(mut self) {
         let Some(server) = &mut self.server else { return };
-        // Orders that came too late are told so, by finding nobody.
+        // Dropping the requests that are still queued answers them with "the run has ended".
         self.orders.1.close();
         while self.orders.1.try_recv().is_ok() {}
         let _ = self.over.send(true);

@@ -1,8 +1,8 @@
-//! Orders to a live run from other processes: a socket in its folder, one JSON object per line.
+//! Requests to a live run from other processes: a Unix socket in its directory, one JSON object per line.
 //!
-//! `wire` says what is asked and answered, `server` takes connections beside the loop, `listener` is
-//! what the loop sees of them, `client` is the other end. Nothing here judges: an order becomes a
-//! command like any other and is answered once what it led to is on disk.
+//! `wire` has the messages, `server` accepts connections, `listener` is the run loop's side, `client` sends
+//! requests. Nothing here decides: a request becomes a command of the core and is answered once the events
+//! are durable.
 
 mod client;
 mod listener;

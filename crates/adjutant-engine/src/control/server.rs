@@ -1,4 +1,4 @@
-//! Taking connections beside the loop: bounded in number and length, and never in its way.
+//! Accepting control connections in tasks beside the run loop, bounded in number and line length.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,38 +15,38 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::wire::{ControlAnswer, ControlRefusal, ControlRequest, MAX_LINE, RunState};
 
-/// Connections at once: a person has few terminals. One more closes the one that idles longest.
+/// The most connections at once. A further one closes the connection that has been idle longest.
 pub(crate) const CONNECTIONS: usize = 16;
 
-/// Bytes read at a time; an order is short.
+/// Bytes read at a time; most requests fit in one chunk.
 const CHUNK: usize = 4096;
 
-/// A request on its way to the loop, and where its answer goes.
+/// A request on its way to the run loop, with the channel for its answer.
 pub(crate) struct QueuedRequest {
     pub(crate) request: ControlRequest,
     pub(crate) answer: oneshot::Sender<ControlAnswer>,
 }
 
-/// The listening end.
+/// Accepts connections to the control socket of one run.
 pub(crate) struct ControlServer {
     pub(crate) listener: UnixListener,
     pub(crate) run: RunId,
     pub(crate) orders: mpsc::Sender<QueuedRequest>,
-    /// Turns true when the run is over.
+    /// Becomes true when the run has ended.
     pub(crate) over: watch::Receiver<bool>,
 }
 
-/// A connection that was let in.
+/// An accepted connection.
 struct ControlConnection {
     task: AbortHandle,
     is_waiting: Arc<AtomicBool>,
 }
 
-/// How long nobody is let in when the system has no handle for another.
+/// The pause after a failed `accept`, for example when the process is out of file descriptors.
 const OUT_OF_HANDLES: Duration = Duration::from_millis(50);
 
 impl ControlServer {
-    /// Serves until the run is over and everyone who waits has an answer.
+    /// Accepts connections until the run has ended, then waits until all requests are answered.
     pub(crate) async fn serve(mut self) {
         let mut tasks = JoinSet::new();
         let mut connections: VecDeque<ControlConnection> = VecDeque::new();
@@ -55,7 +55,7 @@ impl ControlServer {
                 accepted = self.listener.accept() => accepted,
                 _ = self.over.changed() => break,
             };
-            // Out of handles, or the other is gone already: there is nobody to serve.
+            // Out of file descriptors, or the client disconnected before it was accepted.
             let Ok((stream, _)) = stream else {
                 tokio::time::sleep(OUT_OF_HANDLES).await;
                 continue;
@@ -75,14 +75,14 @@ impl ControlServer {
             };
             let task = tasks.spawn(host.serve(stream));
             connections.push_back(ControlConnection { task, is_waiting });
-            // The newcomer may speak before the next one is let in.
+            // Lets the new task read its first request before another connection can close it as idle.
             tokio::task::yield_now().await;
         }
         while tasks.join_next().await.is_some() {}
     }
 }
 
-/// Closes the connection that has asked nothing for the longest; says whether there was one.
+/// Closes the oldest connection that waits for no answer. Returns whether there was one.
 fn close_idle(connections: &mut VecDeque<ControlConnection>) -> bool {
     let idle =
         connections.iter().position(|connection| !connection.is_waiting.load(Ordering::Relaxed));
@@ -90,13 +90,13 @@ fn close_idle(connections: &mut VecDeque<ControlConnection>) -> bool {
     idle.map(|connection| connection.task.abort()).is_some()
 }
 
-/// Says that there is no room; whoever does not read it has lost nothing.
+/// Answers that there are too many connections. Does not wait for the client to read it.
 fn refuse(stream: UnixStream, run: RunId) -> io::Result<usize> {
     let answer = ControlAnswer::new(run, RunState::Running, Some(ControlRefusal::busy()));
     stream.try_write(&answer.line())
 }
 
-/// Serves one connection.
+/// Reads the requests of one connection and writes the answers.
 struct ConnectionTask {
     run: RunId,
     orders: mpsc::Sender<QueuedRequest>,
@@ -117,7 +117,7 @@ impl ConnectionTask {
                 _ = self.over.wait_for(|over| *over) => return,
             };
             let (answer, goes_on) = match line {
-                // Gone, or broken: either way nobody listens.
+                // The client has disconnected.
                 Err(_) | Ok(ControlLine::End) => return,
                 Ok(ControlLine::TooLong) => {
                     let problem = format!("the line is longer than {MAX_LINE} bytes");
@@ -135,14 +135,14 @@ impl ConnectionTask {
         }
     }
 
-    /// Hands an order to the loop and waits until what it led to is on disk.
+    /// Passes a request to the run loop and waits for the answer, which comes once the events are durable.
     async fn ask(&self, request: ControlRequest) -> ControlAnswer {
         self.is_waiting.store(true, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let sent = self.orders.send(QueuedRequest { request, answer }).await;
         let answer = if sent.is_ok() { answered.await.ok() } else { None };
         self.is_waiting.store(false, Ordering::Relaxed);
-        // The loop is gone: whatever was asked, there is nobody left to do it to.
+        // The run loop has ended.
         answer.unwrap_or_else(|| {
             ControlAnswer::new(self.run, RunState::Ended, Some(ControlRefusal::over()))
         })
@@ -153,14 +153,14 @@ impl ConnectionTask {
     }
 }
 
-/// What a connection says.
+/// What was read from a connection: a whole line, a line over the limit, or its end.
 enum ControlLine {
     Whole(Vec<u8>),
     TooLong,
     End,
 }
 
-/// Reads up to the next line break; what follows it stays in `unread`.
+/// Reads up to the next line break. Bytes after it stay in `unread`.
 async fn next_line(stream: &mut UnixStream, unread: &mut Vec<u8>) -> io::Result<ControlLine> {
     let mut seen = 0;
     loop {

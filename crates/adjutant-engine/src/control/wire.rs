@@ -1,4 +1,4 @@
-//! What goes over the control socket: one JSON object per line, both ways.
+//! The messages of the control socket: one JSON object per line in both directions.
 
 use adjutant_core::{Code, Command, Refusal, RunId, SessionId};
 use serde::{Deserialize, Serialize};
@@ -7,46 +7,46 @@ use serde_json::Value;
 /// The version of the protocol.
 const VERSION: u32 = 1;
 
-/// The most bytes of one line, its end included. A word to an agent fits four times.
+/// The most bytes of one line, with its line break: four times the longest message to an agent.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
-/// What may be asked of a live run.
+/// A request to a live run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ControlRequest {
-    /// Say who you are.
+    /// Return pid and state.
     Ping,
-    /// Stop a delegation and all below it, or the whole run.
+    /// Cancel a delegation and its descendants, or the whole run.
     Cancel {
-        /// Which; the whole run without it.
+        /// The delegation; absent for the whole run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionId>,
     },
-    /// Say something to an agent before its next turn.
+    /// Give an agent a message before its next turn.
     Tell {
-        /// To whom.
+        /// The agent's session.
         session: SessionId,
-        /// What.
+        /// The message.
         text: String,
     },
     /// Answer a question that waits for a person.
     Decide {
-        /// What the answer is bound to: the hash of the exact call.
+        /// The hash of the call the question is about.
         hash: String,
         /// Whether the call may start.
         yes: bool,
-        /// Why not.
+        /// The reason for a no.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
-        /// How many milliseconds before this a client was asked that brings the answer; absent where the person
-        /// answers in a terminal.
+        /// The milliseconds since an MCP client was asked, if it relays the answer; absent if the person answers
+        /// in a terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_ms: Option<u64>,
     },
 }
 
 impl ControlRequest {
-    /// Returns the request as a line.
+    /// Serialises the request as a line with the protocol version.
     pub(crate) fn line(&self) -> Vec<u8> {
         #[derive(Serialize)]
         struct VersionedRequest<'a> {
@@ -57,7 +57,7 @@ impl ControlRequest {
         line(&VersionedRequest { v: VERSION, request: self })
     }
 
-    /// Reads a line, or says what is wrong with it.
+    /// Parses a line.
     pub(crate) fn read(line: &[u8]) -> Result<Self, ControlRefusal> {
         let mut asked: Value = serde_json::from_slice(line)
             .map_err(|error| ControlRefusal::unreadable(format!("not a JSON object: {error}")))?;
@@ -75,7 +75,7 @@ impl ControlRequest {
         serde_json::from_value(asked).map_err(|error| ControlRefusal::unreadable(error.to_string()))
     }
 
-    /// Returns what the tree is asked to judge.
+    /// Returns the core command for this request; `None` for a ping.
     pub(crate) fn command(&self, run: RunId) -> Option<Command> {
         match self {
             Self::Ping => None,
@@ -102,30 +102,30 @@ impl ControlRequest {
     }
 }
 
-/// Where a run stands.
+/// Whether a run is still at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Somebody works in it.
+    /// The run has not ended.
     Running,
-    /// It has ended; its process is about to.
+    /// The run has ended; its process is about to exit.
     Ended,
 }
 
-/// What a run answers.
+/// A run's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlAnswer {
     /// The version of the protocol.
     pub v: u32,
-    /// Whether it was done.
+    /// Whether the request was carried out.
     pub ok: bool,
     /// The run.
     pub run: RunId,
-    /// The process that carries it.
+    /// The pid of the run's process.
     pub pid: u32,
-    /// Where it stands after this.
+    /// The state after the request.
     pub state: RunState,
-    /// Why it was not done.
+    /// Why the request was not carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ControlRefusal>,
 }
@@ -141,10 +141,10 @@ impl ControlAnswer {
     }
 }
 
-/// Why something was not done.
+/// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlRefusal {
-    /// The code.
+    /// The error code, as in returns.
     pub code: Code,
     /// What is wrong.
     pub message: String,
@@ -184,7 +184,7 @@ impl From<&Refusal> for ControlRefusal {
 }
 
 fn line(value: &impl Serialize) -> Vec<u8> {
-    // These types have string keys and plain values only: they always have a JSON form.
+    // Serialising cannot fail: these types have only string keys and plain values.
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line

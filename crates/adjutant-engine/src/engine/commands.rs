@@ -1,7 +1,7 @@
-//! The commands a run begins with: who is known, what they are told, which tools they are shown.
+//! The first commands of a run: define the agents with their prompts and tools, then begin the work.
 //!
-//! Start at [`Engine::delegation_commands`], where nobody is at the root, or at [`Engine::goal_commands`]. Nothing is
-//! judged here; the core decides about each command.
+//! Start at [`Engine::delegation_commands`] for a run without a root agent, at [`Engine::goal_commands`] for one
+//! with a root agent. Nothing is decided here; the core decides each command.
 
 use adjutant_core::policy::ContractKind;
 use adjutant_core::schema::{AgentCard, CallLimits, TASK, delegate_spec, return_spec, task_spec};
@@ -15,16 +15,16 @@ use super::{Engine, EngineError, Goal};
 use crate::briefs::prompt::{CommandConfinement, system_prompt};
 use crate::briefs::role::AgentRole;
 
-/// How a run begins.
+/// The beginning of a run: its first decisions, and the commands that follow.
 pub(crate) struct RunOpening {
-    /// What was decided about each command without which there is no run.
+    /// The events of each command without which there is no run.
     pub(crate) decided: Vec<Vec<Event>>,
-    /// The commands behind them.
+    /// The commands after those, not decided yet.
     pub(crate) commands: Vec<Command>,
 }
 
 impl RunOpening {
-    /// Decides the commands up to the last without which there is no run; refused if one of them is.
+    /// Decides the commands up to the last `Begin` or `Delegate`. Fails if one of them is refused.
     pub(super) fn decide(mut commands: Vec<Command>) -> Result<Self, EngineError> {
         let is_vital =
             |it: &Command| matches!(it, Command::Begin { .. } | Command::Delegate { .. });
@@ -45,14 +45,14 @@ impl RunOpening {
 /// Where in the tree an agent works.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AgentPosition {
-    /// At the root.
+    /// The root agent.
     Root,
-    /// Anywhere below it.
+    /// A subagent.
     BelowRoot,
 }
 
 impl Engine {
-    /// Returns the commands of a run without a parent agent.
+    /// Returns the first commands of a run without a root agent, which delegates `briefs`.
     pub(super) fn delegation_commands(
         &self,
         run: RunId,
@@ -67,7 +67,7 @@ impl Engine {
         let is_shown = matches!(&child, Command::Define { tools, .. } if tools.iter().any(|it| it.name == TASK));
         let mut commands = vec![begin, child];
         if is_shown {
-            // Whoever can be named below must be known.
+            // A subagent can call these agents by name.
             let others =
                 self.brief_builder.roles.values().filter(|role| self.is_callable(role, None));
             commands.extend(others.map(|role| self.define_role(role, None)));
@@ -76,7 +76,7 @@ impl Engine {
         Ok(commands)
     }
 
-    /// Returns the commands of a run with a parent agent. Everyone it can name is made known.
+    /// Returns the first commands of a run whose root agent works on `goal`.
     pub(super) fn goal_commands(&self, run: RunId, goal: Goal) -> Vec<Command> {
         let model = Some(self.brief_builder.models.default_spec().clone());
         let Goal { agent, mut system, text } = goal;
@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Makes the agent known who does what no agent is named for.
+    /// Defines the agent for tasks that name no agent.
     fn define_child(&self, lead: Option<&AgentName>) -> Command {
         if let Some(role) = self.brief_builder.roles.get(&self.brief_builder.agent) {
             return self.define_role(role, lead);
@@ -163,13 +163,13 @@ impl Engine {
         system_prompt(self.system.as_deref(), &self.policy, &offered, hold)
     }
 
-    /// Says whether an agent can be given a task by name.
+    /// Returns whether other agents can call this one by name.
     fn is_callable(&self, role: &AgentRole, lead: Option<&AgentName>) -> bool {
         let name = &role.definition.name;
         role.definition.takes_tasks && Some(name) != lead && *name != self.brief_builder.agent
     }
 
-    /// Returns the tools an agent with these rights may be shown when it works no higher than `position`.
+    /// Returns the tools of an agent with these rights at `position`.
     fn tools(
         &self,
         position: AgentPosition,
@@ -195,7 +195,7 @@ impl Engine {
         let returns = works && self.policy.contract == ContractKind::Standard;
         let known = self.brief_builder.toolbox.specs().into_iter().chain(delegate).chain(task);
         known
-            // Notes are for a parent, and the agent at the root has none.
+            // Notes are passed to the parent, which the root agent does not have.
             .filter(|spec| works || spec.name != "Note")
             .filter(|spec| usable.contains(&spec.name))
             .map(|mut spec| {

@@ -1,4 +1,4 @@
-//! Why a run could not be made or carried to its end.
+//! The error of starting, running and resuming a run.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
 use adjutant_tools::ContextError;
 use adjutant_workspace::PathError;
 
-/// Says why a run could not be made or carried to its end.
+/// Why a run could not be started, or stopped before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The working tree cannot be opened.
@@ -19,10 +19,10 @@ pub enum EngineError {
         /// Why.
         source: PathError,
     },
-    /// A file that a slash command names as context may not be handed over.
+    /// A context file of a slash command cannot be used.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// A tool of the embedding program has the name of another.
+    /// A tool of the embedding program has the name of another tool.
     #[error("there is a tool named `{0}` already")]
     ToolName(String),
     /// The call was refused as a whole, before anything happened.
@@ -31,7 +31,7 @@ pub enum EngineError {
     /// The state directory cannot be used.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The run is being written by someone else.
+    /// Another process works on the run.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The journal cannot be opened.
@@ -40,25 +40,25 @@ pub enum EngineError {
     /// A file of the run cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The journal cannot be written; the run stopped there and nothing before it is lost.
+    /// The journal cannot be written. The run stopped; what was recorded before is kept.
     #[error("the run stopped: its journal cannot be written")]
     Journal(#[from] JournalError),
-    /// The journal's thread ended without a word.
+    /// The journal's thread ended without an error.
     #[error("the run stopped: the journal's writer is gone")]
     JournalGone,
-    /// Nobody would find the run.
+    /// The callback of [`crate::Engine::on_created`] failed, so the run was not started.
     #[error("the run cannot be noted where it is looked for")]
     OnCreated(#[source] io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
-    /// The system gives no randomness for ids.
+    /// The operating system's random source failed, so no ids can be made.
     #[error("the system gives no randomness")]
     Random(#[from] getrandom::Error),
-    /// Nothing of the run can go on.
+    /// There is nothing to resume in the run.
     #[error("nothing to resume: {0}")]
     NothingToResume(String),
-    /// A model that the run needs cannot be had.
+    /// A model that the run needs is not available.
     #[error("cannot go on without the model {name}: {problem}")]
     Model {
         /// Its name.
@@ -66,22 +66,22 @@ pub enum EngineError {
         /// Why not.
         problem: String,
     },
-    /// There is no place for agents that write.
+    /// Agents that write cannot get workspaces.
     #[error("no workspaces: {0}")]
     Workspaces(String),
-    /// A defect of ours.
+    /// A bug in Adjutant: the core does not accept its own event.
     #[error("internal error: {0}")]
     Illegal(#[from] IllegalEvent),
 }
 
 impl EngineError {
-    /// Says whether there was no space left to write to.
+    /// Returns whether the disk is full.
     #[must_use]
     pub const fn is_disk_full(&self) -> bool {
         matches!(self, Self::Journal(JournalError::DiskFull(_)))
     }
 
-    /// Says whether somebody else is at work on the run.
+    /// Returns whether another process works on the run.
     #[must_use]
     pub const fn is_in_use(&self) -> bool {
         matches!(self, Self::Lock(LockError::Held { .. }))

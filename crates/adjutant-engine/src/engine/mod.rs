@@ -1,7 +1,7 @@
-//! Setting up a run: from tasks to briefs, from briefs to a preview or to the real thing.
+//! Setting up a run: turns tasks into briefs, and briefs into a preview or a run.
 //!
 //! Start at [`Engine::new`], then [`Engine::delegate`] or [`Engine::run`]. `setup` has what a front end
-//! brings, `commands` what a run begins with, `root_work` what its first agent is given, `error` why there is none.
+//! provides, `commands` the first commands of a run, `root_work` the work of the root agent, `storage` the journal.
 
 mod commands;
 mod error;
@@ -46,52 +46,52 @@ pub(crate) use commands::RunOpening;
 pub use error::EngineError;
 pub use setup::{EngineSetup, Goal, RunHost};
 
-/// What would happen, computed by the core and not done.
+/// The core's decisions about a run that is not started.
 pub struct RunPreview {
-    /// The grants and refusals, and the question that would be asked.
+    /// The grants and refusals, and the question a person would be asked.
     pub events: Vec<Event>,
 }
 
-/// A run that was carried to its end.
+/// The result of a run that has ended.
 #[derive(Debug)]
 pub struct FinishedRun {
     /// The run.
     pub run: RunId,
     /// How it ended.
     pub outcome: Outcome,
-    /// Its folder, when it has one.
+    /// Its directory; absent for a run in memory.
     pub folder: Option<PathBuf>,
 }
 
-/// Something that is held while a run is at work; dropping it gives it back.
+/// A guard that is held while a run is at work and releases something when dropped.
 pub(crate) type RunGuard = Box<dyn Any + Send>;
 
-/// Everything needed to run, before anything is run.
+/// Everything needed to start or resume one run.
 pub struct Engine {
     pub(crate) policy: Policy,
     pub(crate) brief_builder: BriefBuilder,
     workdir: PathBuf,
     system: Option<String>,
-    /// What the agent at the root is given beside its goal.
+    /// The work of the root agent beside its goal.
     root_work: RootWork,
-    /// Whether a person is asked before the agent at the root begins.
+    /// Whether a person must approve the run before the root agent begins.
     asks_first: bool,
-    /// What a person says about workspaces.
+    /// The person's settings for workspaces.
     spaces: Option<WorkspaceSetup>,
-    /// Who is told where the run is.
+    /// Called when the run's directory exists.
     note: Option<CreatedCallback>,
     /// The depth of the root; see [`Engine::at_depth`].
     base_depth: u64,
-    /// What is held while anything of the run is at work.
+    /// Dropped when the run has ended; see [`Engine::holding`].
     guard: Option<RunGuard>,
-    /// The id that was chosen for the run before this process started.
+    /// The run's id, if it was chosen before this process started.
     run: Option<RunId>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
 
 impl Engine {
-    /// Opens the working tree and keeps the parts.
+    /// Opens the working tree and builds the toolbox.
     pub fn new(setup: EngineSetup) -> Result<Self, EngineError> {
         let path = &setup.workdir;
         let mut root = Root::open(path)
@@ -143,14 +143,14 @@ impl Engine {
         })
     }
 
-    /// Replaces the wall clock and the source of ids; for tests.
+    /// Replaces the wall clock and the random source; for tests.
     #[must_use]
     pub fn with_sources(self, wall: WallClock, random: RandomSource) -> Self {
         Self { ids: IdSource { wall, random }, ..self }
     }
 
-    /// Makes agents known by their definitions. `allowed` are the models that a project's file may
-    /// choose, beside the run's own.
+    /// Sets the agents that files describe. `allowed` are the models that a project's file may choose
+    /// beside the run's own.
     #[must_use]
     pub fn with_agents(
         mut self,
@@ -166,21 +166,21 @@ impl Engine {
         self
     }
 
-    /// Gives every task that names nobody to the agent of that name.
+    /// Sets the agent for tasks that name no agent.
     #[must_use]
     pub fn with_default_agent(mut self, agent: AgentName) -> Self {
         self.brief_builder.agent = agent;
         self
     }
 
-    /// Returns who does what no agent is named for.
+    /// Returns the agent for tasks that name no agent.
     #[must_use]
     pub const fn default_agent(&self) -> &AgentName {
         &self.brief_builder.agent
     }
 
-    /// Has somebody note which run this is and where, before anything of it is recorded; where that fails
-    /// there is no run.
+    /// Calls `note` with the run's id and directory before anything is recorded. If it fails, the run is not
+    /// started.
     #[must_use]
     pub fn on_created(
         mut self,
@@ -190,38 +190,38 @@ impl Engine {
         self
     }
 
-    /// Gives the run an id that was chosen before, such as one that the registry knows already. Without it the
-    /// engine draws one.
+    /// Uses an id that was chosen before, such as one that the registry knows already. Otherwise the engine
+    /// makes one.
     #[must_use]
     pub const fn with_run_id(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// Lets calls start unasked whose worst case is at most `amount`, in place of what the policy says.
+    /// Replaces the policy's `approve_below_usd`: calls whose worst case costs at most `amount` need no approval.
     #[must_use]
     pub const fn approving_below(mut self, amount: Usd) -> Self {
         self.policy.approve_below_usd = Some(amount);
         self
     }
 
-    /// Starts the run at that depth: limits count from there. For a run that an agent of another run
-    /// started, which has the depth of that agent.
+    /// Starts the run at that depth instead of 0. For a run that an agent of another run started, so that the
+    /// depth limit covers both.
     #[must_use]
     pub fn at_depth(mut self, base_depth: u64) -> Self {
         self.base_depth = base_depth;
         self
     }
 
-    /// Holds `guard`, such as a place among live runs, until the work of the run is over. It is dropped before the end
-    /// can be read in the journal: a reader that knows of the end finds it given back.
+    /// Holds `guard`, such as a place among live runs, until the run has ended. It is dropped before the end is
+    /// written to the journal, so a reader that sees the end can rely on the release.
     #[must_use]
     pub fn holding(mut self, guard: impl Send + 'static) -> Self {
         self.guard = Some(Box::new(guard));
         self
     }
 
-    /// Says where workspaces are kept, for agents that write in one of their own.
+    /// Sets where and how workspaces are made for agents that write in their own.
     #[must_use]
     pub fn with_spaces(mut self, setup: WorkspaceSetup) -> Self {
         self = self.protecting(&setup.state);
@@ -237,7 +237,7 @@ impl Engine {
         self
     }
 
-    /// Keeps a directory or a file out of reach of agents' files, wherever it lies, such as the state directory.
+    /// Denies the file tools access to a directory or file, such as the state directory.
     #[must_use]
     pub fn protecting(mut self, folder: &Path) -> Self {
         if let Some(toolbox) = Arc::get_mut(&mut self.brief_builder.toolbox) {
@@ -246,7 +246,7 @@ impl Engine {
         self
     }
 
-    /// Opens the workspaces where the policy gives agents their own; before anything else is done.
+    /// Opens the repository for workspaces, if the policy gives agents their own.
     pub(crate) fn open_spaces(&self) -> Result<Option<(Workspaces, WorkspaceSetup)>, EngineError> {
         if !self.gives_spaces() {
             return Ok(None);
@@ -264,19 +264,19 @@ impl Engine {
         self.policy.workspace == WorkspaceKind::Own && !self.policy.in_place
     }
 
-    /// Returns what a person said about workspaces, where agents have their own.
+    /// Returns the workspace settings to record, if agents have their own workspaces.
     pub(crate) fn terms(&self) -> Option<SpaceTerms> {
         self.spaces.as_ref().filter(|_| self.gives_spaces()).map(WorkspaceSetup::terms)
     }
 
-    /// Makes slash commands known to agents: a task that begins with one is given what it says.
+    /// Sets the slash commands that a task's prompt may begin with.
     #[must_use]
     pub fn with_commands(mut self, commands: SlashCommands) -> Self {
         self.brief_builder.commands = Arc::new(commands);
         self
     }
 
-    /// Returns an agent that was made known by its definition.
+    /// Returns an agent set by [`Engine::with_agents`].
     #[must_use]
     pub fn role(&self, agent: &AgentName) -> Option<&AgentRole> {
         self.brief_builder.roles.get(agent)
@@ -293,7 +293,7 @@ impl Engine {
             .collect()
     }
 
-    /// Returns what the core would answer, without doing any of it.
+    /// Returns what the core would decide about delegating `briefs`, without starting a run.
     pub fn preview(
         &self,
         briefs: Vec<Brief>,
@@ -304,7 +304,7 @@ impl Engine {
         Ok(RunPreview { events })
     }
 
-    /// Returns what the core would answer to a goal before its agent takes a turn, without doing any of it.
+    /// Returns what the core would decide about a goal before the root agent's first turn, without starting a run.
     pub fn preview_run(&self, goal: Goal) -> Result<RunPreview, EngineError> {
         let mut tree = Tree::default();
         let mut events = Vec::new();
@@ -320,9 +320,9 @@ impl Engine {
         Ok(RunPreview { events })
     }
 
-    /// Delegates `briefs` and waits for their ends.
+    /// Delegates `briefs` and waits until all have ended.
     ///
-    /// A call that is refused as a whole leaves no trace; everything else is recorded.
+    /// A call that is refused as a whole leaves no files behind; everything else is recorded.
     pub async fn delegate(
         self,
         briefs: Vec<Brief>,
@@ -333,9 +333,9 @@ impl Engine {
             .await
     }
 
-    /// Runs a parent agent that works towards `goal` and may delegate.
+    /// Runs a root agent that works on `goal` and may delegate.
     pub async fn run(self, mut goal: Goal, staff: RunHost) -> Result<FinishedRun, EngineError> {
-        // A command that works itself is given its files with the goal.
+        // A slash command that does not delegate gets its context files with the goal.
         let works_itself = self.root_work.assignment().filter(|it| it.agent.is_none());
         let context =
             works_itself.map(|it| self.brief_builder.quote_context(&it.context)).transpose()?;
@@ -352,7 +352,7 @@ impl Engine {
         let mut attempts = 1;
         let (opened, opening, spaces) = loop {
             let run = self.run.map_or_else(|| self.ids.run(), Ok)?;
-            // Refused before there is a workspace or a folder for it.
+            // A refusal comes before any workspace or directory is created.
             let opening = RunOpening::decide(commands(&self, run)?)?;
             let spaces = self.open_spaces()?;
             match storage.open(run) {
@@ -386,7 +386,7 @@ impl Engine {
         runner.guard = self.guard.take();
         let outcome = runner.run(opening).await?;
         if let Some(spaces) = spaces {
-            // Nothing follows from it, so neither does an end it may come to.
+            // Best effort: the next sweep of workspaces tries again.
             let _ = tokio::task::spawn_blocking(move || spaces.release_base_refs(outcome)).await;
         }
         drop(lock);

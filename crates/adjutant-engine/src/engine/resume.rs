@@ -1,4 +1,6 @@
-//! Going on with a run: its journal is folded again, and what is left of it is carried on.
+//! Resuming a run: folds its journal, decides what continues, and runs that to its end.
+//!
+//! Start at [`Engine::resume`]; [`LoadedJournal::resume_info`] tells a front end how to set up the engine for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,56 +23,55 @@ use crate::runner::effects::writing::look;
 use crate::runner::{EffectContext, Runner};
 use crate::workspaces::RunWorkspaces;
 
-/// How a person wants a run to go on.
+/// What a person asks for when they resume a run.
 #[derive(Clone, Debug, Default)]
 pub struct ResumeRequest {
-    /// The one delegation to take up again; all that can go on when absent.
+    /// The delegation to resume; absent for all that can be resumed.
     pub session: Option<SessionId>,
-    /// What the person has to say to it, or to the parent agent.
+    /// A message to that delegation, or to the root agent.
     pub say: Option<String>,
-    /// Seconds that are given anew.
+    /// A new timeout in seconds.
     pub timeout_s: Option<u64>,
-    /// Whether the engine's model takes the place of those the run was on.
+    /// Whether the engine's model replaces the models that the run used.
     pub on_this_model: bool,
-    /// The limits that hold from here on: those of [`ResumeInfo::policy`], with what the person changes by
-    /// [`Policy::set_on_resume`].
+    /// The limits from now on: those of [`ResumeInfo::policy`], changed by [`Policy::set_on_resume`].
     pub limits: Option<Box<Policy>>,
 }
 
-/// What must be known of a run before it can go on.
+/// What a front end must know about a run to set up an engine that resumes it.
 #[derive(Clone, Debug)]
 pub struct ResumeInfo {
-    /// The tree its agents look at.
+    /// The working tree of the run.
     pub workdir: PathBuf,
-    /// The limits it began with, with those that a person changed since.
+    /// The limits it started with, with those that a person changed since.
     pub policy: Policy,
-    /// The model of its parent agent, or of its first task.
+    /// The model of its root agent, or of its first task.
     pub model: Option<String>,
-    /// Whether a parent agent leads it.
+    /// Whether it has a root agent.
     pub has_lead: bool,
-    /// Everyone who has worked in it, and the agent at its root.
+    /// All agents that have worked in it, and the root agent.
     pub agents: BTreeSet<AgentName>,
-    /// Questions to a person that nobody has answered.
+    /// The number of questions that no person has answered.
     pub open_questions: usize,
-    /// What a person said about agents that write, as it held last; nothing where none is on record.
+    /// The last recorded workspace settings; absent if agents had no workspaces.
     pub terms: Option<SpaceTerms>,
-    /// Whether an agent has a workspace that is seen only within a sandbox.
+    /// Whether an agent has an overlay workspace, which is visible only in a sandbox.
     pub has_overlays: bool,
     /// The story it works on.
     pub story: Option<StoryWork>,
-    /// Why nothing goes on unless a person says something to an agent of it.
+    /// Why nothing can be resumed without a message to an agent; absent if something can.
     pub nothing: Option<String>,
 }
 
 impl LoadedJournal {
-    /// Returns what must be known before the run can go on; nothing when it never began.
+    /// Returns what is needed to resume the run; `None` if the journal has no `RunStarted`.
     #[must_use]
     pub fn resume_info(&self) -> Option<ResumeInfo> {
         let mut past: Option<ResumeInfo> = None;
         let (mut tree, mut latest) = (Tree::default(), Timestamp::ZERO);
         for record in &self.records {
             latest = record.at;
-            // What does not fit is said when the run is taken up in earnest.
+            // An illegal event is reported by `Engine::resume`.
             let _ = tree.evolve(record.at, &record.event);
             match (&record.event, &mut past) {
                 (Event::RunStarted { workdir, policy, model, terms, agent, .. }, _) => {
@@ -118,7 +119,7 @@ impl LoadedJournal {
     }
 }
 
-/// What an agent had found before its conversation was full.
+/// The opening and the notes of an agent, for a new start when its context is full.
 #[derive(Default)]
 struct SessionFindings {
     opening: String,
@@ -126,11 +127,11 @@ struct SessionFindings {
 }
 
 impl Engine {
-    /// Goes on with `run`: what was under way continues where its last durable step ended, and what
-    /// ended short of its goal is taken up again as `wish` says.
+    /// Resumes `run`: interrupted work continues after its last durable record, and delegations that ended
+    /// early are reopened as `wish` says.
     ///
-    /// Nothing that is recorded is done a second time. Rights are those recorded and those of this
-    /// engine's policy, whichever is less; tokens and money go on counting.
+    /// Recorded results are not produced again. Rights are the intersection of the recorded ones and those of
+    /// this engine's policy. Tokens and costs keep counting.
     pub async fn resume(
         self,
         run: RunId,
@@ -207,7 +208,7 @@ impl Engine {
     }
 }
 
-/// Returns the agent that did what none was named for, where that was another than the preset's.
+/// Returns the recorded agent for tasks that name no agent, if it is not the preset's.
 fn usual_agent(records: &[Record<Event>], preset: &AgentName) -> Option<AgentName> {
     let mut defined = records.iter().filter_map(|record| {
         if let Event::AgentDefined { agent, .. } = &record.event { Some(agent) } else { None }
@@ -219,11 +220,11 @@ fn usual_agent(records: &[Record<Event>], preset: &AgentName) -> Option<AgentNam
     (!defined.any(|agent| agent == preset)).then(|| first.clone())
 }
 
-/// Returns the names of the models that will be asked, each of which must be there.
+/// Returns the models of all delegations that will be live, each of which must be available.
 fn needed_models(tree: &Tree, command: &Command, now: Timestamp) -> Vec<String> {
     let mut after = tree.clone();
     for event in tree.decide(now, command.clone()).unwrap_or_default() {
-        // What does not fit shows itself when it is done in earnest.
+        // An illegal event is reported when the command is submitted.
         let _ = after.evolve(now, &event);
     }
     let live = after.nodes().filter(|node| node.is_live());
@@ -245,7 +246,7 @@ fn collect_findings(event: &Event, findings: &mut BTreeMap<SessionId, SessionFin
     }
 }
 
-/// Returns a new start for each agent whose conversation no longer fits.
+/// Returns a new opening for each agent whose conversation exceeds its context.
 fn handovers(
     runner: &Runner,
     findings: &BTreeMap<SessionId, SessionFindings>,
@@ -273,7 +274,7 @@ fn handover(found: &SessionFindings, last: &str) -> String {
     text
 }
 
-/// Says why nothing goes on, should it come to that.
+/// Returns the reason to show if nothing can be resumed.
 fn why_nothing_resumes(
     tree: &Tree,
     session: Option<SessionId>,

@@ -1,7 +1,7 @@
-//! What the agent at the root is given beside its goal: nothing, a slash command, or a story of a PRD.
+//! The work of the root agent: only its goal, a slash command, or a story of a PRD.
 //!
-//! Only this module knows that there are stories. What begins a run asks [`RootWork`] whether the agent
-//! works itself, what it is told in addition and which command gives it the work.
+//! The rest of the engine does not distinguish them: it asks [`RootWork`] whether the root agent works itself,
+//! which instructions it gets, and which command starts the work.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use adjutant_core::{Assignment, Command, Policy};
 
 use super::Engine;
 
-/// The work of the agent at the root.
+/// The work of the root agent.
 #[derive(Clone, Debug, Default)]
 pub(super) enum RootWork {
-    /// Its goal, and nothing else.
+    /// Only its goal.
     #[default]
     Goal,
     /// A slash command.
@@ -24,7 +24,7 @@ pub(super) enum RootWork {
 }
 
 impl RootWork {
-    /// Says whether the agent does the work itself; otherwise it reads and leads others.
+    /// Returns whether the root agent does the work itself; otherwise it reads and delegates.
     pub(super) const fn is_done_by_root(&self) -> bool {
         match self {
             Self::Goal | Self::SlashCommand(_) => false,
@@ -32,7 +32,7 @@ impl RootWork {
         }
     }
 
-    /// Says whether the commands of agents find the limits of the run in their environment.
+    /// Returns whether the commands of agents get the run's limits as environment variables.
     pub(super) const fn has_limits_in_environment(&self) -> bool {
         match self {
             Self::Goal | Self::SlashCommand(_) => false,
@@ -40,7 +40,7 @@ impl RootWork {
         }
     }
 
-    /// Returns what is added to the agent's goal.
+    /// Returns the text that is appended to the goal.
     pub(super) fn instructions(&self, policy: &Policy, depth: u64) -> Option<String> {
         match self {
             Self::Goal | Self::SlashCommand(_) => None,
@@ -48,7 +48,7 @@ impl RootWork {
         }
     }
 
-    /// Returns what a slash command asks for, where the work is one.
+    /// Returns the assignment, if the work is a slash command.
     pub(super) fn assignment(&self) -> Option<&Assignment> {
         match self {
             Self::SlashCommand(assignment) => Some(assignment),
@@ -56,7 +56,7 @@ impl RootWork {
         }
     }
 
-    /// Returns the command that gives the agent its work, or that asks a person about it first.
+    /// Returns the command that starts the work, or that asks a person for approval first.
     pub(super) fn opening(&self, asks_first: bool) -> Option<Command> {
         let (assignment, story) = match self.clone() {
             Self::Goal => (None, None),
@@ -71,9 +71,8 @@ impl RootWork {
 }
 
 impl Engine {
-    /// Says what a slash command asks of the run. Its kind of work and the seconds it gives count for
-    /// tasks whose agent's definition does not say otherwise; the agent at the root has the most time
-    /// that such work may take.
+    /// Sets the slash command that the run carries out. Its operation and timeout apply to tasks whose agent
+    /// definition has none; the root agent gets the longest timeout of that operation.
     #[must_use]
     pub fn with_assignment(mut self, assignment: Assignment) -> Self {
         self.brief_builder.take_assignment(&assignment);
@@ -81,22 +80,22 @@ impl Engine {
         self
     }
 
-    /// Lets the run work on a story: the agent at the root does the work, in a workspace of its own.
+    /// Sets the story that the run works on: the root agent does the work in its own workspace.
     #[must_use]
     pub fn with_story(mut self, story: StoryWork) -> Self {
         self.root_work = RootWork::Story(Box::new(story));
         self
     }
 
-    /// Makes the names of stories known that are worked on by themselves: none is handed down.
+    /// Sets the names of stories that have runs of their own and therefore cannot be delegated.
     #[must_use]
     pub fn with_stories(mut self, stories: BTreeSet<String>) -> Self {
         self.brief_builder.separate_work = Arc::new(stories);
         self
     }
 
-    /// Has a person asked about the whole run before the agent at its root begins, unless the policy lets
-    /// it; `sent` is the command that nobody has typed.
+    /// Asks a person to approve the whole run before the root agent begins, unless the policy approves it.
+    /// `sent` is the command line, if a client sent it instead of a person typing it.
     #[must_use]
     pub fn with_approval_first(mut self, sent: Option<&str>) -> Self {
         self.asks_first = true;

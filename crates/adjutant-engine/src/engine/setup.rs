@@ -1,5 +1,5 @@
-//! What a front end brings: the parts of a run ([`EngineSetup`]), who it deals with ([`RunHost`]), what it is to
-//! achieve ([`Goal`]).
+//! What a front end provides for a run: its parts ([`EngineSetup`]), the callbacks and channels to the outside
+//! ([`RunHost`]) and the goal ([`Goal`]).
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,30 +16,30 @@ use crate::engine::storage::Storage;
 use crate::runner::effects::{Approver, ApproverAnswer};
 use crate::runner::{ControlCommand, Narrator, Reporter};
 
-/// What a run is made of.
+/// The parts a run is made of.
 pub struct EngineSetup {
     /// The limits.
     pub policy: Policy,
-    /// What answers the agents.
+    /// The default model of the agents.
     pub model: Arc<dyn Model>,
-    /// What opens another model that a task asks for.
+    /// Opens another model that a task asks for.
     pub opener: Option<ModelOpener>,
-    /// The tree the agents may look at.
+    /// The working tree that agents read.
     pub workdir: PathBuf,
-    /// What reaches the network for agents that may; absent where nobody may.
+    /// Network access of the web tools; absent if no agent may use them.
     pub web: Option<Web>,
     /// Tools of the embedding program; agents get those that the policy's `tools` name.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What replaces the built-in base prompt.
+    /// Replaces the built-in base prompt.
     pub system: Option<String>,
-    /// Texts that are masked wherever a tool shows them: the engine's own keys.
+    /// Texts to mask in the output of tools, such as the engine's API keys.
     pub secrets: Vec<String>,
-    /// The version that is written into the journal.
+    /// The program version to write into the journal.
     pub version: String,
 }
 
 impl EngineSetup {
-    /// Takes what cannot be left out; no network, no other models, the built-in prompt.
+    /// Returns a setup with the required parts: no network, no other models, the built-in prompt.
     #[must_use]
     pub fn new(policy: Policy, model: Arc<dyn Model>, workdir: impl Into<PathBuf>) -> Self {
         Self {
@@ -56,23 +56,23 @@ impl EngineSetup {
     }
 }
 
-/// Who and what a run deals with outside the engine.
+/// The callbacks and channels by which a run reaches its front end, and its storage.
 pub struct RunHost {
-    /// Where it is written.
+    /// Where the journal is written.
     pub storage: Storage,
-    /// Who is asked before a batch.
+    /// Asked before a batch of tasks starts.
     pub approver: Approver,
-    /// Who hears of every event.
+    /// Called with every durable event.
     pub reporters: Vec<Box<dyn Reporter>>,
-    /// Who puts results into words for a parent agent.
+    /// Formats the results of a call for the parent agent.
     pub narrator: Rc<dyn Narrator>,
-    /// Where orders come from.
+    /// Receives commands from the front end, such as a cancellation.
     pub control: mpsc::Receiver<ControlCommand>,
 }
 
 impl RunHost {
-    /// Runs without a person: every batch is approved, nobody gives orders, and a parent agent is
-    /// told only that its tasks have ended. The limits of the policy are all that bounds it.
+    /// Returns a host without a person: every batch is approved, there are no control commands, and a parent
+    /// agent is told only that its tasks have ended. Only the policy limits the run.
     #[must_use]
     pub fn unattended(storage: Storage) -> Self {
         let (_, control) = mpsc::channel(1);
@@ -85,7 +85,7 @@ impl RunHost {
         }
     }
 
-    /// Adds someone who hears of every event.
+    /// Adds a reporter.
     #[must_use]
     pub fn with_reporter(mut self, reporter: impl Reporter + 'static) -> Self {
         self.reporters.push(Box::new(reporter));
@@ -101,13 +101,13 @@ impl Narrator for TerseNarrator {
     }
 }
 
-/// What a parent agent is to achieve.
+/// What the root agent is to achieve.
 #[derive(Clone)]
 pub struct Goal {
-    /// The name it goes by.
+    /// The root agent's name.
     pub agent: AgentName,
-    /// What it is told first.
+    /// Its system prompt.
     pub system: String,
-    /// The goal; what the project says to agents is quoted before it.
+    /// The goal. The project's instructions for agents are quoted before it.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! Where a run is written: a folder of the state directory, or a test's memory.
+//! Opening the journal of a run: in a directory of the state directory, or in memory for tests.
 
 use std::io;
 use std::path::Path;
@@ -13,28 +13,28 @@ use tokio::sync::watch;
 use crate::archive::LoadedJournal;
 use crate::engine::EngineError;
 
-/// How far the journal is safe, or why it no longer is.
+/// The last durable record, or why the journal can no longer be written.
 #[derive(Clone, Debug)]
 pub(crate) enum SyncProgress {
     Through(Seq),
     Failed(JournalError),
 }
 
-/// A run that is open for writing.
+/// A run whose journal is open for writing.
 pub struct OpenRun {
     pub(crate) id: RunId,
     pub(crate) folder: Option<RunDir>,
     pub(crate) journal: Journal<Event>,
     pub(crate) durable: watch::Receiver<SyncProgress>,
-    /// Held for as long as the run is written.
+    /// Held while this process works on the run.
     pub(crate) lock: Option<RunLock>,
 }
 
-/// Notes which run it is and where.
+/// The callback of [`crate::Engine::on_created`].
 pub(crate) type CreatedCallback = Box<dyn FnOnce(RunId, &Path) -> io::Result<()>>;
 
 impl OpenRun {
-    /// Has it noted that the run is there; takes it back where that fails.
+    /// Calls the callback. If it fails, the run's directory is removed again.
     pub(crate) fn noted(self, note: Option<CreatedCallback>) -> Result<Self, EngineError> {
         let (Some(note), Some(folder)) = (note, &self.folder) else { return Ok(self) };
         if let Err(error) = note(self.id, folder.path()) {
@@ -47,23 +47,23 @@ impl OpenRun {
     }
 }
 
-/// Attempts at finding an id that is not taken.
+/// How often creating a run is tried again with another id.
 pub(crate) const ID_ATTEMPTS: usize = 8;
 
-/// Where runs are written.
+/// Where a run's journal is.
 pub enum Storage {
-    /// A folder per run below a state directory.
+    /// A state directory, in which a new run gets a directory.
     Home(Home),
-    /// The folder of one run, to go on with it.
+    /// The directory of a run to resume.
     Run(RunDir),
-    /// The folder of one run whose journal was read, to go on with it.
+    /// The directory of a run to resume, with its journal already in memory.
     Read(RunDir, LoadedJournal),
-    /// One journal in memory, with faults where a test wants them.
+    /// A journal in memory, with the write errors that a test injects.
     Memory(MemoryDisk),
 }
 
 impl Storage {
-    /// Opens a new run under an id that no other run may have.
+    /// Creates a new run. Fails if the id is taken.
     pub(crate) fn open(&self, id: RunId) -> Result<OpenRun, EngineError> {
         match self {
             Self::Home(home) => open_in(home, id),
@@ -80,7 +80,7 @@ impl Storage {
 }
 
 impl Storage {
-    /// Opens a run that exists, handing everything recorded so far to `visit`.
+    /// Opens an existing run and passes its records to `visit`.
     pub(crate) fn reopen(
         self,
         run: RunId,
@@ -133,7 +133,7 @@ fn open_in(home: &Home, id: RunId) -> Result<OpenRun, EngineError> {
         attempts += 1;
         let folder = home.create_run(id)?;
         match open_new(&folder) {
-            // Somebody cleaned up at this very moment, and took the folder for a leftover.
+            // Another process pruned at this moment and removed the empty directory.
             Err(_) if attempts < ID_ATTEMPTS && !folder.path().exists() => {}
             Err(error) => {
                 folder.take_back();
@@ -160,7 +160,7 @@ fn reports()
             Ok(seq) => SyncProgress::Through(seq),
             Err(error) => SyncProgress::Failed(error),
         };
-        // Nobody listening means the run is over; the journal closes next.
+        // Without a receiver the run has ended; the journal is closed next.
         let _ = sender.send(durable);
     };
     (report, receiver)

@@ -1,6 +1,6 @@
-//! What a person said about workspaces, on record: written when a run begins, read when it goes on.
+//! A person's workspace settings in the journal: written when a run starts, restored when it is resumed.
 //!
-//! Invariant: what is read back is never wider than what was written.
+//! Invariant: restored settings never permit more than the recorded ones.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,11 +11,11 @@ use crate::error_chain::error_chain;
 use crate::workspaces::WorkspaceSetup;
 
 impl WorkspaceSetup {
-    /// Returns what of it is put on record.
+    /// Returns the settings to record.
     #[must_use]
     pub fn terms(&self) -> SpaceTerms {
         let texts = |paths: &[PathBuf]| paths.iter().map(|it| it.display().to_string()).collect();
-        // Another name must not come along in the place of one that is no text.
+        // A lossy conversion could name another directory, so paths that are not UTF-8 are left out.
         let named = self.include_ignored.iter().filter_map(|it| it.to_str().map(str::to_owned));
         SpaceTerms {
             kind: self.kind,
@@ -26,13 +26,13 @@ impl WorkspaceSetup {
         }
     }
 
-    /// Takes up what was put on record, and returns what of it cannot be had any more, a line each.
+    /// Restores recorded settings. Returns a message for each granted directory that is gone.
     pub fn restore(&mut self, terms: &SpaceTerms) -> Vec<String> {
         self.kind = terms.kind;
         self.include_ignored = terms.include_ignored.iter().map(PathBuf::from).collect();
         self.sandbox_off = terms.sandbox_off;
         self.merge = terms.merge;
-        // Whoever put a link in its place would choose what commands see.
+        // If the directory was replaced by a symbolic link, the link's author would choose what commands can read.
         let is_same = |path: &Path| path.canonicalize().is_ok_and(|now| now == path);
         let mut lost = Vec::new();
         for grant in terms.grants.iter().map(PathBuf::from) {
@@ -46,8 +46,8 @@ impl WorkspaceSetup {
         lost
     }
 
-    /// Takes the ignored folders that come along by their paths in the repository at `tree`, and returns what is
-    /// strange about them, a line each. Without a repository nothing is said: whoever opens it will.
+    /// Converts the ignored directories to include to paths relative to the repository at `tree`. Returns a warning
+    /// for each that is dropped or unusual. Without a repository nothing is changed; opening workspaces reports that.
     pub fn resolve_included(&mut self, tree: &Path) -> Vec<String> {
         if self.include_ignored.is_empty() {
             return Vec::new();
@@ -84,7 +84,7 @@ impl WorkspaceSetup {
     }
 }
 
-/// Returns a path as the repository has it; nothing for one that is not below its top.
+/// Returns a path relative to the repository's top directory; `None` for a path outside or the top itself.
 fn within(top: &Path, typed: &Path) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in top.join(typed).strip_prefix(top).ok()?.components() {

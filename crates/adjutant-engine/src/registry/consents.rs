@@ -1,4 +1,4 @@
-//! What a person agreed to once and is not asked again, known by the digest of exactly that.
+//! Consents: what a person agreed to once and is not asked again, keyed by the digest of the exact text.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,25 +9,25 @@ use super::{RegistryError, RegistryHandle};
 use crate::prd::PrdFile;
 
 impl RegistryHandle {
-    /// Says whether a person agreed to what has this digest. A registry that cannot be read knows of no consent.
+    /// Returns whether a person agreed to the text with this digest; false if the registry cannot be read.
     #[must_use]
     pub fn has_consent(&self, digest: &str) -> bool {
         self.look().is_ok_and(|registry| registry.has_consent(digest))
     }
 
-    /// Remembers that a person agreed to what has this digest.
+    /// Records that a person agreed to the text with this digest.
     ///
     /// # Errors
     ///
-    /// Why it could not be recorded; the person is asked again then.
+    /// Why it could not be recorded. The person is asked again next time.
     pub fn give_consent(&self, digest: &str) -> Result<(), RegistryError> {
         self.submit(RegistryCommand::GiveConsent { digest: digest.to_owned() }).map(drop)
     }
 
-    /// Returns what a PRD asks for that no person has agreed to; nothing where the file cannot be read.
+    /// Returns what a PRD asks for that no person has agreed to; empty if the file cannot be read.
     #[must_use]
     pub fn lacking_consents(&self, prd: &Path) -> Vec<String> {
-        // Read only: whoever asks leaves the person's tree as it is.
+        // Without a lock: this query must not write into the person's tree.
         let Ok(found) = PrdFile::look(prd) else { return Vec::new() };
         let wishes = found.wishes();
         let place = prd.canonicalize().unwrap_or_else(|_| prd.to_owned());

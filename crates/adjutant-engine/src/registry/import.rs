@@ -1,8 +1,8 @@
-//! What versions before the registry kept in files of their own: read once, when there is no registry yet.
+//! Importing the files of versions that had no registry, when there is no registry yet.
 //!
-//! Taken over are consents, what started unasked on each day, and which call began which run. Places and claims
-//! were locks of live processes; nothing of them outlives the process. Questions are read whenever they are asked for,
-//! because a process of an earlier version may still ask some. The old files stay where they are.
+//! Imported are consents, the automatic approvals of each day, and which call started which run. Places and claims
+//! were locks of live processes and end with them. Old questions are read on every query, because a process of an
+//! earlier version may still ask some. The old files are not removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
@@ -15,17 +15,17 @@ use serde::Deserialize;
 
 use super::question_id;
 
-/// The longest file that is read whole: a line for each call of a day, or the name of a run.
+/// The largest file that is imported.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// A line of a day's file: what a call may cost, or what it did cost.
+/// A line of a day's allowance file. A later line of the same call replaces the earlier one.
 #[derive(Deserialize)]
 struct AllowanceLine {
     call: String,
     pico_usd: u64,
 }
 
-/// Reads what earlier versions left in a state directory. Whatever cannot be read is left out.
+/// Returns the import command for a state directory. Unreadable files are left out.
 pub(super) fn command(home: &Path) -> RegistryCommand {
     let consents = entries(&home.join("consents")).into_iter().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
@@ -42,7 +42,7 @@ pub(super) fn command(home: &Path) -> RegistryCommand {
     }
 }
 
-/// Returns the questions that processes of earlier versions registered, each with what it is called.
+/// Returns the questions that processes of earlier versions registered, with their ids.
 pub(super) fn questions(home: &Path) -> impl Iterator<Item = (String, QuestionPointer)> {
     entries(&home.join("approvals")).into_iter().filter_map(|entry| {
         let question: QuestionPointer = serde_json::from_str(&text(&entry)?).ok()?;
@@ -58,7 +58,7 @@ fn entries(folder: &Path) -> Vec<DirEntry> {
 }
 
 fn text(entry: &DirEntry) -> Option<String> {
-    // Of the entry itself: a link is not followed.
+    // Metadata of the entry itself: symbolic links are not followed.
     let is_small = entry.metadata().is_ok_and(|it| it.is_file() && it.len() <= FILE_BYTES);
     if is_small { fs::read_to_string(entry.path()).ok() } else { None }
 }

@@ -1,11 +1,11 @@
-//! The registry on disk: what outlives a run, decided by the core and kept in `registry.jsonl`.
+//! The registry on disk: state that is shared between runs and processes, in `registry.jsonl`.
 //!
-//! [`RegistryHandle::submit`] locks the file, folds it, frees what dead processes held, asks
-//! [`Registry::decide`], appends and unlocks. [`RegistryHandle::look`] only reads. Nothing is opened or written
-//! before the first of these calls.
+//! [`RegistryHandle::submit`] locks the file, folds it, releases what dead processes held, asks
+//! [`Registry::decide`], appends and unlocks. [`RegistryHandle::look`] only reads. No file is opened before the
+//! first of these calls.
 //!
-//! A process that holds something has a lock file of its own, which the kernel unlocks when the process ends. The
-//! lock is taken by [`RegistryHandle::holder`] and kept until the last clone of the handle is dropped.
+//! A process that holds something has its own lock file, which the kernel unlocks when the process ends.
+//! [`RegistryHandle::holder`] locks it until the last clone of the handle is dropped.
 
 mod consents;
 mod import;
@@ -28,39 +28,38 @@ pub use questions::question_id;
 pub use story_claim::story_key;
 pub use story_runs::StoryOutcome;
 
-/// The name of the log.
+/// The name of the log file, without extension.
 const NAME: &str = "registry";
 
-/// The records after which the log is replaced by a checkpoint. Together with what the core remembers this bounds
-/// what opening it costs.
+/// The records after which the log is replaced by a checkpoint, so that reading it stays fast.
 const MAX_RECORDS: u64 = 256;
 
-/// Says why the registry cannot be read or written.
+/// Why the registry cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryUnavailable {
-    /// The log cannot be used; a damaged line is named.
+    /// The log cannot be used. The error names a damaged line.
     #[error(transparent)]
     Log(#[from] SharedLogError),
     /// A lock file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No name can be drawn for the lock file.
+    /// No random name can be made for the lock file.
     #[error("cannot draw a random name")]
     Random(#[from] getrandom::Error),
 }
 
-/// Says why a command came to nothing.
+/// Why a command to the registry changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The registry says no.
+    /// The registry refused it.
     #[error(transparent)]
     Refused(#[from] RegistryRefusal),
-    /// Nobody knows what it would say.
+    /// The registry cannot be read or written.
     #[error("the registry of runs cannot be used")]
     Unavailable(#[from] RegistryUnavailable),
 }
 
-/// The registry of one state directory, for one process.
+/// Access to the registry of one state directory. A process has one; clones share its holder.
 #[derive(Clone, Debug)]
 pub struct RegistryHandle {
     shared: Arc<RegistryFile>,
@@ -76,13 +75,13 @@ struct RegistryFile {
 }
 
 impl RegistryHandle {
-    /// Returns the registry of a state directory; nothing is opened yet.
+    /// Returns a handle for a state directory. Opens no file.
     #[must_use]
     pub fn at(home: &Path) -> Self {
         Self::with_clock(home, wall_now)
     }
 
-    /// Returns the registry of a state directory under another clock; for tests.
+    /// Like [`RegistryHandle::at`] with another clock; for tests.
     #[must_use]
     pub fn with_clock(home: &Path, wall: WallClock) -> Self {
         let log = SharedLog::new(home, NAME);
@@ -90,11 +89,11 @@ impl RegistryHandle {
         Self { shared: Arc::new(RegistryFile { home, log, wall, holder }) }
     }
 
-    /// Returns the name under which this process holds things; takes its lock the first time.
+    /// Returns the holder id of this process. The first call creates and locks its lock file.
     ///
     /// # Errors
     ///
-    /// Why there is no lock.
+    /// Why the lock file could not be made.
     pub fn holder(&self) -> Result<HolderId, RegistryUnavailable> {
         let mut holder = self.own();
         if let Some((id, _)) = &*holder {
@@ -111,8 +110,8 @@ impl RegistryHandle {
         self.shared.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the registry without a lock and without a change. What dead processes held is still in it; ask
-    /// [`RegistryHandle::is_alive`] of a holder that matters.
+    /// Reads the registry without a lock. It may still list what dead processes held; check a holder with
+    /// [`RegistryHandle::is_alive`].
     ///
     /// # Errors
     ///
@@ -130,7 +129,7 @@ impl RegistryHandle {
         Ok(registry)
     }
 
-    /// Says whether the process of a holder lives.
+    /// Returns whether the process of a holder is alive.
     ///
     /// # Errors
     ///
@@ -139,9 +138,9 @@ impl RegistryHandle {
         Ok(HolderLock::is_held(&self.shared.home, holder.as_str())?)
     }
 
-    /// Judges a command and records what follows from it; the events are on disk when this returns.
+    /// Decides a command and appends the events to the log before it returns.
     ///
-    /// Waits while other processes do the same, which takes milliseconds.
+    /// Waits while another process has the log locked, which takes milliseconds.
     ///
     /// # Errors
     ///
@@ -154,7 +153,7 @@ impl RegistryHandle {
         let events = match turn.decide(command) {
             Ok(events) => events,
             Err(refusal) => {
-                // Dead processes are not found again and again.
+                // Records the releases of dead holders, so that the next process need not find them again.
                 turn.end()?;
                 return Err(refusal.into());
             }
@@ -163,18 +162,18 @@ impl RegistryHandle {
         Ok(events)
     }
 
-    /// Returns a guard that submits `command` when it is dropped, such as one that gives a place or a claim back.
+    /// Returns a guard that submits `command` when it is dropped, for example to release a claim.
     ///
-    /// A process that dies first gives it back by its lock.
+    /// If the process dies first, its lock file is unlocked and the next process releases the claim.
     #[must_use]
     pub fn on_drop(&self, command: RegistryCommand) -> ReleaseOnDrop {
         ReleaseOnDrop { registry: self.clone(), command: Some(command) }
     }
 }
 
-/// Something that this process holds in the registry, until this is dropped.
+/// A guard that submits a registry command when it is dropped, for example to release a claim.
 ///
-/// The command is submitted then; errors are ignored, because the end of the process frees it as well.
+/// Errors are ignored, because the end of the process releases everything as well.
 #[derive(Debug)]
 pub struct ReleaseOnDrop {
     registry: RegistryHandle,
@@ -182,7 +181,7 @@ pub struct ReleaseOnDrop {
 }
 
 impl ReleaseOnDrop {
-    /// Submits nothing when it is dropped.
+    /// Drops the guard without submitting its command.
     pub fn keep(mut self) {
         self.command = None;
     }
@@ -196,7 +195,7 @@ impl Drop for ReleaseOnDrop {
     }
 }
 
-/// The fold of the records of a log.
+/// Folds the records of the log into a registry.
 struct RegistryFold {
     registry: Registry,
     is_empty: bool,
@@ -215,31 +214,31 @@ impl RegistryFold {
     }
 }
 
-/// The log while this process has it locked.
+/// The registry while this process has its log locked.
 struct LockedRegistry<'a> {
     shared: &'a RegistryFile,
     registry: Registry,
     log: LockedLog,
     wall_ms: u64,
-    /// What was decided and is not written yet.
+    /// Events that are decided and not written yet.
     events: Vec<RegistryEvent>,
 }
 
 impl<'a> LockedRegistry<'a> {
-    /// Locks and folds the log, takes over what an earlier version kept, and frees what dead processes held.
+    /// Locks and folds the log, imports the files of earlier versions, and releases what dead processes held.
     fn begin(shared: &'a RegistryFile) -> Result<Self, RegistryUnavailable> {
         let mut fold = RegistryFold::default();
         let log = shared.log.lock(|record| fold.apply(&record))?;
         let RegistryFold { registry, is_empty } = fold;
         let mut turn = Self { shared, registry, log, wall_ms: (shared.wall)(), events: Vec::new() };
         if is_empty {
-            // Refused only where there is something already, and there is nothing.
+            // An import is refused only if the registry is not empty.
             let _ = turn.decide(import::command(&shared.home));
         }
         let holders: Vec<HolderId> = turn.registry.holders().map(|(id, _)| id.clone()).collect();
         for holder in holders {
             if !HolderLock::is_held(&shared.home, holder.as_str())? {
-                // Refused only where the holder is unknown, and it was just named.
+                // Refused only for an unknown holder, and this one was just listed.
                 let _ = turn.decide(RegistryCommand::HolderGone { holder });
             }
         }
@@ -261,7 +260,7 @@ impl<'a> LockedRegistry<'a> {
         Ok(events)
     }
 
-    /// Writes what was decided and unlocks the log.
+    /// Appends the decided events and unlocks the log.
     fn end(mut self) -> Result<(), RegistryUnavailable> {
         if self.events.is_empty() {
             return Ok(());
@@ -273,7 +272,7 @@ impl<'a> LockedRegistry<'a> {
             let is_known =
                 |name: &str| self.registry.holders().any(|(holder, _)| holder.as_str() == name);
             HolderLock::sweep(&self.shared.home, is_known);
-            // What was decided is on disk. A log that cannot be replaced now is replaced another time.
+            // Best effort: the events are on disk, and a later call replaces the log.
             let _ = self.log.replace(self.wall_ms, &self.registry.checkpoint());
         }
         Ok(())

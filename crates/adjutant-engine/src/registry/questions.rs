@@ -1,42 +1,41 @@
-//! Questions that wait for a person who is not there.
+//! Open questions of runs that no terminal is attached to.
 //!
-//! The question itself is in the journal of its run, and the run alone judges the answer. The registry
-//! says where to look, on whose behalf it is asked, and which code a person has to read before they
-//! can say yes. Whoever can write there can do all that the person can.
+//! The question itself is in the journal of its run, and only the run decides about the answer. The registry has
+//! the run's id, the client that asks, and the code a person has to type to approve. A process that can write to
+//! the registry has all rights of the person anyway.
 
 use adjutant_core::registry::QuestionPointer;
 use adjutant_core::{RegistryCommand, RunId};
 
 use super::{RegistryError, RegistryHandle, RegistryUnavailable, import};
 
-/// Characters of the hash that name a question: with ten, two of a million are equal once in a
-/// thousand state directories.
+/// The length of a question's id, which is the start of its hash. Ten characters make a collision
+/// among a million questions very unlikely.
 const NAMED_BY: usize = 10;
 
-/// Characters of a code, and those it is made of: none looks like another.
+/// The length of an approval code. Its alphabet has no characters that look alike.
 const CODE_CHARS: usize = 6;
 const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
 
-/// Returns what the question with this hash is called.
+/// Returns the id of the question with this hash.
 #[must_use]
 pub fn question_id(hash: &str) -> String {
     hash.chars().filter(char::is_ascii_alphanumeric).take(NAMED_BY).collect()
 }
 
 impl RegistryHandle {
-    /// Registers a question that a run has recorded, with a new code.
+    /// Registers a question that a run has recorded, with a new approval code.
     ///
     /// # Errors
     ///
-    /// Why it could not be registered; nobody would hear of it then.
+    /// Why it could not be registered. `adjutant approvals` does not list it then.
     pub fn open_question(&self, run: RunId, hash: &str, client: &str) -> Result<(), RegistryError> {
         let (id, code) = (question_id(hash), random_code()?);
         let (hash, client) = (hash.to_owned(), client.to_owned());
         self.submit(RegistryCommand::OpenQuestion { id, run, hash, code, client }).map(drop)
     }
 
-    /// Returns every question that is registered with what it is called, the oldest first; some may have been answered
-    /// since.
+    /// Returns every registered question with its id, oldest first. Some may have been answered since.
     ///
     /// # Errors
     ///
@@ -50,20 +49,20 @@ impl RegistryHandle {
                 all.push((id, question));
             }
         }
-        // Equally old ones stay in the order of their names.
+        // A stable sort: questions of the same age stay ordered by id.
         all.sort_by_key(|(_, question)| question.asked_ms);
         Ok(all)
     }
 
-    /// Says whether a question is registered.
+    /// Returns whether a question is registered.
     #[must_use]
     pub fn has_question(&self, id: &str) -> bool {
         self.open_questions().is_ok_and(|all| all.iter().any(|(known, _)| known == id))
     }
 
-    /// Drops a question that nobody waits for any more.
+    /// Removes a question that is answered or withdrawn.
     pub fn close_question(&self, id: &str) {
-        // One that stays is dropped when its run ends.
+        // Best effort: the end of the run removes it as well.
         let _ = self.submit(RegistryCommand::CloseQuestion { id: id.to_owned() });
     }
 }
@@ -71,6 +70,6 @@ impl RegistryHandle {
 fn random_code() -> Result<String, RegistryUnavailable> {
     let mut bytes = [0; CODE_CHARS];
     getrandom::fill(&mut bytes)?;
-    // Thirty-two divides what a byte can be, so every character is as likely as the others.
+    // 256 is a multiple of 32, so all characters are equally likely.
     Ok(bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect())
 }

@@ -1,8 +1,8 @@
-//! The right to work on a story of a PRD: one process has it at a time, until it ends.
+//! Claims on stories of a PRD: only one process works on a story at a time.
 //!
-//! A story is known by the resolved path of its file and its id. The same file in two work trees is two files, and
-//! so is one that was moved. Start at [`RegistryHandle::claim_story`]. Invariant: no story of a PRD is begun or gone
-//! on with by a process that has not claimed it, and what ran before is read after the claim.
+//! A story is identified by the resolved path of its PRD and its id, so copies of a PRD in two work trees have
+//! separate stories. Start at [`RegistryHandle::claim_story`]. Invariant: a process starts or resumes a story only
+//! after claiming it, and reads the story's earlier runs only after the claim.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use adjutant_core::registry::StoryKey;
 use super::{RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop};
 use crate::prd::resolved;
 
-/// Returns what a story of the PRD at `prd` is known by in the registry.
+/// Returns the registry key of a story of the PRD at `prd`.
 #[must_use]
 pub fn story_key(prd: &Path, story: &str) -> StoryKey {
     StoryKey { prd: resolved(prd).to_string_lossy().into_owned(), id: story.to_owned() }
 }
 
 impl RegistryHandle {
-    /// Claims a story of the PRD at `prd` for this process, until what is returned is dropped.
+    /// Claims a story of the PRD at `prd` for this process. Dropping the guard releases it.
     ///
     /// # Errors
     ///
-    /// [`adjutant_core::RegistryRefusal::StoryHeld`] while another process has it; otherwise why it could not be
-    /// claimed.
+    /// [`adjutant_core::RegistryRefusal::StoryHeld`] while another process has the claim; otherwise why it could
+    /// not be claimed.
     pub fn claim_story(&self, prd: &Path, story: &str) -> Result<ReleaseOnDrop, RegistryError> {
         let (holder, story) = (self.holder()?, story_key(prd, story));
         let claim = RegistryCommand::ClaimStory { holder: holder.clone(), story: story.clone() };
@@ -32,11 +32,11 @@ impl RegistryHandle {
         Ok(self.on_drop(RegistryCommand::ReleaseStory { holder, story }))
     }
 
-    /// Says whether a live process has claimed a story of the PRD at `prd`, without claiming it.
+    /// Returns whether a live process has claimed a story of the PRD at `prd`.
     ///
     /// # Errors
     ///
-    /// Why that is not known.
+    /// Why the registry cannot be read.
     pub fn is_story_claimed(&self, prd: &Path, story: &str) -> Result<bool, RegistryUnavailable> {
         let registry = self.look()?;
         match registry.story_holder(&story_key(prd, story)) {

@@ -1,7 +1,7 @@
-//! Runs on the stories of a PRD: what each may use up, and what came of it.
+//! Runs on the stories of a PRD: the budget and the outcome of each.
 //!
-//! A run is recorded before it begins, so a process that dies leaves a trace of it. How it ended is recorded by the
-//! process that worked on it; a run without that was interrupted, and its journal says more.
+//! A run is recorded before it starts, and its end by the process that worked on it. A run without a recorded end
+//! was interrupted; its journal has the details.
 
 use std::path::Path;
 
@@ -11,27 +11,27 @@ use adjutant_core::{RegistryCommand, RegistryEvent, RunId};
 
 use super::{RegistryError, RegistryHandle, RegistryUnavailable, story_key};
 
-/// What a run on a story came to.
+/// The outcome of a run on a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoryOutcome {
     /// How it ended.
     pub end: StoryEnd,
-    /// What it used up.
+    /// The tokens and money it used.
     pub spent: Amount,
-    /// The commit of its work; absent where it changed nothing.
+    /// The commit with its work; absent if it changed nothing.
     pub commit: Option<String>,
-    /// The highest number that a child of the story had.
+    /// The highest number of a child of the story.
     pub last_child: u64,
 }
 
 impl RegistryHandle {
-    /// Records that `run` begins or goes on with a story that this process has claimed. Returns what the run may use
-    /// up of `budget`, which all stories of the PRD share in this process.
+    /// Records that `run` starts or resumes a story that this process has claimed. Returns what is left for the run of
+    /// `budget`, which all stories of the PRD share in this process.
     ///
     /// # Errors
     ///
-    /// [`adjutant_core::RegistryRefusal::StoryBudgetUsedUp`] where the stories before it left nothing; otherwise why
-    /// it could not be recorded.
+    /// [`adjutant_core::RegistryRefusal::StoryBudgetUsedUp`] if earlier stories used all of it; otherwise why it
+    /// could not be recorded.
     pub fn begin_story(
         &self,
         (prd, story): (&Path, &str),
@@ -51,22 +51,22 @@ impl RegistryHandle {
         Ok(left.unwrap_or(budget))
     }
 
-    /// Records what a run on a story came to.
+    /// Records the outcome of a run on a story.
     ///
     /// # Errors
     ///
-    /// Why it could not be recorded; the run counts as interrupted then.
+    /// Why it could not be recorded. The run counts as interrupted then.
     pub fn end_story(&self, run: RunId, outcome: StoryOutcome) -> Result<(), RegistryError> {
         let StoryOutcome { end, spent, commit, last_child } = outcome;
         self.submit(RegistryCommand::EndStory { run, end, spent, commit, last_child }).map(drop)
     }
 
-    /// Returns the runs on a story, the latest first; `None` where those of the PRD that versions without a registry
-    /// began are not imported yet.
+    /// Returns the runs on a story, latest first; `None` if the PRD's runs of versions without a registry are not
+    /// imported yet.
     ///
     /// # Errors
     ///
-    /// Why they are not known.
+    /// Why the registry cannot be read.
     pub fn story_runs(
         &self,
         prd: &Path,
@@ -77,7 +77,7 @@ impl RegistryHandle {
         Ok(is_complete.then(|| registry.story_runs(&key).cloned().collect()))
     }
 
-    /// Records the runs on stories of a PRD that versions without a registry began, the oldest first.
+    /// Imports the runs on stories of a PRD that versions without a registry started, oldest first.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl RegistryHandle {
     pub fn import_story_runs(&self, prd: &Path, runs: Vec<StoryRun>) -> Result<(), RegistryError> {
         let prd = story_key(prd, "").prd;
         match self.submit(RegistryCommand::ImportStoryRuns { prd, runs }) {
-            // Another process was faster.
+            // Refused if another process has imported them.
             Ok(_) | Err(RegistryError::Refused(_)) => Ok(()),
             Err(error @ RegistryError::Unavailable(_)) => Err(error),
         }

@@ -1,4 +1,4 @@
-//! What the branch of a story is called: by its id as far as git has room for that.
+//! Naming the branch of a story's result after the story.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use adjutant_workspace::{ObjectId, is_branch_name};
 use super::{KeptResult, KeptResults};
 
 impl KeptResults {
-    /// Has the branch of a result called by its story: `adjutant/US-001`, or `adjutant/US-001-2` where that
-    /// holds something else, or `adjutant-US-001` where a branch called `adjutant` is in the way.
+    /// Names the branch of a result after its story: `adjutant/US-001`, or `adjutant/US-001-2` if that branch is at
+    /// another commit, or `adjutant-US-001` if there is a branch `adjutant`.
     pub fn name_branch(&self, result: &mut KeptResult, story: &str) {
-        // Where git cannot be asked, the usual name stays; making the branch says why.
+        // If git fails, the default name stays; creating the branch reports the error.
         let Ok(branches) = self.repository.branches() else { return };
         let usual = &result.branch;
         let wanted = [
@@ -26,10 +26,10 @@ impl KeptResults {
     }
 }
 
-/// Returns the name, or with the first number behind it, that is at this commit already, else the first that
-/// is free; nothing where no number helps.
+/// Returns the first of `NAME`, `NAME-2`, … that is at this commit already, else the first that is free; `None`
+/// if a branch has the name of a parent directory.
 fn free(branches: &BTreeMap<String, ObjectId>, name: &str, commit: &str) -> Option<String> {
-    // Git keeps branches as files, so one cannot lie below another.
+    // Git stores branches as files, so `a/b` and `a` cannot both exist.
     let folders = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
     if folders.into_iter().any(|folder| branches.contains_key(folder)) {
         return None;
@@ -38,7 +38,7 @@ fn free(branches: &BTreeMap<String, ObjectId>, name: &str, commit: &str) -> Opti
         1 => name.to_owned(),
         number => format!("{name}-{number}"),
     };
-    // One of this many is free.
+    // With one more number than branches, one is free.
     let numbers = || (1..=branches.len() + 1).map(numbered);
     let is_there = |name: &String| branches.get(name).is_some_and(|tip| tip.as_str() == commit);
     let is_free = |name: &String| {
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_branch_is_called_by_its_story_as_far_as_there_is_room() {
         let (ours, other) = ("a".repeat(40), "b".repeat(40));
-        // Those at our own commit have an exclamation mark.
+        // An exclamation mark means: at the result's commit.
         let cases = [
             ("", Some("adjutant/A")),
             ("adjutant/A!", Some("adjutant/A")),

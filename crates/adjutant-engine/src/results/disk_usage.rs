@@ -1,4 +1,4 @@
-//! How much room the folders of workspaces take.
+//! The disk usage of workspaces and merges.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use super::{MERGES, SPACES};
 
-/// Room on disk, in bytes.
+/// Disk usage below a state directory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// Warm checkouts that workspaces stand on; they are made again when they are needed.
+    /// Base checkouts that workspaces share; they are made again when needed.
     pub bases: u64,
-    /// Workspaces, at work or left behind by a crash.
+    /// Workspaces, in use or left behind by a crash.
     pub spaces: u64,
-    /// What is kept for taking merges back.
+    /// The data to undo merges.
     pub merges: u64,
 }
 
-/// Adds up the room that workspaces and merges take below a state directory.
+/// Computes the disk usage of workspaces and merges below a state directory.
 #[must_use]
 pub fn disk_usage(state: &Path) -> DiskUsage {
     let spaces = state.join(SPACES);
@@ -29,13 +29,13 @@ pub fn disk_usage(state: &Path) -> DiskUsage {
     }
 }
 
-/// What lies in a folder: one that is there and empty takes no room worth telling.
+/// Returns the disk usage of a directory's entries, without the directory itself.
 fn below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries.flatten().map(|entry| room(&entry.path())).sum()
 }
 
-/// How far below the folder of workspaces a repository keeps its bases.
+/// The depth of `bases` directories below the directory of workspaces.
 const BASES_DEPTH: usize = 3;
 
 fn bases(folder: &Path, depth: usize) -> u64 {
@@ -49,11 +49,11 @@ fn bases(folder: &Path, depth: usize) -> u64 {
     each.map(of).sum()
 }
 
-/// What cannot be read is not counted: it may be gone by now, or a mount of somebody at work.
+/// Returns the disk usage of a path. Unreadable paths count as zero: they may be gone, or mounts of a live run.
 fn room(path: &Path) -> u64 {
     let Ok(found) = path.symlink_metadata() else { return 0 };
     if !found.is_dir() {
-        // Blocks are counted in 512 bytes, whatever the file system uses.
+        // `st_blocks` counts units of 512 bytes on every file system.
         return found.blocks() * 512;
     }
     below(path)

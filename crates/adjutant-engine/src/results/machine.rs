@@ -1,4 +1,4 @@
-//! What this machine offers to agents that write: git, the sandbox, and the kind of workspace.
+//! Probing what this machine offers to agents that write: git, the sandbox, overlay workspaces.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,20 +10,20 @@ use adjutant_workspace::sandbox::{Sandbox, SandboxHelper};
 use super::SPACES;
 use crate::error_chain::error_chain;
 
-/// What was found out about the machine, each by trying it.
+/// What this machine supports, found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineCapabilities {
-    /// The version of git, or why it cannot be used.
+    /// The version of git, or why git cannot be used.
     pub git: Result<String, String>,
-    /// What holds programs, and the layers that are missing; or why programs cannot be run.
+    /// The sandbox level and its missing layers, or why no sandbox works.
     pub sandbox: Result<(String, Vec<String>), String>,
-    /// Nothing where workspaces are overlays, or why they are work trees of git.
+    /// `Ok` if overlay workspaces work, or why workspaces are git work trees instead.
     pub overlay: Result<(), String>,
-    /// Whether an ordinary user may make namespaces.
+    /// Whether an unprivileged user may create user namespaces.
     pub user_namespaces: bool,
 }
 
-/// Tries everything that agents who write need; this program must be its own sandbox helper.
+/// Probes the machine. This program must be its own sandbox helper.
 #[must_use]
 pub fn probe_machine(search: &OsStr, state: &Path) -> MachineCapabilities {
     let helper = SandboxHelper::this_program();

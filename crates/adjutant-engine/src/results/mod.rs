@@ -1,11 +1,10 @@
-//! What agents left behind in results: compared, merged, taken back, branched off, discarded.
+//! The kept results of agents: comparing, merging, undoing merges, making branches, discarding.
 //!
-//! A result is a commit under `refs/adjutant/<run>/<session>`; the repository holds it, whatever became of the
-//! run. This knows runs and sessions and asks `adjutant-workspace` for the rest; it prints nothing and decides
-//! nothing for a person.
+//! A result is a commit under `refs/adjutant/<run>/<session>`, which stays when the run is pruned. This module maps
+//! runs and sessions to commits; `adjutant-workspace` does the git work.
 //!
-//! Start at [`KeptResults::open`] and [`KeptResults::results`]. Invariant: no file of the user changes but in [`KeptResults::apply`]
-//! and [`KeptResults::take_back`], and each of them changes all its files or none.
+//! Start at [`KeptResults::open`] and [`KeptResults::results`]. Invariant: only [`KeptResults::apply`],
+//! [`KeptResults::recover`] and [`KeptResults::take_back`] change files of the user, each all its files or none.
 
 mod branches;
 mod disk_usage;
@@ -30,119 +29,118 @@ use adjutant_workspace::{
 pub use disk_usage::{DiskUsage, disk_usage};
 pub use machine::{MachineCapabilities, probe_machine};
 
-/// The folder of the state directory that holds workspaces.
+/// The directory of workspaces below the state directory.
 const SPACES: &str = "spaces";
 
-/// The folder of the state directory that holds what is needed to take merges back.
+/// The directory below the state directory with the data to undo merges.
 const MERGES: &str = "merges";
 
-/// Says why something could not be done with a result.
+/// Why an operation on results failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
     /// Git failed, or there is no repository.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The user's files could not be looked at or replaced.
+    /// The user's files could not be read or replaced.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
-/// A result that is kept.
+/// A kept result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptResult {
-    /// Who made it, where the name is one of a session.
+    /// The session that made it; `None` if the ref is not named after a session.
     pub session: Option<SessionId>,
-    /// The run, as the reference has it.
+    /// The run's id, as in the ref.
     pub run: String,
-    /// The reference that keeps it.
+    /// The ref that keeps it.
     pub reference: String,
-    /// The branch that is made of it when one is wanted.
+    /// The name for a branch at this result.
     pub branch: String,
-    /// The commit, by its id.
+    /// The commit id.
     pub commit: String,
-    /// When it was committed.
+    /// The commit time.
     pub at: SystemTime,
-    /// Whether HEAD or a branch already has all of it.
+    /// Whether HEAD or a branch contains it.
     pub merged: bool,
 }
 
-/// What became of a result, or would become of it.
+/// What merging a result into the user's files came to, or would come to.
 #[derive(Debug)]
 pub enum MergeOutcome {
-    /// It is merged, or would be, and this changes.
+    /// It is merged, or can be.
     Merges {
-        /// The files.
+        /// The changed files.
         diff: Diff,
-        /// Submodules it changes; they are left as they are.
+        /// Submodules it changes, which are not merged.
         submodules: Vec<PathBuf>,
-        /// Directories it writes in that git takes for git directories: their configuration and hooks are run.
+        /// Directories it changes that git would take for git directories, and whose hooks it would run.
         git_like: Vec<PathBuf>,
     },
-    /// Everything in it is there already.
+    /// The files already have all its changes.
     Already,
-    /// These files cannot be merged; nothing changes.
+    /// These files conflict; nothing changes.
     Conflicts(Vec<Conflict>),
-    /// These files hold uncommitted changes that the agent never saw; nothing changes.
+    /// These files have uncommitted changes that the agent did not see; nothing changes.
     Dirty(Vec<PathBuf>),
-    /// It could not be done; the error says whether anything changed.
+    /// Merging failed; the error says whether anything changed.
     Failed(ApplyError),
 }
 
-/// Where work is by now that was kept once.
+/// Where the work of a once kept result is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultLocation {
-    /// The user's files have it, or what the user made of it; or their commit has it.
+    /// In the user's files, possibly edited since, or in HEAD.
     Merged,
-    /// A branch or a reference of ours keeps it, and the user's files do not have it yet.
+    /// Only in a branch or one of our refs.
     Kept,
-    /// Git still has the commit, and nothing keeps it: it was discarded or pruned.
+    /// In git's object database without a ref: it was discarded or pruned.
     Dropped,
-    /// This repository has no such commit.
+    /// Nowhere: this repository has no such commit.
     Gone,
 }
 
-/// What became of a merge that was to be taken back.
+/// What undoing a merge came to.
 #[derive(Debug)]
 pub enum UnmergeOutcome {
-    /// The files are what they were before.
+    /// The files have the content from before the merge.
     Done,
-    /// It was not merged into the files, so there is nothing to take back.
+    /// It was not merged, so there is nothing to undo.
     Nothing,
-    /// These files changed since; nothing was taken back.
+    /// These files changed since the merge; nothing was undone.
     Changed(Vec<PathBuf>),
-    /// It could not be done.
+    /// Undoing it failed.
     Failed(ApplyError),
 }
 
-/// What became of merges that were cut short.
+/// What recovering interrupted merges came to.
 #[derive(Debug, Default)]
 pub struct MergeRecovery {
-    /// How many there were that could be put back.
+    /// The number of merges that were rolled back.
     pub merges: usize,
-    /// Files that somebody changed meanwhile and that were left as they are.
+    /// Files that were edited since and therefore not restored.
     pub left: Vec<UnrestoredFile>,
-    /// Why one of them could not be put back.
+    /// Why one of the merges could not be rolled back.
     pub stuck: Option<ResultsError>,
 }
 
-/// A file that several results touch.
+/// A file that several results change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedFile {
     /// The file.
     pub path: PathBuf,
-    /// The places of the results that touch it.
+    /// The indices of the results that change it.
     pub by: Vec<usize>,
 }
 
-/// The results kept in one repository, and the user's files they can be merged into.
+/// The kept results of one repository, and its work tree into which they can be merged.
 #[derive(Clone, Debug)]
 pub struct KeptResults {
     repository: Repository,
 }
 
 impl KeptResults {
-    /// Opens the repository that `tree` lies in. Git is looked for in `search`, as in the value of `PATH`;
-    /// `state` is the state directory.
+    /// Opens the repository that contains `tree`. `search` is a `PATH` to find git in, `state` the state directory.
     ///
     /// # Errors
     ///
@@ -151,49 +149,49 @@ impl KeptResults {
         Ok(Self { repository: repository_at(search, tree, state)? })
     }
 
-    /// Merges nothing into the directory with the person's configuration, nor into the files that links in it lead to.
+    /// Protects the person's configuration directory, and the targets of links in it, from merges.
     #[must_use]
     pub fn protecting(mut self, config: &Path) -> Self {
         self.repository = self.repository.with_protected(&with_link_targets(config));
         self
     }
 
-    /// Returns the folder that the repository's files lie in.
+    /// Returns the top directory of the work tree.
     #[must_use]
     pub fn tree(&self) -> &Path {
         self.repository.work_tree()
     }
 
-    /// Returns the git directory that all work trees of the repository share.
+    /// Returns the git directory that is common to all work trees of the repository.
     #[must_use]
     pub fn shared_folder(&self) -> &Path {
         self.repository.common_dir()
     }
 
-    /// Lists what is kept of a run, oldest first.
+    /// Lists the kept results of a run, oldest first.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn results(&self, run: RunId) -> Result<Vec<KeptResult>, ResultsError> {
         let kept = self.repository.results_of(&run.to_string())?;
         Ok(kept.into_iter().map(KeptResult::of).collect())
     }
 
-    /// Lists everything that is kept, oldest first.
+    /// Lists all kept results, oldest first.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn all_results(&self) -> Result<Vec<KeptResult>, ResultsError> {
         Ok(self.repository.results()?.into_iter().map(KeptResult::of).collect())
     }
 
-    /// Says which runs have something kept here.
+    /// Lists the runs that have kept results.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn runs(&self) -> Result<Vec<RunId>, ResultsError> {
         let names = self.repository.result_names()?;
         let mut runs: Vec<RunId> =
@@ -203,11 +201,11 @@ impl KeptResults {
         Ok(runs)
     }
 
-    /// Says whether git still has a commit, though nothing may keep it.
+    /// Returns whether the repository has a commit, even if no ref keeps it.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn has_commit(&self, commit: &str) -> Result<bool, ResultsError> {
         match ObjectId::parse(commit) {
             Some(id) => Ok(self.repository.resolve(&format!("{id}^{{commit}}"))?.is_some()),
@@ -215,21 +213,21 @@ impl KeptResults {
         }
     }
 
-    /// Compares a result with what its agent began from, at and below `paths` or everywhere.
+    /// Compares a result with the commit its agent started from, limited to `paths` unless that is empty.
     ///
     /// # Errors
     ///
-    /// Why git could not compare them.
+    /// Git failed.
     pub fn diff(&self, result: &KeptResult, paths: &[PathBuf]) -> Result<Diff, ResultsError> {
         let (base, commit) = self.ends(result)?;
         Ok(self.repository.diff_within(&base, &commit, paths)?)
     }
 
-    /// Returns the same as a patch, and whether there is more of it.
+    /// Like [`KeptResults::diff`], as a patch. Also returns whether the patch was cut.
     ///
     /// # Errors
     ///
-    /// Why git could not compare them.
+    /// Git failed.
     pub fn patch(
         &self,
         result: &KeptResult,
@@ -239,15 +237,15 @@ impl KeptResults {
         Ok(self.repository.patch_of(&base, &commit, what)?)
     }
 
-    /// Says what would become of each result if they were merged in this order.
+    /// Returns what merging the results in this order would come to.
     ///
     /// # Errors
     ///
-    /// Why the user's files could not be looked at.
+    /// The user's files could not be read.
     pub fn preview(&self, results: &[KeptResult]) -> Result<Vec<MergeOutcome>, ResultsError> {
         let ids = results.iter().map(id_of).collect::<Result<Vec<_>, _>>()?;
         let rehearsed = self.repository.rehearse(&ids, SystemTime::now())?;
-        // What the results before one leave is not on disk yet.
+        // The files of the earlier results are not on disk yet, so their diffs are combined.
         let mut before = Diff::default();
         let verdict = |one: Result<adjutant_workspace::ApplyRehearsal, _>| match one {
             Ok(done) => {
@@ -280,11 +278,11 @@ impl KeptResults {
         }
     }
 
-    /// Puts back what merges that were cut short had replaced, and removes what they had prepared.
+    /// Rolls back interrupted merges: restores the files they replaced and removes temporary files.
     ///
     /// # Errors
     ///
-    /// Why the journals could not be read.
+    /// The journals of merges could not be read.
     pub fn recover(&self) -> Result<MergeRecovery, ResultsError> {
         let done = self.repository.recover()?;
         let merges = done.put_back.len();
@@ -292,15 +290,15 @@ impl KeptResults {
         Ok(MergeRecovery { merges, left, stuck: done.stuck.map(ResultsError::Apply) })
     }
 
-    /// Takes merges back, by the commits that were merged; later ones before earlier ones.
+    /// Undoes the merges of these commits, later merges before earlier ones.
     ///
     /// # Errors
     ///
-    /// Why the journals could not be read.
+    /// The journals of merges could not be read.
     pub fn take_back(&self, commits: &[String]) -> Result<Vec<UnmergeOutcome>, ResultsError> {
         let mut done: Vec<UnmergeOutcome> =
             commits.iter().map(|_| UnmergeOutcome::Nothing).collect();
-        // One that another was merged over can be taken back only after it.
+        // A merge that another merge changed again can be undone only after that one, so this repeats.
         loop {
             let mut went_on = false;
             let names = self.repository.applied()?;
@@ -311,7 +309,7 @@ impl KeptResults {
                             went_on = true;
                             *fate = UnmergeOutcome::Done;
                         }
-                        // Of one that was merged twice, this merge is part of what was there before.
+                        // The commit was merged twice and the second merge is undone; the first is part of the old files.
                         (Err(ApplyError::ChangedSince { .. }), UnmergeOutcome::Done) => {}
                         (Err(ApplyError::ChangedSince { paths }), _) => {
                             *fate = UnmergeOutcome::Changed(paths);
@@ -326,29 +324,29 @@ impl KeptResults {
         }
     }
 
-    /// Says whether a commit is merged into the files and can be taken back.
+    /// Returns whether a commit is merged and its merge can be undone.
     ///
     /// # Errors
     ///
-    /// Why the journals could not be read.
+    /// The journals of merges could not be read.
     pub fn is_applied(&self, commit: &str) -> Result<bool, ResultsError> {
         Ok(!applications(&self.repository.applied()?, commit).is_empty())
     }
 
-    /// Says where work is by now that was kept as these commits, in their order; what it costs does not grow with them.
+    /// Returns where the work of each of these commits is now. The number of git calls does not depend on theirs.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn whereabouts(&self, commits: &[String]) -> Result<Vec<ResultLocation>, ResultsError> {
         let asked: Vec<ObjectId> = commits.iter().filter_map(|it| ObjectId::parse(it)).collect();
-        // First, for another repository may lie by now where one was that work was merged into.
+        // First, because another repository may be at this path now.
         let present = self.repository.existing_commits(&asked)?;
         let applied = self.repository.applied()?;
         let is_applied = |it: &ObjectId| !applications(&applied, it.as_str()).is_empty();
         let there = asked.iter().filter(|it| present.contains(it));
         let (recorded, mut open): (Vec<_>, Vec<_>) = there.cloned().partition(is_applied);
-        // A record does not know of a checkout or a stash since.
+        // A merge that is recorded may have been reverted by a checkout or stash since.
         open.extend(self.repository.undone(&recorded, &applied)?);
         let merged = self.repository.merged_in_head(&open)?;
         let open: Vec<ObjectId> = open.into_iter().filter(|it| !merged.contains(it)).collect();
@@ -364,47 +362,47 @@ impl KeptResults {
             .collect())
     }
 
-    /// Says whether the branch of a result is there and at it.
+    /// Returns whether the branch of a result exists and is at its commit.
     #[must_use]
     pub fn has_branch(&self, result: &KeptResult) -> bool {
         let tip = self.repository.branch_tip(&result.branch);
         matches!(tip, Ok(Some(tip)) if tip.to_string() == result.commit)
     }
 
-    /// Makes a branch at a result and returns its name.
+    /// Creates a branch at a result and returns its name.
     ///
     /// # Errors
     ///
-    /// [`GitError::Moved`] when a branch of that name is elsewhere.
+    /// [`GitError::Moved`] if a branch of that name is at another commit.
     pub fn branch(&self, result: &KeptResult) -> Result<String, ResultsError> {
         Ok(self.repository.branch_as(&reference_of(result)?, result.branch.clone())?)
     }
 
-    /// Says whether a branch at a result also holds files that were not committed when its agent, or one whose
-    /// work it stands on, began.
+    /// Returns whether the history of a result contains uncommitted files of the user, captured when an agent
+    /// started.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, ResultsError> {
         Ok(self.repository.contains_capture(&id_of(result)?)?)
     }
 
-    /// Says whether HEAD and a result have a commit in common; also where HEAD has no commit yet, since git then takes
-    /// any branch.
+    /// Returns whether HEAD and a result have a common ancestor; true if HEAD has no commit yet, since git can merge
+    /// any branch then.
     ///
     /// # Errors
     ///
-    /// Why git could not be asked.
+    /// Git failed.
     pub fn shares_history(&self, result: &KeptResult) -> Result<bool, ResultsError> {
         Ok(self.repository.shares_history(&id_of(result)?)?)
     }
 
-    /// Forgets a result; its commit stays until git collects it.
+    /// Deletes the ref of a result. Its commit stays until git's garbage collection.
     ///
     /// # Errors
     ///
-    /// [`GitError::Moved`] when it is another one by now, [`GitError::Missing`] when it is gone.
+    /// [`GitError::Moved`] if the ref is at another commit, [`GitError::Missing`] if it is gone.
     pub fn discard(&self, result: &KeptResult) -> Result<(), ResultsError> {
         Ok(self.repository.discard(&reference_of(result)?, &id_of(result)?)?)
     }
@@ -452,8 +450,7 @@ impl MergeOutcome {
     }
 }
 
-/// Drops what is needed to take merges back that were made before `before`; returns how many, and what went
-/// wrong.
+/// Deletes the data to undo merges that were made before `before`. Returns how many, and the errors.
 #[must_use]
 pub fn forget_merges(state: &Path, before: SystemTime) -> (usize, Vec<GitError>) {
     let (mut count, mut problems) = (0, Vec::new());
@@ -466,7 +463,7 @@ pub fn forget_merges(state: &Path, before: SystemTime) -> (usize, Vec<GitError>)
     (count, problems)
 }
 
-/// Returns the names of a commit's applications, newest first.
+/// Returns the names of a commit's merges in the journal, newest first.
 fn applications<'a>(names: &'a [String], commit: &str) -> Vec<&'a str> {
     let start = format!("{}-", commit.get(..12).unwrap_or(commit));
     let number = |name: &'a String| {
@@ -478,7 +475,7 @@ fn applications<'a>(names: &'a [String], commit: &str) -> Vec<&'a str> {
     found.into_iter().rev().map(|(_, name)| name).collect()
 }
 
-/// Finds the files that more than one of the differences touch.
+/// Returns the files that more than one diff changes.
 #[must_use]
 pub fn shared_files(diffs: &[Diff]) -> Vec<SharedFile> {
     let mut touched: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
@@ -503,11 +500,11 @@ pub fn shared_files(diffs: &[Diff]) -> Vec<SharedFile> {
     shared.map(|(path, by)| SharedFile { path: path.to_owned(), by }).collect()
 }
 
-/// Opens the repository that `tree` lies in, with a folder of the state directory for that work tree alone:
-/// what is merged into one tree must never be put back in another.
+/// Opens the repository that contains `tree`. Each work tree has its own directory below the state directory, so
+/// that a merge into one tree is never undone in another.
 fn repository_at(search: &OsStr, tree: &Path, state: &Path) -> Result<Repository, GitError> {
     let git = Git::find(search)?;
-    // Where there is no repository, nothing is made in the state directory either.
+    // Checked first, so that nothing is created in the state directory if there is no repository.
     let missing = |source| GitError::Io { doing: "opening the directory", source };
     let start = tree.canonicalize().map_err(missing)?;
     if !start.ancestors().any(|folder| folder.join(".git").symlink_metadata().is_ok()) {

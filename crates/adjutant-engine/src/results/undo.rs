@@ -1,7 +1,7 @@
-//! Putting files back to what they were before a delegation, or a whole run, changed them.
+//! Restoring files that a delegation or a run changed in place.
 //!
-//! A file is touched only where it is exactly what was left, by its hash. What is done is recorded
-//! in the run's journal before it is done; interrupted, it can be asked for again.
+//! A file is restored only if its hash is the one the run left. Each step is recorded in the run's journal before
+//! it is done, so an interrupted undo can be repeated.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -13,49 +13,49 @@ use adjutant_workspace::{FileImage, FileTarget, MissingParents, PathError, RelPa
 
 use crate::archive::{ArchiveError, Expiry, RunFiles, RunLiveness};
 
-/// What became of the changes of a run or delegation.
+/// What undoing the changes of a run or delegation came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoReport {
-    /// The files that were changed where the run worked.
+    /// The files that were changed in the working tree.
     pub files: Vec<FileUndo>,
-    /// Whose work is somewhere else, and was not touched.
+    /// Delegations whose work is in a workspace or a result, which was not touched.
     pub elsewhere: Vec<(SessionId, Elsewhere)>,
 }
 
-/// What became of one file.
+/// What undoing the changes of one file came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileUndo {
-    /// The file, relative to the root.
+    /// The path relative to the root.
     pub path: String,
-    /// What became of it.
+    /// The outcome.
     pub fate: UndoOutcome,
 }
 
-/// What became of a file, or would become of it.
+/// What happened to a file, or would happen in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndoOutcome {
-    /// It has the content it had before.
+    /// Its old content was restored.
     PutBack,
-    /// It was created, and is gone.
+    /// The run had created it; it was removed.
     Removed,
-    /// It was as it had been.
+    /// It already has its old content.
     Unchanged,
-    /// Somebody changed it since; it was left alone.
+    /// It was changed since the run; it was not restored.
     Differs,
-    /// It was left alone for this reason.
+    /// It was not restored, for this reason.
     Failed(String),
 }
 
-/// Says why nothing could be put back.
+/// Why nothing could be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// The run cannot be read or written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The journal does not say where the run worked.
+    /// The journal has no `RunStarted`.
     #[error("the run never began, so it changed nothing")]
     NeverBegan,
-    /// Its tree cannot be opened.
+    /// The working tree cannot be opened.
     #[error("cannot open the working tree {}", path.display())]
     Workdir {
         /// Its path.
@@ -66,13 +66,13 @@ pub enum UndoError {
 }
 
 impl RunFiles {
-    /// Puts back what the run changed, or what a delegation and all below it changed; only says so
-    /// when `dry_run`. What was done in workspaces never reached the tree and is left where it is.
+    /// Restores the files that the run, or a delegation with its descendants, changed in the working tree. With
+    /// `dry_run` only reports what would be done. Work in workspaces is not touched.
     ///
     /// # Errors
     ///
-    /// When the run is live, expired or cannot be read, or its tree cannot be opened. What is wrong
-    /// with one file is part of the answer.
+    /// If the run is live, expired or unreadable, or the tree cannot be opened. Errors of single files are in the
+    /// report.
     pub fn undo(&self, session: Option<SessionId>, dry_run: bool) -> Result<UndoReport, UndoError> {
         if matches!(self.liveness()?, RunLiveness::Live { .. }) {
             return Err(ArchiveError::Live(self.id()).into());
@@ -129,13 +129,13 @@ impl RunFiles {
             return Ok(fate);
         }
         self.append(&Event::Undone { change })?;
-        // Where the file was removed by hand, so may be its folder.
+        // The parent directory may have been removed together with the file.
         let place = root.file_target(&RelPath::default(), &relative, MissingParents::Create)?;
         put(&place, before.as_deref(), now.as_ref(), temp)?;
         Ok(fate)
     }
 
-    /// Returns the content to put back, checked; nothing where there is to be no file.
+    /// Returns the old content, checked by its hash; `None` if the file did not exist.
     fn before(&self, change: &Change) -> Result<Option<Vec<u8>>, UndoFailure> {
         let Some(hash) = &change.after else { return Ok(None) };
         let bytes = self.kept_before(hash).map_err(|error| {
@@ -161,7 +161,7 @@ fn put(
     }
 }
 
-/// What stops one file, or everything.
+/// An error that stops the undo of one file, or of all.
 enum UndoFailure {
     Archive(ArchiveError),
     File(String),

@@ -1,7 +1,7 @@
-//! From the keys of a file to a definition.
+//! Parsing a definition file into an [`AgentDefinition`].
 //!
-//! The products' keys do not contradict each other, so one reader takes them all: what bounds an agent
-//! in one format bounds it in another.
+//! The keys of the products do not contradict each other, so one parser accepts them all: a key that limits an
+//! agent in one format limits it in every format.
 
 use adjutant_core::policy::Operation;
 use adjutant_formats::document::parse_toml;
@@ -14,7 +14,7 @@ use super::{
     agent_name, front_matter,
 };
 
-/// Keys by which a file would reach beyond itself; none of them counts.
+/// Keys that would grant rights or reach other programs; they are ignored with a warning.
 const GRANTING: [&str; 16] = [
     "hooks",
     "mcpServers",
@@ -34,7 +34,7 @@ const GRANTING: [&str; 16] = [
     "plugin",
 ];
 
-/// Keys of the products that mean nothing here.
+/// Keys of the products that have no meaning in Adjutant.
 const UNUSED: [&str; 24] = [
     "background",
     "category",
@@ -62,7 +62,7 @@ const UNUSED: [&str; 24] = [
     "vibe",
 ];
 
-/// Keys that are read; for guessing what a stranger was meant to be.
+/// Keys that are read; also the candidates for "did you mean".
 const READ: [&str; 22] = [
     "name",
     "description",
@@ -99,10 +99,10 @@ const BOUNDS: [&str; 7] = [
     "network",
 ];
 
-/// Tools an agent without the right to write does without.
+/// The tools that a read-only agent does not get.
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 
-/// Reads a file, or says why nothing can be made of it.
+/// Parses a definition file, or returns why it cannot be used.
 pub(crate) fn definition(
     product: SourceProduct,
     scope: DefinitionScope,
@@ -156,7 +156,7 @@ pub(crate) fn definition(
     })
 }
 
-/// Counts the keys within a value; how deep it nests was bounded when it was read.
+/// Counts the keys within a value. The recursion is bounded by the depth limit of the parser.
 fn within(value: &Value) -> usize {
     match value {
         Value::Object(keys) => keys.values().map(|value| 1 + within(value)).sum(),
@@ -172,14 +172,14 @@ fn toml_keys(text: &str) -> Result<front_matter::FrontMatter, String> {
     Ok(front_matter::FrontMatter { keys, again: Vec::new() })
 }
 
-/// The keys of a file, and what was said about those that count for nothing.
+/// The keys of a definition file, and the messages about those that are ignored.
 pub(crate) struct DefinitionFields<'a> {
     pub(crate) fields: FieldReader<'a>,
     pub(crate) ignored: Vec<String>,
 }
 
 impl<'a> DefinitionFields<'a> {
-    /// Takes the keys of a file; those of `known` must not be there more than once.
+    /// Wraps the keys of a file. A duplicate of a key in `known` is an error.
     pub(crate) fn new(
         front: &'a front_matter::FrontMatter,
         known: &[&str],
@@ -188,7 +188,7 @@ impl<'a> DefinitionFields<'a> {
         let fields = fields.map_err(|problem| format!("its front matter {problem}"))?;
         let mut sheet = Self { fields, ignored: Vec::new() };
         for key in &front.again {
-            // A bound that is there twice has two meanings, and the looser one must not win.
+            // With two values for a limit, the looser one must not win.
             if known.contains(&key.as_str()) {
                 return Err(format!("it holds `{key}` twice"));
             }
@@ -201,7 +201,7 @@ impl<'a> DefinitionFields<'a> {
         self.ignored.push(what);
     }
 
-    /// Returns what was read; a fault makes a key count for nothing.
+    /// Returns the value, or records the fault and ignores the key.
     pub(crate) fn keep<T>(&mut self, read: Result<Option<T>, FieldFault>) -> Option<T> {
         read.unwrap_or_else(|fault| {
             self.ignore(fault.to_string());
@@ -209,7 +209,7 @@ impl<'a> DefinitionFields<'a> {
         })
     }
 
-    /// Reads a text; a number or a word such as `true` is one too.
+    /// Reads a string. A number or boolean is converted to its text.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         let text = self.fields.optional(key, |value| match value.to_json() {
             Value::String(text) => Ok(text.trim().to_owned()),
@@ -219,13 +219,13 @@ impl<'a> DefinitionFields<'a> {
         self.keep(text)
     }
 
-    /// Reads a number above zero, times `unit`, rounded up.
+    /// Reads a positive number, multiplies it by `unit` and rounds up.
     pub(crate) fn amount(&mut self, key: &str, unit: f64) -> Option<u64> {
         let amount = self.fields.optional(key, |value| amount(value, unit));
         self.keep(amount)
     }
 
-    /// Reads an object within the file.
+    /// Reads an object.
     pub(crate) fn object(&mut self, key: &str) -> Option<FieldReader<'a>> {
         let within = self.fields.optional(key, |value| FieldReader::new(value, key));
         self.keep(within)
@@ -235,7 +235,7 @@ impl<'a> DefinitionFields<'a> {
         self.fields.get(key).is_some_and(|value| value.boolean() == Ok(true))
     }
 
-    /// Files that describe no agent of this machine, or one that is switched off.
+    /// Fails for a remote agent and for a definition that is disabled.
     pub(crate) fn check_kind(&mut self) -> Result<(), String> {
         if self.text("kind").is_some_and(|kind| kind != "local") {
             return Err("it describes an agent on another machine".into());
@@ -303,7 +303,7 @@ impl<'a> DefinitionFields<'a> {
         limits
     }
 
-    /// Reads what stands under `adjutant:`; keys of `others` are read elsewhere.
+    /// Reads the limits under `adjutant:`. The keys in `others` are read elsewhere.
     pub(crate) fn own_bounds(
         &mut self,
         wished: &mut RequestedTools,
@@ -346,7 +346,7 @@ impl<'a> DefinitionFields<'a> {
         }
     }
 
-    /// Says of every key that is not among the known ones that it counts for nothing.
+    /// Adds a message for every key that is not known.
     pub(crate) fn name_the_rest(&mut self, unused: &[&str], known: &[&str]) {
         let mut unknown = self.fields.unknown(known);
         unknown.sort_by(|one, other| one.name.cmp(&other.name));
@@ -374,7 +374,7 @@ fn amount(value: FieldValue<'_>, unit: f64) -> Result<u64, FieldProblem> {
     amount.ok_or_else(|| value.unfit_as_written("a number above zero"))
 }
 
-/// Returns a model in our spelling; `None` where the file leaves it to the caller.
+/// Returns a model as `provider/model` where the provider is clear; `None` if the file inherits the caller's.
 pub(crate) fn qualified_model(product: SourceProduct, model: &str) -> Option<String> {
     let model = model.trim();
     if matches!(model, "" | "inherit" | "default") {

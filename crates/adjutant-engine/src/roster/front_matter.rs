@@ -1,21 +1,20 @@
-//! Front matter: the YAML between two lines of `---`, as a JSON object.
+//! Parsing front matter: the YAML between two lines of `---`, as a JSON object.
 //!
-//! Written by people and by models, so it is read leniently where only words are at stake: the usual
-//! slip, a colon in an unquoted text, is mended. It is not read at all where it could do harm:
-//! aliases are refused, and with them every document that grows when it is read.
+//! People and models often leave a colon in an unquoted text, so such a line is quoted and parsed again, but
+//! not for keys that limit an agent. Aliases are refused, so a document cannot grow when it is parsed.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
 
-/// How deep values may nest. Inclusive; no key that is known here needs more than three.
+/// The deepest nesting of values. Inclusive; known keys need at most three levels.
 const MAX_DEPTH: usize = 16;
 
-/// What front matter holds.
+/// The keys of front matter.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FrontMatter {
     /// An object.
     pub(crate) keys: Value,
-    /// Keys of the top level that were there again; the first of each counts.
+    /// Duplicate keys of the top level; the first value of each is used.
     pub(crate) again: Vec<String>,
 }
 
@@ -40,13 +39,13 @@ pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Reads front matter, mending the lines that are no YAML by themselves.
+/// Parses front matter. Lines that are not valid YAML are quoted and parsed again.
 pub(crate) fn read(text: &str) -> Result<FrontMatter, String> {
-    // The line of --- above it counts, so that a complaint names the line of the file.
+    // An empty line stands for the `---` above, so that errors have the line numbers of the file.
     let text = &format!("\n{text}");
     match parse(text) {
         Ok(front) => Ok(front),
-        // What was refused on purpose is not mended into something that passes.
+        // Quoting must not turn YAML that is refused on purpose into accepted YAML.
         Err(FrontMatterError::Refused(why)) => Err(why),
         Err(FrontMatterError::Syntax(why)) => parse(&mended(text)).map_err(|broken| match broken {
             FrontMatterError::Refused(why) => why,
@@ -55,15 +54,15 @@ pub(crate) fn read(text: &str) -> Result<FrontMatter, String> {
     }
 }
 
-/// Why a text could not be read.
+/// Why front matter could not be parsed.
 enum FrontMatterError {
-    /// It is no YAML.
+    /// It is not valid YAML.
     Syntax(String),
-    /// It is YAML of a kind that is not taken.
+    /// It uses a feature of YAML that is refused.
     Refused(String),
 }
 
-/// A collection that is still open.
+/// A list or map whose end has not been parsed yet; a map with the key that waits for its value.
 enum OpenCollection {
     List(Vec<Value>),
     Map(Map<String, Value>, Option<String>),
@@ -167,14 +166,14 @@ fn number(text: &str) -> Option<Number> {
     whole.or_else(|| text.parse::<f64>().ok().and_then(Number::from_f64))
 }
 
-/// Quotes the values of the top level that are no YAML by themselves: `description: Use it when: …`.
+/// Quotes the values of the top level that are not valid YAML, as in `description: Use it when: …`.
 fn mended(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut open_text = false;
     for line in text.lines() {
         let is_inner = line.starts_with([' ', '\t']);
         if open_text && is_inner {
-            // The rest of a text that was quoted above.
+            // A continuation line of the value that was quoted above.
             if let Some(quoted) = lines.last_mut() {
                 let so_far = quoted.trim_end_matches('"').len();
                 quoted.truncate(so_far);
@@ -196,18 +195,18 @@ fn mended(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Says whether a key holds words; what bounds an agent is taken as it is meant or not at all.
+/// Returns whether a line's key may have its value quoted; false for keys that limit an agent.
 fn is_key(text: &str) -> bool {
     let part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     !text.is_empty() && text.chars().all(part) && !BOUNDING.contains(&text)
 }
 
-/// Keys that are never mended.
+/// Keys that limit an agent, whose values are never quoted.
 const BOUNDING: [&str; 5] = ["tools", "allowed-tools", "disallowedTools", "permission", "adjutant"];
 
-/// Returns a text as it may stand between the double quotes of YAML.
+/// Escapes a text for a double-quoted YAML string.
 fn escaped(text: &str) -> String {
-    // Models write `\n` for a line break in an unquoted text; anything else after `\` stays as it is.
+    // Models write `\n` for a line break in an unquoted text; other backslashes are kept.
     let bare = text.trim_matches('"');
     bare.replace('\\', "\\\\").replace("\\\\n", "\\n").replace('"', "\\\"").replace('\t', " ")
 }

@@ -1,9 +1,8 @@
-//! Agent definitions: the files in which people describe agents, found and read as ours.
+//! Agent definitions: finding and parsing the files in which people describe agents.
 //!
-//! Knows where five products keep such files and what their keys mean. It does not know a run: what a
-//! definition may do under a policy and which model it gets is decided by `role`. Nothing in a file
-//! can widen rights: keys that would are named as ignored. Start at [`find_agents`]. Invariant: a file that
-//! cannot be read is a [`FileProblem`] with a reason, and the others are not affected.
+//! Knows the folders and keys of five products. What a definition may do in a run is decided by `briefs::role`.
+//! A file cannot widen rights; keys that would are reported as ignored. Start at [`find_agents`]. Invariant: an
+//! unreadable file becomes a [`FileProblem`] and does not affect the other files.
 
 mod definition;
 mod front_matter;
@@ -26,19 +25,19 @@ pub use tools::RequestedTools;
 
 /// The largest file that is read as a definition, in bytes. Inclusive.
 pub const FILE_BYTES: u64 = 256 << 10;
-/// The most files of one scope that are read. Inclusive.
+/// The most files that are read per scope. Inclusive.
 pub const MAX_FILES: usize = 500;
-/// The most bytes that are read of the files of one scope, together. Inclusive.
+/// The most bytes that are read per scope, over all its files. Inclusive.
 pub const SCOPE_BYTES: u64 = 4 << 20;
-/// The most keys of one file, those within others counted. Inclusive.
+/// The most keys of one file, with nested ones. Inclusive.
 pub const MAX_KEYS: usize = 200;
 /// The longest name of an agent, in characters. Inclusive.
 pub const NAME_CHARS: usize = 64;
 
-/// Names that the program gives to agents of its own.
+/// Names of Adjutant's own agents, which a file cannot take.
 const OWN_NAMES: [&str; 6] = ["lead", "delegate", "scout", "general", "worker", "orchestrator"];
 
-/// The agents that opencode has built in, and those of ours that do the same work. A file of that name comes first.
+/// The built-in agents of opencode and our agents that do the same work. A file with that name takes precedence.
 pub const OPENCODE_AGENTS: [(&str, &str); 4] = [
     ("build", "implementer"),
     ("plan", "planner"),
@@ -46,19 +45,19 @@ pub const OPENCODE_AGENTS: [(&str, &str); 4] = [
     ("explore", "helper"),
 ];
 
-/// Whose word a file is.
+/// Whose a definition is, which decides how far it is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionScope {
-    /// The project's: it may add prompts and tighten limits.
+    /// The project's. It may add prompts and tighten limits.
     Project,
     /// The person's own.
     User,
-    /// The program's.
+    /// Built into Adjutant.
     BuiltIn,
 }
 
 impl DefinitionScope {
-    /// Returns the word it is shown as.
+    /// Returns the word for output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +68,7 @@ impl DefinitionScope {
     }
 }
 
-/// Whose format a file has.
+/// The product whose format a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceProduct {
     /// `.claude/agents/**/*.md`
@@ -87,48 +86,48 @@ pub enum SourceProduct {
 /// An agent as a file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentDefinition {
-    /// What it is called.
+    /// The name.
     pub name: AgentName,
-    /// What it is for.
+    /// When to use it, for a model that chooses an agent.
     pub description: String,
-    /// What it is told.
+    /// Its system prompt.
     pub prompt: String,
     /// The tools it asks for.
     pub tools: RequestedTools,
-    /// The model it asks for: `provider/model`, or one of the words of its product.
+    /// The model it asks for: `provider/model`, or `sonnet`, `opus` or `haiku`.
     pub model: Option<String>,
-    /// Whether a person named that model: their own file, or their list.
+    /// Whether the person chose that model, in their own file or their list of allowed models.
     pub model_is_theirs: bool,
-    /// Its bounds.
+    /// Its limits.
     pub limits: DefinitionLimits,
-    /// Whether it can be given a task; an agent that is only for leading is not.
+    /// Whether other agents can give it tasks; false for an agent with `mode: primary`.
     pub takes_tasks: bool,
-    /// The file, beneath the project where it is the project's.
+    /// The path; relative to the project's root for a file of the project.
     pub file: String,
-    /// Whose word it is.
+    /// Whose file it is.
     pub scope: DefinitionScope,
-    /// Whose format it has.
+    /// The product whose format it has.
     pub product: SourceProduct,
-    /// The person's own definition of that name, which bounds it.
+    /// The person's own file of the same name, which limits it.
     pub ceiling: Option<String>,
-    /// What of the file counts for nothing, and why.
+    /// What in the file is ignored, and why.
     pub ignored: Vec<String>,
 }
 
-/// What a definition bounds; each can only tighten.
+/// The limits of a definition. They can only tighten those of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionLimits {
-    /// Turns, the last one for the report. Inclusive.
+    /// The most turns, including the last one for the report. Inclusive.
     pub max_turns: Option<u32>,
-    /// Seconds.
+    /// The timeout in seconds.
     pub timeout_s: Option<u64>,
-    /// Output tokens of one answer.
+    /// The most output tokens of one reply.
     pub max_output_tokens: Option<u64>,
-    /// What kind of work it does.
+    /// The kind of work, which decides the default timeout.
     pub operation: Option<Operation>,
-    /// Whether it must name a file that holds the work when it claims to have completed it.
+    /// Whether a completed return must name a file with the work.
     pub artifacts_required: bool,
-    /// Whether it is kept from the network.
+    /// Whether it has no network access.
     pub offline: bool,
 }
 
@@ -148,7 +147,7 @@ fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 }
 
 impl AgentDefinition {
-    /// Bounds a project's definition by the person's own of the same name.
+    /// Limits a project's definition by the person's own of the same name.
     pub(crate) fn bound_by(&mut self, theirs: &Self) {
         let missing = self.tools.missing_in(&theirs.tools);
         if !missing.is_empty() {
@@ -162,43 +161,43 @@ impl AgentDefinition {
     }
 }
 
-/// A file that is not used because another one has its name.
+/// A file that is not used because another one defines the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShadowedFile {
     /// The name both have.
     pub name: String,
     /// The file that is not used.
     pub file: String,
-    /// Whose word it is.
+    /// Whose file it is.
     pub scope: DefinitionScope,
     /// The file that is used.
     pub by: String,
 }
 
-/// A file of which nothing could be made.
+/// A file or folder that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileProblem {
     /// The file or folder.
     pub file: String,
-    /// Whose word it is.
+    /// Whose file it is.
     pub scope: DefinitionScope,
-    /// Why, as a sentence about it.
+    /// The reason, as a sentence about the file.
     pub reason: String,
 }
 
-/// Everyone there is.
+/// All agents that files define.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentRoster {
-    /// The agents, each name once, in the order of their folders.
+    /// The agents, each name once, ordered by folder.
     pub agents: Vec<AgentDefinition>,
-    /// Files whose name was taken.
+    /// Files that define a name that was taken.
     pub shadowed: Vec<ShadowedFile>,
     /// Files that cannot be used.
     pub problems: Vec<FileProblem>,
 }
 
 impl AgentRoster {
-    /// Returns the agent of that name; one that opencode has built in is ours that does the same.
+    /// Returns the agent of that name. The name of a built-in agent of opencode finds ours for the same work.
     pub fn find(&self, name: &str) -> Result<&AgentDefinition, UnknownAgent> {
         let called = |name: &str| self.agents.iter().find(|agent| agent.name.as_str() == name);
         let same_work = || {
@@ -208,7 +207,7 @@ impl AgentRoster {
         called(name).or_else(same_work).ok_or_else(|| UnknownAgent::among(name, &self.agents))
     }
 
-    /// Adds one more; the first of a name counts, and the person's own bounds a project's.
+    /// Adds a definition. The first of a name is used; the person's own limits a project's of the same name.
     fn add(&mut self, definition: AgentDefinition) {
         let same =
             |agent: &&mut AgentDefinition| same_name(agent.name.as_str(), definition.name.as_str());
@@ -232,7 +231,7 @@ impl AgentRoster {
 }
 
 impl AgentRoster {
-    /// Takes back a project's agent whose bounds stand in a file of the person's that cannot be read.
+    /// Removes a project's agent if the person's file of the same name, which would limit it, cannot be read.
     fn withdraw(&mut self, name: &str, bounds: &str) {
         let bounded = |agent: &mut AgentDefinition| {
             agent.scope == DefinitionScope::Project && same_name(agent.name.as_str(), name)
@@ -246,14 +245,14 @@ impl AgentRoster {
     }
 }
 
-/// Says that nobody has that name.
+/// No agent has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownAgent {
     /// The name.
     pub name: String,
-    /// The name that was probably meant.
+    /// The most similar name.
     pub meant: Option<String>,
-    /// The names there are.
+    /// All names.
     pub known: Vec<String>,
 }
 
@@ -278,13 +277,13 @@ impl fmt::Display for UnknownAgent {
     }
 }
 
-/// Says whether two names are one: nobody should have to tell agents apart by capitals.
+/// Compares names without regard to case, because people would confuse such agents.
 fn same_name(one: &str, other: &str) -> bool {
     let small = |name: &str| name.trim().to_lowercase();
     small(one) == small(other)
 }
 
-/// Takes a name as a file gives it.
+/// Checks the name of an agent in a file.
 pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
     let text = text.trim();
     let fits = |letter: char| {
@@ -306,12 +305,12 @@ pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
     Ok(AgentName::new(text))
 }
 
-/// Returns a path as it is shown.
+/// Returns a path for output.
 fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns where each product keeps its agents in a project.
+/// Returns the folders of agents in a project, by product.
 const fn project_folders() -> [(SourceProduct, &'static str); 6] {
     [
         (SourceProduct::Claude, ".claude/agents"),
@@ -324,7 +323,7 @@ const fn project_folders() -> [(SourceProduct, &'static str); 6] {
 }
 
 impl UserFolders {
-    /// Returns the usual folders below a person's home and configuration directories.
+    /// Returns the default folders below a person's home and configuration directories.
     #[must_use]
     pub fn usual(home: Option<&Path>, config: Option<&Path>) -> Self {
         let below = |base: Option<&Path>, path: &str| base.map(|base| base.join(path));

@@ -1,4 +1,4 @@
-//! Finding the files: a project's beneath its root, a person's in folders a front end names.
+//! Searching for definition files: the project's beneath its root, then the person's in their own folders.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,37 +14,37 @@ use super::{
 };
 use crate::runner::panics::catch_panic;
 
-/// What a search comes upon.
+/// What a search reports.
 pub(crate) enum SearchFinding {
-    /// A file of the right ending.
+    /// A file with the right extension.
     File(DefinitionFile),
-    /// A folder or file that cannot be looked at.
+    /// A folder or file that cannot be read.
     Problem(FileProblem),
 }
 
-/// A file of the right ending, and what it holds.
+/// A definition file that was found, with its content.
 pub(crate) struct DefinitionFile {
-    /// Whose format it has.
+    /// The product whose format it has.
     pub(crate) product: SourceProduct,
-    /// Whose word it is.
+    /// Whose file it is.
     pub(crate) scope: DefinitionScope,
-    /// The file, beneath the project where it is the project's.
+    /// The path; relative to the project's root for a file of the project.
     pub(crate) file: String,
-    /// The file within the folder of its product.
+    /// The path relative to its product's folder.
     pub(crate) within: PathBuf,
-    /// What it holds, or why that cannot be known.
+    /// The content, or why it cannot be read.
     pub(crate) text: Result<String, String>,
-    /// Whether so much was read before it that nothing more is; that is said of the first only.
+    /// Whether the limits of its scope were used up before it. Only the first such file is reported.
     pub(crate) is_beyond: bool,
 }
 
 impl DefinitionFile {
-    /// Returns the name of the file without its ending.
+    /// Returns the file name without its extension.
     pub(crate) fn stem(&self) -> String {
         self.within.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Makes something of the text; a reader that breaks is a reason like any other.
+    /// Parses the content with `make`. A panic in `make` becomes an error.
     pub(crate) fn read<T>(
         &self,
         make: impl FnOnce(&str) -> Result<T, String>,
@@ -54,25 +54,25 @@ impl DefinitionFile {
             .unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
     }
 
-    /// Says that nothing can be made of it.
+    /// Returns the problem to report for this file.
     pub(crate) fn problem(&self, reason: String) -> FileProblem {
         FileProblem { file: self.file.clone(), scope: self.scope, reason }
     }
 }
 
-/// Which folders within the folder of a product are looked into.
+/// Returns whether subfolders of a product's folder are searched too.
 pub(crate) type SearchesSubfolders = fn(SourceProduct) -> bool;
 
-/// How many folders may lie within each other. Inclusive.
+/// The deepest level of subfolders that is searched. Inclusive.
 const MAX_DEPTH: usize = 6;
-/// The most entries of one folder that are looked at.
+/// The most entries of one folder that are read.
 const MAX_ENTRIES: usize = 2_000;
 
-/// Where a person keeps agents of their own, by product.
+/// The person's own folders of definitions, by product.
 #[derive(Clone, Debug, Default)]
 pub struct UserFolders(pub Vec<(SourceProduct, PathBuf)>);
 
-/// Finds everyone who is described: in the project first, then in the person's folders.
+/// Finds all agent definitions, first in the project, then in the person's folders.
 pub fn find_agents(root: &Path, user: &UserFolders) -> Result<AgentRoster, PathError> {
     let mut roster = AgentRoster::default();
     let nests = |product| matches!(product, SourceProduct::Claude | SourceProduct::Opencode);
@@ -97,7 +97,7 @@ pub fn find_agents(root: &Path, user: &UserFolders) -> Result<AgentRoster, PathE
     Ok(roster)
 }
 
-/// Looks through a project's folders, then through the person's.
+/// Searches a project's folders, then the person's, and passes each finding to `tell`.
 pub(crate) fn search_folders(
     root: &Path,
     project: &[(SourceProduct, &'static str)],
@@ -110,7 +110,7 @@ pub(crate) fn search_folders(
     let real = |path: &Path| fs::canonicalize(path).ok();
     let theirs: Vec<PathBuf> = user.0.iter().filter_map(|(_, path)| real(path)).collect();
     for &(product, folder) in project {
-        // At home the folders of the project are the person's own.
+        // If the project is the home directory, its folders are the person's and are searched below.
         if real(&root.path().join(folder)).is_some_and(|path| theirs.contains(&path)) {
             continue;
         }
@@ -136,7 +136,7 @@ pub(crate) fn search_folders(
     Ok(())
 }
 
-/// What may still be read of one scope.
+/// The files and bytes that may still be read in one scope.
 struct ReadAllowance {
     files: usize,
     bytes: u64,
@@ -149,7 +149,7 @@ impl Default for ReadAllowance {
 }
 
 impl ReadAllowance {
-    /// Takes one file of that size, or says why it is not read.
+    /// Subtracts one file of that size, or returns why it is not read.
     fn take(&mut self, bytes: u64) -> Result<(), String> {
         let files = self.files.checked_sub(1).ok_or_else(|| {
             format!("it is one of more than {MAX_FILES} files; the rest is not read")
@@ -159,7 +159,7 @@ impl ReadAllowance {
             format!("with it the files have more than {most} MiB; the rest is not read")
         });
         let taken = files.and_then(|files| Ok((files, bytes?)));
-        // What is left does not help a smaller one: which files count must not depend on their order.
+        // After the first file over the limit no smaller file is read either; which ones would depend on the order.
         let (files, bytes) = taken.clone().unwrap_or((0, 0));
         (self.files, self.bytes) = (files, bytes);
         taken.map(drop)
@@ -170,7 +170,7 @@ impl ReadAllowance {
     }
 }
 
-/// A folder of definitions.
+/// A folder of definitions to search.
 struct DefinitionFolder<'a> {
     root: &'a Root,
     product: SourceProduct,
@@ -254,7 +254,7 @@ impl DefinitionFolder<'_> {
         tell: &mut dyn FnMut(SearchFinding),
     ) {
         let opened = match (entry.kind, self.scope) {
-            // People link their own files from wherever they keep them.
+            // A person's own links may lead anywhere, for example to a dotfiles repository.
             (FileKind::Symlink, DefinitionScope::User) => follow(&self.root.path().join(at)),
             (FileKind::Symlink, DefinitionScope::Project | DefinitionScope::BuiltIn) => {
                 self.root.relative(at).and_then(|path| self.root.open_file(&path))
@@ -262,7 +262,7 @@ impl DefinitionFolder<'_> {
             (_, _) => dir.open_file(&entry.name),
         };
         let is_beyond = left.is_used_up();
-        // One that is too large is not read, so nothing of it counts but that it is there.
+        // A file over its own size limit is not read, so its bytes do not count.
         let size = opened.as_ref().map_or(0, |opened| opened.len);
         let taken = left.take(if size > FILE_BYTES { 0 } else { size });
         let opened = taken.and_then(|()| opened.map_err(|error| link_out(&error)));
@@ -284,7 +284,7 @@ impl DefinitionFolder<'_> {
         }));
     }
 
-    /// A project's file is shown beneath the project, a person's with its whole path.
+    /// Returns the path to show: relative for a project's file, absolute for a person's.
     fn shown(&self, at: &Path) -> String {
         match self.scope {
             DefinitionScope::Project | DefinitionScope::BuiltIn => shown(at),
@@ -317,7 +317,7 @@ fn text(opened: OpenedFile) -> Result<String, String> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // One byte more than allowed: the file may have grown since its size was asked for.
+    // One byte more than allowed, to notice a file that has grown since its size was read.
     let read = opened.file.take(FILE_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| format!("it cannot be read: {error}"))?;
     if bytes.len() as u64 > FILE_BYTES {

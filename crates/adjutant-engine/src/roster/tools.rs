@@ -1,11 +1,11 @@
-//! The names other products give their tools, as ours.
+//! The `tools` and `permission` keys of definitions: maps the tool names of other products to ours.
 
 use std::collections::BTreeSet;
 
 use adjutant_core::ToolSet;
 use serde_json::{Map, Value};
 
-/// What other products call their tools, in small letters without `_` and `-`, and what ours is called.
+/// The tool names of other products, in lower case without `_` and `-`, with our names.
 const NAMES: [(&str, &str); 37] = [
     ("read", "Read"),
     ("readfile", "Read"),
@@ -46,25 +46,25 @@ const NAMES: [(&str, &str); 37] = [
     ("localshell", "Run"),
 ];
 
-/// What every agent keeps: its scratchpad and the way to hand in its result reach nothing outside.
+/// The tools that every agent keeps, because they only affect its own scratchpad.
 const KEPT: [&str; 1] = ["Note"];
 
-/// The tools that start other agents; who is denied one is denied both.
+/// The tools that start other agents. Denying one denies both.
 const STARTING: [&str; 2] = ["Task", "Delegate"];
 
-/// What a file says about tools.
+/// The tools that a file asks for and denies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedTools {
-    /// The tools it asks for; `None` for all that may be had.
+    /// The tools it is restricted to; `None` for all that the policy permits.
     pub allowed: Option<ToolSet>,
-    /// The tools it does without.
+    /// The tools it denies.
     pub denied: ToolSet,
-    /// The tools it asks for by name, in whichever key.
+    /// The tools it names in any key, to report those that it does not get.
     pub asked: ToolSet,
 }
 
 impl RequestedTools {
-    /// Returns what remains of `permitted`.
+    /// Returns the tools of `permitted` that the file leaves.
     #[must_use]
     pub fn within(&self, permitted: &ToolSet) -> ToolSet {
         let allowed = self.allowed.as_ref().map_or_else(
@@ -74,14 +74,14 @@ impl RequestedTools {
         allowed.beyond(&self.denied)
     }
 
-    /// Returns the tools that this asks for by name, does not deny itself, and `permitted` does not have.
+    /// Returns the tools that the file names and does not deny, and that `permitted` does not have.
     #[must_use]
     pub fn missing(&self, permitted: &ToolSet) -> ToolSet {
         self.asked.beyond(&self.denied).beyond(permitted)
     }
 
-    /// Returns the tools that this asks for by name and another file of that agent leaves out; they are asked for no
-    /// longer.
+    /// Returns the tools that this file names and the person's file of the same agent does not permit. They are removed
+    /// from the named ones.
     pub(super) fn missing_in(&mut self, other: &Self) -> ToolSet {
         let missing = self.asked.beyond(&self.denied);
         let missing = missing.beyond(&other.within(&missing));
@@ -94,7 +94,7 @@ impl RequestedTools {
         self.asked = ToolSet::new(self.asked.iter().chain(names));
     }
 
-    /// Narrows this to what both sides ask for.
+    /// Restricts this to what both files permit.
     pub(super) fn narrow(&mut self, other: &Self) {
         self.allowed = match (self.allowed.take(), &other.allowed) {
             (Some(own), Some(theirs)) => Some(own.intersection(theirs)),
@@ -115,7 +115,7 @@ impl RequestedTools {
     }
 }
 
-/// Returns our name of a tool.
+/// Returns our name for a tool of another product.
 pub(super) fn ours(name: &str) -> Option<&'static str> {
     let plain: String = name
         .chars()
@@ -125,7 +125,7 @@ pub(super) fn ours(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|(theirs, _)| *theirs == plain).map(|(_, ours)| *ours)
 }
 
-/// Reads a list of tools an agent may have, or a map of tools that are on or off.
+/// Reads a list of permitted tools, or a map that switches tools on or off.
 pub(crate) fn allow(
     wished: &mut RequestedTools,
     key: &str,
@@ -146,7 +146,7 @@ pub(crate) fn allow(
     for name in &names {
         match (ours(name), name.split_once('(')) {
             (Some(tool), _) => drop(allowed.insert(tool)),
-            // Giving the whole of a tool would be more than the file asks for.
+            // `Bash(git:*)` permits a part; granting the whole tool would be more than the file asks for.
             (None, Some((whole, _))) if ours(whole).is_some() => {
                 ignored
                     .push(format!("`{name}`: a tool cannot be given in part, so it is left out"));
@@ -158,7 +158,7 @@ pub(crate) fn allow(
     wished.allow_only(allowed);
 }
 
-/// Reads a list of tools an agent must not have; what is denied in part is denied.
+/// Reads a list of denied tools. A tool that is denied in part is denied completely.
 pub(super) fn forbid(
     wished: &mut RequestedTools,
     key: &str,
@@ -178,7 +178,7 @@ pub(super) fn forbid(
     }
 }
 
-/// Reads a map of tools that are on or off; what is not named is on, unless `*` is off.
+/// Reads a map that switches tools on or off. Other tools are on, unless `*` is off.
 fn switch(
     wished: &mut RequestedTools,
     key: &str,
@@ -198,8 +198,7 @@ fn switch(
     }
 }
 
-/// Reads permissions: what is denied, or would have to be asked for, is not there; nobody is asked
-/// while an agent works.
+/// Reads permissions. `deny` and `ask` both deny a tool, because no person is asked while an agent works.
 pub(super) fn permit(
     wished: &mut RequestedTools,
     key: &str,
@@ -241,12 +240,12 @@ pub(super) fn permit(
     }
 }
 
-/// Returns our tools that a permission covers: the one for edits covers every way to write a file.
+/// Returns our tools that a permission covers. `edit` covers both tools that write files.
 fn covered(name: &str) -> Vec<&'static str> {
     if name == "edit" { vec!["Edit", "Write"] } else { matching(name) }
 }
 
-/// Returns our tools that a name or a pattern such as `web*` means.
+/// Returns our tools that match a name or a pattern such as `web*`.
 fn matching(pattern: &str) -> Vec<&'static str> {
     let Some((before, after)) = pattern.split_once('*') else {
         return ours(pattern).into_iter().collect();
@@ -259,7 +258,7 @@ fn matching(pattern: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the names of a list, written as a list or with commas.
+/// Returns the names in a list or in a string with separators.
 fn names(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Null => Some(Vec::new()),
@@ -271,7 +270,7 @@ fn names(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// Splits at commas that stand in no brackets; at spaces where there is no comma.
+/// Splits at commas outside brackets; at spaces if there is no comma.
 fn parts(text: &str) -> Vec<String> {
     let by_space = !text.contains([',', '(']);
     let mut depth = 0_u32;

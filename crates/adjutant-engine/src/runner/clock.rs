@@ -1,11 +1,11 @@
-//! The run's own time: monotonic since it began, whatever the wall clock does.
+//! The clock of a run: monotonic time since its start, independent of the wall clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adjutant_core::Timestamp;
 use tokio::time::Instant;
 
-/// Tells the wall clock in Unix milliseconds; for people, never for deadlines.
+/// Returns the wall clock in Unix milliseconds. For output only, never for deadlines.
 pub type WallClock = fn() -> u64;
 
 /// Returns the wall clock in Unix milliseconds.
@@ -15,17 +15,17 @@ pub fn wall_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The clock of one run.
+/// The clock of one run, which stands still while no process works on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunClock {
     start: Instant,
-    /// How old the run was when the clock started.
+    /// The age of the run when the clock started.
     age: Timestamp,
     wall: WallClock,
 }
 
 impl RunClock {
-    /// Starts the clock of a run that is `age` old: time in which nobody worked on it does not count.
+    /// Starts the clock of a run at `age`, the timestamp of its last record.
     pub(crate) fn start(wall: WallClock, age: Timestamp) -> Self {
         Self { start: Instant::now(), age, wall }
     }
@@ -39,9 +39,9 @@ impl RunClock {
         (self.wall)()
     }
 
-    /// Returns the instant at which the run is `at` old.
+    /// Converts a timestamp of the run to an instant.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
-        // A deadline beyond what the platform can count is as good as a year away.
+        // An instant that the platform cannot represent becomes one year from now.
         let ahead = Duration::from_millis(at.as_millis().saturating_sub(self.age.as_millis()));
         self.start
             .checked_add(ahead)

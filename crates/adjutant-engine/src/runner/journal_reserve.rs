@@ -1,29 +1,28 @@
-//! How much of the journal must stay free for what is under way to be recorded.
+//! The disk space that must stay free so that running work can be recorded.
 //!
-//! Two things must always fit: the records that end every live delegation, and the answer of every
-//! model call that was started. A decision that would leave less is not recorded; the run ends in
-//! order instead, while it still can.
+//! Two things must always fit: the records that end every live delegation, and the reply of every running model
+//! call. A decision that would leave less is not recorded; the run is ended instead.
 
 use std::collections::BTreeMap;
 
 use adjutant_core::{Event, SessionId, Tree};
 
-/// Room for what ends one delegation: the settling of its call, its end and the reason.
+/// The bytes for the end of one delegation.
 const END_BYTES: u64 = 1 << 10;
 
-/// Room for the end of the root and of the run.
+/// The bytes for the end of the root and of the run.
 const RUN_BYTES: u64 = 4 << 10;
 
-/// Room for the record of an answer beside its words, and for the signs of life before it.
+/// The bytes for the record of a reply without its text, and for the progress events before it.
 const ANSWER_BYTES: u64 = 4 << 10;
 
-/// What a token becomes in a record: some four letters, escaped, and told again as opaque data.
+/// The bytes of one token in a record: about four letters, escaped, and repeated in the provider's opaque data.
 const TOKEN_BYTES: u64 = 8;
 
-/// The most that is kept for one answer; few models ever say half of it.
+/// The most bytes reserved for one reply.
 const LONGEST_ANSWER: u64 = 1 << 20;
 
-/// Returns the delegation whose open model call an event closes.
+/// Returns the delegation whose running model call ends with this event.
 pub(crate) const fn closed_call(event: &Event) -> Option<SessionId> {
     if let Event::Replied { session, .. }
     | Event::AttemptFailed { session, .. }
@@ -34,7 +33,7 @@ pub(crate) const fn closed_call(event: &Event) -> Option<SessionId> {
     None
 }
 
-/// What must stay free, folded from the events.
+/// The space that must stay free, folded from the events.
 #[derive(Debug, Default)]
 pub(crate) struct JournalReserve {
     live: u64,
@@ -43,7 +42,7 @@ pub(crate) struct JournalReserve {
 }
 
 impl JournalReserve {
-    /// Returns what the tree of a run that goes on needs.
+    /// Computes the reserve from the live delegations of a tree.
     pub(crate) fn of(tree: &Tree) -> Self {
         let mut reserve = Self::default();
         for node in tree.nodes().filter(|node| node.is_live()) {
@@ -55,7 +54,7 @@ impl JournalReserve {
         reserve
     }
 
-    /// Takes an event into account.
+    /// Updates the reserve by an event.
     pub(crate) fn fold(&mut self, event: &Event) {
         if let Event::Reserved { session, reservation } = event {
             self.open(*session, reservation.max_output);

@@ -1,4 +1,8 @@
-//! The loop: one input at a time, decide, record, evolve, react; effects and reports once durable.
+//! The run loop: takes one input at a time, decides, records and evolves; performs effects once their events are
+//! durable.
+//!
+//! Start at [`Runner::run`]; `record` has the way of a command to the disk, `effects` what is performed.
+//! Invariant: an event is reported and its effects start only after it is durable.
 
 pub(crate) mod clock;
 pub(crate) mod effects;
@@ -36,13 +40,13 @@ use crate::runner::effects::{
 use crate::runner::journal_reserve::JournalReserve;
 use crate::workspaces::RunWorkspaces;
 
-/// Hears of every event, in order, once it is on disk.
+/// Receives every event in order, once it is durable.
 pub trait Reporter {
-    /// Takes one event: when in the run's life, when by the wall clock in Unix milliseconds, what.
+    /// Receives one event with its time in the run and the wall clock in Unix milliseconds.
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event);
 
-    /// Takes one event that was reported by an earlier process of the same run; whoever keeps a
-    /// picture of the run folds it in, whoever only passes things on has done so before.
+    /// Receives one event of an earlier process of a resumed run. A reporter that keeps the state of the run
+    /// needs it; one that prints or forwards events can ignore it.
     fn replay(&mut self, _at: Timestamp, _wall_ms: u64, _event: &Event) {}
 }
 
@@ -52,47 +56,47 @@ impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
     }
 }
 
-/// Puts into words what came back, for the agent that handed tasks down.
+/// Formats the results of delegated tasks for the agent that delegated them.
 pub trait Narrator {
-    /// Returns the results of one call of `parent`; every event of it has been reported before.
+    /// Returns the results of one call of `parent`. All its events have been reported before.
     fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String;
 }
 
-/// What a person or another process may ask of a live run.
+/// A command of the front end to a live run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlCommand {
-    /// Stop everything and keep what was found.
+    /// Cancel the whole run.
     CancelRun,
-    /// Stop one delegation and all below it.
+    /// Cancel one delegation and its descendants.
     Cancel(SessionId),
-    /// Say something to an agent before its next turn.
+    /// Give an agent a message before its next turn.
     Tell(SessionId, String),
 }
 
-/// Inputs taken before the journal is handed what they led to: enough to share a sync, few enough
-/// that a reply never waits long for its turn.
+/// The most results that are processed before the journal is synced. Many share one fsync; a bound keeps
+/// the latency of each low.
 const BATCH: usize = 256;
 
-/// Signs of life that may wait; more are told together with the next.
+/// The most signals in the queue. Progress beyond that is reported with the next signal.
 pub(crate) const SIGNAL_QUEUE: usize = 256;
 
 pub(crate) use effects::perform::{changed_by, message};
 
-/// What the effects need.
+/// What effects need from outside the run loop.
 pub(crate) struct EffectContext {
     pub(crate) brief_builder: BriefBuilder,
     pub(crate) approver: Approver,
     pub(crate) narrator: Rc<dyn Narrator>,
     pub(crate) ids: IdSource,
-    /// The run's folder, where there is one: what a write would lose is kept there.
+    /// The run's directory, in which the old content of written files is saved; absent in memory.
     pub(crate) folder: Option<RunDir>,
-    /// Where agents work that write in workspaces of their own.
+    /// The workspaces, if agents write in their own.
     pub(crate) spaces: Option<Arc<RunWorkspaces>>,
-    /// Whether commands find the limits of the run in their environment.
+    /// Whether commands get the run's limits as environment variables.
     pub(crate) has_limits_in_environment: bool,
 }
 
-/// An event on its way to the disk, and what waits for it.
+/// An event that is not durable yet, with the effects that wait for it.
 struct StagedEvent {
     seq: Seq,
     at: Timestamp,
@@ -101,24 +105,24 @@ struct StagedEvent {
     effects: Vec<Effect>,
 }
 
-/// What is under way for one delegation.
+/// The handles to stop the running effects of one delegation.
 #[derive(Default)]
 struct RunningWork {
     stop: Arc<AtomicBool>,
     model: Option<AbortHandle>,
-    /// What stops the command it began last.
+    /// Cancels the last shell command.
     command: Option<Arc<CancelHandle>>,
 }
 
-/// How an agent is introduced to its model.
+/// The system prompt and tools of an agent.
 struct AgentPreamble {
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
-    /// What is offered at the deepest level.
+    /// The tools without those that delegate, for the deepest level.
     tools_to_work: Arc<[ToolSpec]>,
 }
 
-/// Drives one run to its end.
+/// The loop of one run and its state.
 pub(crate) struct Runner {
     pub(crate) tree: Tree,
     clock: RunClock,
@@ -132,26 +136,26 @@ pub(crate) struct Runner {
     preambles: BTreeMap<AgentName, AgentPreamble>,
     conversations: BTreeMap<SessionId, Arc<Conversation>>,
     running: BTreeMap<SessionId, RunningWork>,
-    /// Calls a person has yet to answer, by parent and number.
+    /// The events of calls that wait for approval, by parent and call number.
     asked: BTreeMap<(SessionId, u32), Vec<Event>>,
-    /// What the run began with, until its first turn: a person may be asked about the whole of it.
+    /// The first events, until the first turn: a person may be asked to approve the whole run.
     opening: Vec<Event>,
     questions: QuestionQueue,
-    /// Calls of the `Delegate` tool that are being read or wait for it.
+    /// Delegate calls that are being parsed or wait for it.
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<EffectResult>,
-    /// The effects that were asked for and are not over.
+    /// The effects that were requested and have no result yet.
     in_flight: InFlight,
     staged_events: VecDeque<StagedEvent>,
-    /// Whether more decisions follow that count only together with this one.
+    /// Whether the next decisions must become durable together with this one.
     joined: bool,
-    /// Where the last record begins, if it counts only together with more.
+    /// The start of the last record, if it counts only together with the next.
     open: Option<Position>,
     reserve: JournalReserve,
-    /// Set once the disk is full. From then on only the answers of model calls under way are recorded, and the ends.
+    /// Set once the disk is full. From then on only replies of running model calls and ends are recorded.
     full: Option<JournalError>,
     closed: bool,
-    /// Given back before the end of the run is written.
+    /// Dropped before the end of the run is written; see [`crate::Engine::holding`].
     pub(crate) guard: Option<RunGuard>,
 }
 
@@ -194,36 +198,36 @@ impl Runner {
         }
     }
 
-    /// Takes the opening, then inputs until the run has ended and is on disk.
+    /// Records the opening, then runs the loop until the run has ended and is on disk.
     pub(crate) async fn run(mut self, opening: RunOpening) -> Result<Outcome, EngineError> {
         self.reserve = JournalReserve::of(&self.tree);
         let start = self.journal.position();
         let mut left = opening.decided.len() + opening.commands.len();
         for events in opening.decided {
             left -= 1;
-            // A run that began without its tasks would have lost them.
+            // The run and its tasks become durable together.
             self.joined = left > 0;
-            // A full disk has ended the run.
+            // After a full disk nothing more is recorded.
             if self.full.is_none() {
                 self.take_decided(Timestamp::ZERO, events)?;
             }
         }
         for command in opening.commands {
             left -= 1;
-            // A question is whole by itself: the turn behind it is taken once it is answered.
+            // A question must be durable by itself: the turn after it starts only once it is answered.
             self.joined = left > 0 && !matches!(command, Command::AskToBegin { .. });
             self.submit(command)?;
         }
         self.close_opening()?;
         if let Some(error) = self.full.take_if(|_| self.tree.nodes().nth(1).is_none()) {
-            // Nobody was admitted and nothing was asked: better no run than one about nothing.
+            // No delegation was admitted before the disk was full, so there is no run at all.
             self.journal.unstage(start);
             return Err(error.into());
         }
         self.work().await
     }
 
-    /// Takes inputs until the run has ended and is on disk.
+    /// Runs the loop until the run has ended and is on disk.
     async fn work(mut self) -> Result<Outcome, EngineError> {
         self.journal.submit()?;
         while !self.closed {
@@ -238,7 +242,7 @@ impl Runner {
         Ok(outcome)
     }
 
-    /// Folds in what an earlier process recorded, without doing any of it.
+    /// Applies a record of an earlier process without performing its effects.
     pub(crate) fn replay(&mut self, record: &Record<Event>) -> Result<(), EngineError> {
         self.tree.evolve(record.at, &record.event)?;
         self.fold(&record.event);
@@ -248,24 +252,25 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns how old the run is.
+    /// Returns the time in the run.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Returns the conversation of a session, as far as it is kept.
+    /// Returns the conversation of a session; `None` after it has ended.
     pub(crate) fn conversation(&self, session: SessionId) -> Option<&Conversation> {
         self.conversations.get(&session).map(AsRef::as_ref)
     }
 
-    /// Goes on with a recalled run as `command` says. Says no when nothing can go on.
+    /// Submits the resume command after all records were replayed, then runs the loop. Returns `None` if there is
+    /// nothing to resume.
     pub(crate) async fn resume(mut self, command: Command) -> Result<Option<Outcome>, EngineError> {
         self.reserve = JournalReserve::of(&self.tree);
         let (before, start) = (self.staged_events.len(), self.journal.position());
         self.try_submit(command)??;
         self.reserve = JournalReserve::of(&self.tree);
         if let Some(error) = self.full.take() {
-            // Nothing was done yet; it waits as it was until there is room.
+            // Nothing was recorded; the run can be resumed once there is space.
             self.journal.unstage(start);
             return Err(error.into());
         }
@@ -283,12 +288,12 @@ impl Runner {
         self.work().await.map(Some)
     }
 
-    /// Waits for the next thing that happens and takes it.
+    /// Waits for the next input and processes it.
     async fn next_input(&mut self) -> Result<(), EngineError> {
         let deadline = self.tree.next_deadline().map(|(at, _)| self.clock.instant(at));
         if deadline.is_some_and(|at| at <= tokio::time::Instant::now()) {
-            // Whoever was stopped, or kept from the processor, wakes up to a deadline and to what
-            // came meanwhile. Time decides first, and so the same way each time.
+            // After a suspension a deadline and other inputs may be due at once. The deadline comes first, so
+            // that the order is always the same.
             return self.submit(Command::Tick);
         }
         let alarm = async {
@@ -314,7 +319,7 @@ impl Runner {
         }
     }
 
-    /// Takes whatever else is ready, so that it shares the next sync.
+    /// Processes other results that are ready, so that they share the next fsync.
     fn take_ready_results(&mut self) -> Result<(), EngineError> {
         for _ in 0..BATCH {
             match self.tasks.try_join_next() {
@@ -326,7 +331,7 @@ impl Runner {
     }
 
     fn take_result(&mut self, result: Result<EffectResult, JoinError>) -> Result<(), EngineError> {
-        // A task that was aborted has nothing to say; panics were caught inside it.
+        // An aborted task has no result; panics were caught inside the task.
         let Ok(EffectResult { command, briefs, next }) = result else { return Ok(()) };
         if self.full.is_some() && !command.as_ref().is_some_and(|it| self.is_recorded_when_full(it))
         {
@@ -355,7 +360,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Hands down the tasks of a tool call, or tells the agent why not.
+    /// Delegates the tasks of a tool call, or returns the refusal to the agent.
     fn delegate(&mut self, call: ParsedDelegation) -> Result<(), EngineError> {
         let ParsedDelegation { parent, origin, briefs, concurrency } = call;
         let is_taken = |session| self.tree.node(session).is_some();
@@ -380,7 +385,7 @@ impl Runner {
         self.submit(command)
     }
 
-    /// Does what another process asks, and answers it.
+    /// Carries out the request of another process and answers it.
     fn answer_request(&mut self, order: QueuedRequest) -> Result<(), EngineError> {
         let Some(run) = self.tree.run() else { return Ok(()) };
         let done = match order.request.command(run) {

@@ -1,4 +1,4 @@
-//! Keeping a panic in one child from touching the others, and its backtrace from being lost.
+//! Catching panics in effects, so that a panic ends one delegation and its backtrace is recorded.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use adjutant_core::{Command, SessionId};
 
-/// What is known of a panic.
+/// The message and backtrace of a caught panic.
 #[derive(Clone, Debug)]
 pub(crate) struct CaughtPanic {
     pub(crate) message: String,
@@ -19,7 +19,7 @@ pub(crate) struct CaughtPanic {
 }
 
 impl CaughtPanic {
-    /// Returns the command that ends the delegation it happened to.
+    /// Returns the command that ends the delegation in which it happened.
     pub(crate) fn command(self, session: SessionId) -> Command {
         Command::Crash { session, message: self.message, backtrace: self.backtrace }
     }
@@ -30,7 +30,7 @@ thread_local! {
     static TRACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` and turns a panic into data.
+/// Runs `work` and returns a panic as an error.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, CaughtPanic> {
     install_hook();
     let outer = GUARDED.replace(true);
@@ -42,7 +42,7 @@ pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, CaughtPanic>
     })
 }
 
-/// A future whose panics become data.
+/// A future that returns a panic as an error.
 pub(crate) struct CatchPanic<F>(pub(crate) Pin<Box<F>>);
 
 impl<F: Future> Future for CatchPanic<F> {
@@ -57,7 +57,7 @@ impl<F: Future> Future for CatchPanic<F> {
     }
 }
 
-/// Within guarded work a panic is kept for the journal; anywhere else it is shown as usual.
+/// Installs a panic hook that stores the backtrace within `catch_panic` and calls the previous hook elsewhere.
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

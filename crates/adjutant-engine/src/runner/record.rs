@@ -1,4 +1,4 @@
-//! From a command to the disk: decide, stage, evolve, react; then, once durable, tell and act.
+//! The way of a command to the disk: decide, stage in the journal, evolve; once durable, report and perform.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::engine::storage::SyncProgress;
 use crate::runner::journal_reserve::{JournalReserve, closed_call};
 
 impl Runner {
-    /// Decides a command and everything that follows from it.
+    /// Decides a command and the commands that follow from it. A refusal is ignored.
     pub(super) fn submit(&mut self, command: Command) -> Result<(), EngineError> {
-        // What is refused here changed nothing: a stale approval or cancel has nobody left to tell.
+        // Results of tasks and stale approvals have no caller that a refusal could be returned to.
         let _refusal = self.try_submit(command)?;
         Ok(())
     }
 
-    /// Does the same, and says when the command itself was refused.
+    /// Like [`Runner::submit`], and returns the refusal of the command itself.
     pub(super) fn try_submit(
         &mut self,
         command: Command,
@@ -33,7 +33,7 @@ impl Runner {
         }
     }
 
-    /// Records what was decided at `now`, and decides everything that follows from it.
+    /// Records events that were decided at `now`, and decides the commands that follow from them.
     pub(super) fn take_decided(
         &mut self,
         now: Timestamp,
@@ -62,7 +62,7 @@ impl Runner {
         for (nth, event) in events.iter().enumerate() {
             let durability = durability(event);
             last_begins = self.journal.position();
-            // What was decided together is on disk together or not at all.
+            // The events of one decision become durable together or not at all.
             let staged = if nth < last || self.joined {
                 self.journal.stage_open(now, wall_ms, event, durability)
             } else {
@@ -81,7 +81,7 @@ impl Runner {
             self.open = self.joined.then_some(last_begins);
         }
         if events.iter().any(|event| matches!(event, Event::RunEnded { .. })) {
-            // Staged, and not written before this returns.
+            // `RunEnded` is staged and cannot reach the disk before this function returns.
             self.guard = None;
         }
         let mut seq = start.seq;
@@ -90,7 +90,7 @@ impl Runner {
             self.tree.evolve(now, &event)?;
             self.fold(&event);
             if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
-                // Nobody will speak with it again; a thousand ended children must not keep their words.
+                // Frees memory: an ended delegation needs no conversation.
                 self.conversations.remove(session);
             }
             self.staged_events.push_back(StagedEvent {
@@ -101,12 +101,12 @@ impl Runner {
                 effects: Vec::new(),
             });
         }
-        // Reactions look at the tree after the whole decision, as a replay would.
+        // Reactions see the tree after the whole decision, as in a replay.
         let decided =
             self.staged_events.iter().skip(first).map(|staged_events| &staged_events.event);
         let mut reaction = self.tree.react(decided, &mut self.in_flight);
         if self.full.is_some() {
-            // An answer is kept; what it asks for waits until the run is resumed.
+            // The reply is recorded; the tools it calls wait until the run is resumed.
             reaction.commands.retain(|command| matches!(command, Command::EndRun));
         }
         queue.extend(reaction.commands);
@@ -114,7 +114,7 @@ impl Runner {
             last.effects = reaction.effects;
         }
         if self.full.is_some() && self.staged_events.len() > first {
-            // Ends the delegations whose calls are over now, before the run may end.
+            // Ends the delegations whose model calls are over, before the run ends.
             queue.push_front(Command::DiskFull { lost: BTreeSet::new() });
         }
         if self
@@ -127,9 +127,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Lets the opening count as it is, also where its last command had nothing to add.
+    /// Closes the group of opening records, even if its last command had no events.
     ///
-    /// What an earlier one led to is done as soon as it is on disk, and a crash must not undo that.
+    /// Otherwise a crash would drop the open group although its effects were performed.
     pub(super) fn close_opening(&mut self) -> Result<(), EngineError> {
         self.joined = false;
         let (Some(begins), Some(last)) = (self.open.take(), self.staged_events.back()) else {
@@ -140,11 +140,11 @@ impl Runner {
         Ok(())
     }
 
-    /// Makes sure that, with these events staged, there is still room to end the run in order and
-    /// to record every answer that is under way.
+    /// Reserves disk space so that, after these events, the end of the run and the reply of every running model
+    /// call can still be recorded.
     fn reserve_space(&mut self, events: &[Event]) -> Result<(), JournalError> {
         events.iter().for_each(|event| self.reserve.fold(event));
-        // Signs of life are part of the room of the answer they announce.
+        // Progress events use the space that is reserved for the reply.
         let is_ending = self.full.is_some() && events.iter().all(is_part_of_end);
         if is_ending || !events.iter().any(Event::must_be_durable) {
             return Ok(());
@@ -152,8 +152,8 @@ impl Runner {
         self.journal.make_room(self.reserve.bytes())
     }
 
-    /// Says whether what came of a task is still recorded on a full disk: an answer that has room, and the last
-    /// steps of a delegation that has ended.
+    /// Returns whether the result of an effect is still recorded on a full disk: a reply, for which space is
+    /// reserved, and the last steps of an ended delegation.
     pub(super) fn is_recorded_when_full(&self, result: &Command) -> bool {
         if let Command::Reply { session, .. }
         | Command::FailAttempt { session, .. }
@@ -164,8 +164,8 @@ impl Runner {
         matches!(result, Command::Mark { .. } | Command::KeepSpace { .. })
     }
 
-    /// Ends everything while there is room to say so, except for the model calls under way: they are paid for, and
-    /// their answers have room. `events` are what could not be recorded.
+    /// Ends the run while there is space to record that. Running model calls are paid for, so their replies are
+    /// awaited; space for them is reserved. `events` could not be recorded.
     fn end_on_full_disk(
         &mut self,
         events: &[Event],
@@ -173,24 +173,24 @@ impl Runner {
         queue: &mut VecDeque<Command>,
     ) -> Result<(), EngineError> {
         if self.tree.run().is_none() {
-            // Nothing has begun, so there is nothing to end.
+            // The run has not started, so there is nothing to end.
             return Err(error.into());
         }
         if self.tree.outcome().is_some() || !self.tree.nodes().any(|node| node.is_live()) {
-            // No delegation is left to end, so nothing would ever close the run.
+            // No live delegation is left whose end would close the run.
             return Err(error.into());
         }
-        // What was not recorded needs no room.
+        // Recomputed without the events that were not recorded.
         self.reserve = JournalReserve::of(&self.tree);
         self.full = Some(error);
-        // What else was to follow would only need more room.
+        // Further commands would need more space.
         queue.clear();
         let lost = events.iter().filter_map(closed_call).collect();
         queue.push_back(Command::DiskFull { lost });
         Ok(())
     }
 
-    /// An event no record can hold ends the delegation it is about, and nobody else.
+    /// Ends the delegation of an event that is too large to be recorded. Other delegations continue.
     fn end_unrecordable(
         &mut self,
         event: &Event,
@@ -207,7 +207,7 @@ impl Runner {
         }
     }
 
-    /// Keeps what effects will need: conversations, preambles, open questions.
+    /// Updates what effects need: conversations, preambles and the events of open questions.
     pub(super) fn fold(&mut self, event: &Event) {
         if let Event::AgentDefined { agent, system, tools, .. } = event {
             let works = |tool: &&ToolSpec| tool.name != DELEGATE && tool.name != TASK;
@@ -230,19 +230,20 @@ impl Runner {
         } else if matches!(event, Event::Reserved { .. }) {
             self.opening = Vec::new();
         }
-        // Whoever thinks right now shares the conversation: a sign of life must not copy it.
+        // A running model call shares the conversation, and `make_mut` copies it then. Progress events, which are
+        // frequent, must not do that.
         let Some(session) = event.conversation().filter(|_| event.is_said()) else { return };
         Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
     }
 
-    /// Reports and performs what the disk now holds.
+    /// Reports the events that are durable now and performs their effects.
     pub(super) fn release(&mut self) -> Result<(), EngineError> {
         let durable = self.durable.borrow_and_update().clone();
         let through = match durable {
             SyncProgress::Through(seq) => seq,
             SyncProgress::Failed(error) => return Err(error.into()),
         };
-        // Everything is told before anything is done: what is done may quote what was told.
+        // All events are reported before any effect: the narrator reads what reporters have seen.
         let mut effects = Vec::new();
         while self.staged_events.front().is_some_and(|staged_events| staged_events.seq <= through) {
             let Some(staged_events) = self.staged_events.pop_front() else { break };
@@ -259,7 +260,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Signs of life are never waited for: they are reported when nothing before them is open.
+    /// Reports events that need not be durable, such as progress, once all events before them were reported.
     fn report_lazy(&mut self) {
         while self
             .staged_events
@@ -282,7 +283,7 @@ fn durability(event: &Event) -> Durability {
     if event.must_be_durable() { Durability::Sync } else { Durability::Lazy }
 }
 
-/// Says whether an event has its place in the room that is kept for the end of each delegation.
+/// Returns whether an event uses the space that is reserved for the end of a delegation.
 const fn is_part_of_end(event: &Event) -> bool {
     matches!(
         event,
@@ -294,7 +295,7 @@ const fn is_part_of_end(event: &Event) -> bool {
     )
 }
 
-/// Returns the call that waits for a person, where an event of admission belongs to one.
+/// Returns the call that waits for approval to which a grant, refusal or question belongs.
 fn call_of(event: &Event) -> Option<(SessionId, u32)> {
     if let Event::Granted(grant) = event {
         return grant.awaiting_approval.then_some((grant.parent, grant.call));

@@ -1,4 +1,4 @@
-//! What a run on a story does beside all others: markers, merges and the command that decides.
+//! The effects of a run on a story: delegating by markers, merging children, running the verify command.
 
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::story::{Check, MarkedTask, Markers};
@@ -13,7 +13,7 @@ use crate::runner::effects::CommandPurpose;
 use crate::runner::panics::catch_panic;
 
 impl Runner {
-    /// Hands down what the markers of an answer ask for.
+    /// Delegates the tasks of the markers in a reply.
     pub(super) fn hand_down_markers(
         &mut self,
         session: SessionId,
@@ -46,7 +46,7 @@ impl Runner {
         });
     }
 
-    /// Runs the command that decides whether the work of a delegation is done.
+    /// Runs the verify command, which decides whether the work of a delegation is done.
     pub(super) fn check(&mut self, session: SessionId, command: &str, timeout_s: u64) {
         let arguments = json!({ "command": command, "timeout": timeout_s });
         let (id, name) = (String::new(), RUN.to_owned());
@@ -55,7 +55,7 @@ impl Runner {
         let purpose = CommandPurpose::Verify { message: self.message(owner) };
         self.begin_command(session, (purpose, call), move |result| {
             let (check, text) = match result {
-                // What held a command is only known of one that ran.
+                // The sandbox level is set only if the command ran.
                 Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),
                 Ok(output) if output.is_error => (Check::Failed, output.content),
                 Ok(output) => (Check::Passed, output.content),
@@ -66,7 +66,7 @@ impl Runner {
     }
 }
 
-/// Turns a marker into a brief.
+/// Builds the brief of a marker's task.
 fn marked_brief(brief_builder: &BriefBuilder, task: &MarkedTask, caller: &ModelSpec) -> Brief {
     let spec = TaskSpec {
         label: Label::start_of(&task.description),
@@ -77,7 +77,7 @@ fn marked_brief(brief_builder: &BriefBuilder, task: &MarkedTask, caller: &ModelS
         operation: None,
         timeout_s: None,
     };
-    // A marker names no files, so it does not matter where they would be looked for.
+    // A marker names no context files, so the root is not used.
     let mut brief =
         brief_builder.brief(&spec, caller, TaskRequester::Model, brief_builder.toolbox.root());
     brief.hours = Some(task.hours);

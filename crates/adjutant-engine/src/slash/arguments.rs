@@ -1,24 +1,24 @@
-//! What may follow the name of a command, and what is said when something else does.
+//! Parsing the arguments of a slash command, with the error texts for wrong ones.
 
 use adjutant_core::nearest;
 
 use super::fill::words;
 
-/// The most tasks one command may name. Inclusive; more would be more than a run may delegate.
+/// The most tasks one command may name. Inclusive; a run could not delegate more.
 pub(super) const MAX_TASKS: u64 = 50;
 
-/// How the arguments of a command are read.
+/// The form of a command's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentForm {
     /// Anything, unchanged.
     Free,
-    /// Some text, which must be there; options may stand before and behind it.
+    /// A required text, with options before or after it.
     Text(&'static [&'static str]),
-    /// The number of a task, then options, then anything.
+    /// The number of a task, then options, then a prompt.
     Task(&'static [&'static str]),
-    /// Numbers of tasks, as `7`, `3,5` or `3-5`, then anything.
+    /// Numbers of tasks, as `7`, `3,5` or `3-5`, then a prompt.
     Tasks,
-    /// Only these options; one that ends in `=` takes the next word.
+    /// Only these options; one that ends in `=` has a value.
     Options(&'static [&'static str]),
 }
 
@@ -36,49 +36,49 @@ impl ArgumentForm {
     }
 }
 
-/// The arguments of a command, read.
+/// The parsed arguments of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandArguments {
-    /// All of them, as they were typed.
+    /// All arguments as they were typed.
     pub typed: String,
-    /// The tasks they name, in order, each once.
+    /// The numbers of the named tasks, in order and without duplicates.
     pub tasks: Vec<u64>,
-    /// The options among them, without their dashes, with their values.
+    /// The options without dashes, with their values.
     pub options: Vec<(String, Option<String>)>,
-    /// What is left.
+    /// The remaining text.
     pub prompt: String,
 }
 
-/// The option that widens where agents write.
+/// The option that lets agents write in the working tree itself.
 const IN_PLACE: &str = "--in-place";
 
-/// Whether `--in-place` was typed within a command.
+/// Whether a command's arguments have `--in-place`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InPlaceFlag {
-    /// It stands where options stand.
+    /// As an option.
     Typed,
-    /// It stands in the prompt, so it is text.
+    /// Within the prompt, so it is text.
     InPrompt,
-    /// It does not stand there.
+    /// Not at all.
     Absent,
 }
 
-/// Says what is wrong with the arguments of a command.
+/// Why the arguments of a command are wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// There is no number where one must be.
+    /// The number of a task is missing.
     #[error("Task number required for /{command} command")]
     TaskMissing {
         /// The command.
         command: String,
     },
-    /// Something else stands there.
+    /// The number of a task is not a positive integer.
     #[error("Task number must be positive integer, got: {got}")]
     NotANumber {
-        /// What stands there.
+        /// What was typed instead.
         got: String,
     },
-    /// A range ends before it begins.
+    /// The end of a range is below its start.
     #[error("Task range must ascend, got: {got}")]
     Descends {
         /// The range.
@@ -90,23 +90,23 @@ pub enum ArgumentError {
         /// How many.
         count: u64,
     },
-    /// There is no text where one must be.
+    /// The required text is missing.
     #[error("Text required for /{command} command")]
     TextMissing {
         /// The command.
         command: String,
     },
-    /// An option that is not one.
+    /// The command has no such option.
     #[error("Unknown option for /{command} command: {got}{meant}")]
     UnknownOption {
         /// The command.
         command: String,
         /// What was typed.
         got: String,
-        /// The option that was probably meant, as the end of the sentence.
+        /// The end of the sentence: the most similar option, or a hint.
         meant: String,
     },
-    /// A command of the program itself, in the task of an agent.
+    /// A command that Adjutant carries out itself, in the task of an agent.
     #[error(
         "/{command} is carried out by adjutant itself when a person types it, so no agent can be given it"
     )]
@@ -114,7 +114,7 @@ pub enum ArgumentError {
         /// The command.
         command: String,
     },
-    /// An option without its value.
+    /// The value of an option is missing.
     #[error("Option --{option} of /{command} command needs a value")]
     ValueMissing {
         /// The command.
@@ -124,7 +124,7 @@ pub enum ArgumentError {
     },
 }
 
-/// Reads what was typed behind a command.
+/// Parses what was typed after a command's name.
 pub(super) fn read(
     command: &str,
     form: ArgumentForm,
@@ -141,7 +141,7 @@ pub(super) fn read(
         ArgumentForm::Free => {}
         ArgumentForm::Text(options) => {
             let (mut taken, text, behind) = around(command, options, typed)?;
-            // Quotes around the whole are those of a shell.
+            // Quotes around the whole text are removed, as a shell would do.
             arguments.prompt = match &words(text)[..] {
                 [only] => only.trim().to_owned(),
                 _ => text.to_owned(),
@@ -176,10 +176,10 @@ pub(super) fn read(
     Ok(arguments)
 }
 
-/// Takes the option `--in-place` out of what a person typed behind a command.
+/// Removes the option `--in-place` from what a person typed after a command.
 ///
-/// It is one of the program, not of the command, and counts only where options stand: before the
-/// prompt, which may well speak of it. `--` ends the options.
+/// It is an option of Adjutant, not of the command, and counts only among the options before the prompt; in
+/// the prompt it is text. `--` ends the options.
 pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPlaceFlag) {
     let (mut kept, mut found): (Vec<&str>, bool) = (Vec::new(), false);
     let known = match form {
@@ -199,7 +199,7 @@ pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPl
         } else if !word.starts_with("--") || word == "--" {
             break;
         } else if known.iter().any(|known| known.strip_suffix('=') == Some(&word[2..])) {
-            // The next word is its value, and whether it can be one is judged later.
+            // The next word is the option's value; `read` checks it later.
             kept.push(word);
             let (value, behind) = first_word(rest);
             (kept, text) = ([kept, vec![value]].concat(), behind);
@@ -213,7 +213,7 @@ pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPl
         (false, true) => InPlaceFlag::InPrompt,
         (false, false) => InPlaceFlag::Absent,
     };
-    // Where nothing was taken, not a space changes.
+    // Without the option the text is returned unchanged, including its spaces.
     if !found {
         return (typed.to_owned(), in_place);
     }
@@ -226,7 +226,7 @@ fn first_word(text: &str) -> (&str, &str) {
     (first, rest.trim_start())
 }
 
-/// Takes the value of an option: one word, or several in quotes.
+/// Splits off the value of an option: one word, or several in quotes.
 fn value_of(text: &str) -> (String, &str) {
     for quote in ['"', '\''] {
         let quoted = text.strip_prefix(quote).and_then(|text| text.split_once(quote));
@@ -238,7 +238,7 @@ fn value_of(text: &str) -> (String, &str) {
     (word.to_owned(), rest)
 }
 
-/// Reads one number: `^[1-9][0-9]*$`.
+/// Parses the number of a task: `^[1-9][0-9]*$`.
 fn number(command: impl Fn() -> String, word: &str) -> Result<u64, ArgumentError> {
     if word.is_empty() || word.starts_with("--") {
         return Err(ArgumentError::TaskMissing { command: command() });
@@ -251,7 +251,7 @@ fn positive(word: &str) -> Option<u64> {
     word.parse().ok().filter(|_| plain)
 }
 
-/// Reads numbers, lists and ranges of them.
+/// Parses numbers of tasks, with lists and ranges.
 fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, ArgumentError> {
     let mut tasks = Vec::new();
     for part in word.split(',') {
@@ -270,7 +270,7 @@ fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, Argumen
         if from > to {
             return Err(ArgumentError::Descends { got: shown(part) });
         }
-        // Judged before it is written out: a range may be as long as all numbers there are.
+        // Checked before the range is expanded, because it may have up to 2^64 numbers.
         let count = (to - from).saturating_add(1);
         if count > MAX_TASKS {
             return Err(ArgumentError::TooMany { count });
@@ -283,8 +283,8 @@ fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, Argumen
     if count > MAX_TASKS { Err(ArgumentError::TooMany { count }) } else { Ok(tasks) }
 }
 
-/// Reads the options at the beginning of a text. Behind its first plain word everything is a prompt,
-/// which may well speak of `--release`.
+/// Parses the options at the start of a text. From the first other word on, everything is the prompt, which
+/// may contain words such as `--release`.
 #[expect(clippy::type_complexity, reason = "options with their values, and the rest")]
 fn leading_options<'t>(
     command: impl Fn() -> String,
@@ -327,8 +327,8 @@ fn leading_options<'t>(
     Ok((taken, text))
 }
 
-/// Takes the options off both ends of a text. Where a command has none, all of it is text; within
-/// quotes two dashes are always text.
+/// Splits off the options before and after a text. If the command has no options, all of it is text. Within
+/// quotes `--` is always text.
 #[expect(clippy::type_complexity, reason = "options before, the text, options behind")]
 fn around<'t>(
     command: impl Fn() -> String + Copy,
@@ -340,7 +340,7 @@ fn around<'t>(
         return Ok((Vec::new(), typed, Vec::new()));
     }
     let (before, rest) = leading_options(command, known, typed)?;
-    // Two dashes alone say that text follows, whatever it begins with.
+    // After `--` the rest is text even if it begins with dashes.
     let plain = rest.starts_with("--");
     let end = first_option(rest).filter(|_| !plain).unwrap_or(rest.len());
     let quoted = "; put the text in quotes where that is part of it";
@@ -358,7 +358,7 @@ fn around<'t>(
     Ok((before, rest[..end].trim_end(), behind))
 }
 
-/// Returns where the first word outside quotes begins that looks like an option.
+/// Returns the offset of the first word outside quotes that begins with `--`.
 fn first_option(text: &str) -> Option<usize> {
     let (mut at, mut is_begun) = (0, false);
     while let Some(letter) = text[at..].chars().next() {
@@ -376,7 +376,7 @@ fn first_option(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns foreign text as it may stand in a message.
+/// Shortens and escapes typed text for a message.
 fn shown(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }

@@ -1,7 +1,7 @@
-//! The commands and agents that are there without any file.
+//! The built-in slash commands and agents.
 //!
-//! They are written as files and read as such, so that whoever wants another `/plan` can start from
-//! ours: a file of the same name takes its place.
+//! Their texts have the format of files and are parsed like files, so a person can copy one to start their own.
+//! A file of the same name replaces a built-in command or agent.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use super::arguments::ArgumentForm;
 use super::{SlashCommand, read};
 use crate::roster::{AgentDefinition, DefinitionFile, DefinitionScope, SourceProduct, definition};
 
-/// How a built-in command is called and to whom it goes.
+/// A built-in command: its file, its arguments and the agent it delegates to.
 pub(super) struct BuiltinCommand {
     name: &'static str,
     text: &'static str,
     pub(super) form: ArgumentForm,
     pub(super) hint: &'static str,
     pub(super) agent: Option<&'static str>,
-    /// Who does it in a language of its own.
+    /// Agents for special languages, by language.
     pub(super) languages: &'static [(&'static str, &'static str)],
 }
 
@@ -105,15 +105,15 @@ const AGENTS: [(&str, &str); 7] = [
     ("helper", include_str!("builtin/agents/helper.md")),
 ];
 
-/// What stands in place of a file.
+/// Shown instead of a path.
 const FILE: &str = "built-in";
 
-/// The command that the program carries out itself.
+/// The command that Adjutant carries out itself, without an agent.
 const OURS: &str = "task";
 
 impl BuiltinCommand {
-    /// Returns how a file that takes its place has its arguments read: an agent understands options
-    /// that nobody wrote down here.
+    /// Returns the argument form of a file that replaces this command. Options of a text are passed on to the
+    /// file's agent, which may know other options.
     pub(super) const fn form_for_files(&self) -> ArgumentForm {
         match self.form {
             ArgumentForm::Text(_) => ArgumentForm::Text(&[]),
@@ -125,7 +125,7 @@ impl BuiltinCommand {
     }
 }
 
-/// Returns how the built-in command of that name is called.
+/// Returns the built-in command of that name.
 pub(super) fn manner(name: &str) -> Option<&'static BuiltinCommand> {
     BUILTIN_COMMANDS.iter().find(|manner| manner.name.eq_ignore_ascii_case(name))
 }
@@ -149,7 +149,7 @@ pub(super) fn commands() -> Vec<SlashCommand> {
     BUILTIN_COMMANDS.iter().filter_map(read).collect()
 }
 
-/// Returns the built-in agents whose names nobody else has.
+/// Returns the built-in agents whose names are not in `taken`.
 #[must_use]
 pub fn agents(taken: &[AgentDefinition]) -> Vec<AgentDefinition> {
     let is_free = |name: &str| !taken.iter().any(|it| it.name.as_str().eq_ignore_ascii_case(name));

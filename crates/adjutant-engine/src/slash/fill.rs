@@ -1,6 +1,6 @@
-//! Putting arguments into a body, and telling what in a body is never acted upon.
+//! Substituting arguments in a command's body, and warning about syntax of other programs that is left as text.
 
-/// The most characters of foreign text that a warning repeats.
+/// The most characters of the body that a warning quotes.
 const SHOWN_CHARS: usize = 40;
 
 /// Splits arguments at white space; single and double quotes keep words together.
@@ -33,11 +33,11 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Puts arguments into a body.
+/// Substitutes arguments in a body.
 ///
-/// `$ARGUMENTS` becomes all of them as they were typed, `$1` to `$99` one word each, nothing where
-/// there are fewer. `\$` is a dollar sign; every other `$` stays as it is. What was put in is not
-/// looked at again. A body that asks for nothing gets what was typed at its end.
+/// `$ARGUMENTS` becomes all of them as they were typed, `$1` to `$99` one word each, or empty if there are
+/// fewer. `\$` is a dollar sign; every other `$` stays. Substituted text is not scanned again. A body without
+/// placeholders gets the arguments at its end.
 #[must_use]
 pub fn fill(body: &str, arguments: &str) -> String {
     let arguments = arguments.trim();
@@ -69,7 +69,7 @@ pub fn fill(body: &str, arguments: &str) -> String {
     filled
 }
 
-/// Reads what stands behind a dollar sign: how long it is and what it becomes.
+/// Parses a placeholder after a dollar sign. Returns its length and its value.
 fn placeholder<'a>(
     text: &str,
     arguments: &'a str,
@@ -86,7 +86,7 @@ fn placeholder<'a>(
     is_one.then(|| (digits, words.get(number - 1).map_or("", String::as_str)))
 }
 
-/// Says what in a body other programs would execute or include; here it stays text.
+/// Returns warnings about text that other programs would execute or include, and Adjutant does not.
 pub(super) fn left_as_text(body: &str) -> Vec<String> {
     let said = |found: Vec<&str>, what: &str| {
         let first = found.first()?;
@@ -102,7 +102,7 @@ pub(super) fn left_as_text(body: &str) -> Vec<String> {
     shell.into_iter().chain(files).collect()
 }
 
-/// Returns what looks like a shell command: !`…` anywhere, `!word` at the start of a line.
+/// Returns the parts that look like a shell command: !`…` anywhere, `!word` at the start of a line.
 fn commands(body: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for line in body.lines() {
@@ -122,7 +122,7 @@ fn commands(body: &str) -> Vec<&str> {
     found
 }
 
-/// Returns what looks like a file to include: a word that begins with `@`.
+/// Returns the words that look like a file to include: they begin with `@`.
 fn files(body: &str) -> Vec<&str> {
     let is_file = |word: &str| {
         let path = word.strip_prefix('@').unwrap_or_default();

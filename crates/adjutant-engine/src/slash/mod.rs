@@ -1,12 +1,9 @@
-//! Slash commands: the files in which people describe them, the built-in ones, and what one that was
-//! typed comes to.
+//! Slash commands: finds those in files, adds the built-in ones, and prepares a typed command for a run.
 //!
-//! Knows where three products keep such files, how arguments are read and put into a body, and which
-//! agent a command is handed to. It does not know a run: what it makes is a [`PreparedCommand`] command that
-//! the engine takes as the agent at the root. Files are found and bounded as those of `roster` are;
-//! nothing in one can widen rights, nothing in one is executed. Start at [`find_commands`], then
-//! [`SlashCommands::recognise`] and [`SlashCommands::prepare`]. Invariant: what was typed is put into a body
-//! once, and never read again as part of it.
+//! The result is a [`PreparedCommand`], which becomes the root agent of a run. Files are searched and limited like
+//! those of `roster`: they cannot widen rights, and nothing in them is executed. Start at [`find_commands`], then
+//! [`SlashCommands::recognise`] and [`SlashCommands::prepare`]. Invariant: typed arguments are substituted once and
+//! never parsed again as part of the body.
 
 mod arguments;
 mod builtin;
@@ -34,45 +31,45 @@ pub use fill::{fill, words};
 pub use prepare::{PrepareContext, PrepareError, PreparedCommand, TaskEntry, TaskLookup};
 pub use route::{AgentRoute, CommandRouting, ConfiguredRoutes, RouteError, RouteReason};
 
-/// A slash command as a file, or the program itself, describes it.
+/// A slash command of a file, or a built-in one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlashCommand {
-    /// The command as the agent at the root: name, body, tools, model, limits and file.
+    /// The command as root agent: name, body, tools, model, limits and file.
     pub definition: AgentDefinition,
-    /// How its arguments are read.
+    /// The form of its arguments.
     pub form: ArgumentForm,
-    /// What its arguments look like, for people.
+    /// The placeholder of its arguments in help texts.
     pub hint: Option<String>,
-    /// The language it is for, where the task does not say.
+    /// The language to assume if the task has none.
     pub language: Option<String>,
-    /// Whom it is handed to.
+    /// The agents it can delegate to.
     pub routing: CommandRouting,
-    /// The files that the agent who does the work is given before its prompt, by path from the root.
+    /// Context files of the agent that does the work, relative to the root.
     pub context: Vec<String>,
-    /// Whether the program carries it out itself, without an agent.
+    /// Whether Adjutant carries it out itself, without an agent.
     pub is_ours: bool,
 }
 
 impl SlashCommand {
-    /// Returns what it is called, without the slash.
+    /// Returns its name without the slash.
     #[must_use]
     pub fn name(&self) -> &str {
         self.definition.name.as_str()
     }
 
-    /// Returns what kind of work it is.
+    /// Returns the kind of work.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.definition.limits.operation.unwrap_or_default()
     }
 
-    /// Takes `--in-place` out of what a person typed behind it; nobody else's text is asked for it.
+    /// Removes `--in-place` from what a person typed after the command. Never used for texts of agents.
     #[must_use]
     pub fn without_in_place(&self, typed: &str) -> (String, InPlaceFlag) {
         arguments::without_in_place(self.form, typed)
     }
 
-    /// Returns how it is typed.
+    /// Returns the usage line.
     #[must_use]
     pub fn usage(&self) -> String {
         let hint = self.hint.as_deref().unwrap_or_default();
@@ -80,18 +77,18 @@ impl SlashCommand {
     }
 }
 
-/// Every command there is.
+/// All slash commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlashCommands {
-    /// The commands, each name once: the project's, the person's, the built-in ones.
+    /// The commands, each name once: first the project's, then the person's, then the built-in ones.
     pub commands: Vec<SlashCommand>,
-    /// Files, and built-in commands, whose name was taken.
+    /// Files and built-in commands whose name was taken.
     pub shadowed: Vec<ShadowedFile>,
     /// Files that cannot be used.
     pub problems: Vec<FileProblem>,
 }
 
-/// Finds every command: in the project first, then in the person's folders, then the built-in ones.
+/// Finds all commands: first in the project, then in the person's folders, then the built-in ones.
 pub fn find_commands(root: &Path, user: &UserFolders) -> Result<SlashCommands, PathError> {
     let mut book = SlashCommands::default();
     search_folders(root, &PROJECT_FOLDERS, user, |_| true, &mut |find| match find {
@@ -102,7 +99,7 @@ pub fn find_commands(root: &Path, user: &UserFolders) -> Result<SlashCommands, P
     Ok(book)
 }
 
-/// Where each product keeps its commands in a project.
+/// The folders of commands in a project, by product.
 const PROJECT_FOLDERS: [(SourceProduct, &str); 4] = [
     (SourceProduct::Claude, ".claude/commands"),
     (SourceProduct::Opencode, ".opencode/command"),
@@ -110,7 +107,7 @@ const PROJECT_FOLDERS: [(SourceProduct, &str); 4] = [
     (SourceProduct::Adjutant, ".adjutant/commands"),
 ];
 
-/// Returns the usual folders of commands below a person's home and configuration directories.
+/// Returns the default folders of commands below a person's home and configuration directories.
 #[must_use]
 pub fn user_folders(home: Option<&Path>, config: Option<&Path>) -> UserFolders {
     let below = |base: Option<&Path>, path: &str| base.map(|base| base.join(path));
@@ -131,10 +128,10 @@ impl SlashCommands {
         found.ok_or_else(|| UnknownCommand::among(name, &self.commands))
     }
 
-    /// Returns the command that a typed text begins with, and what follows it.
+    /// Returns the command that a typed text begins with, and the text after it.
     ///
-    /// A text is a command when its first character is a slash with a name behind it. One whose name
-    /// holds another slash and is nobody's is a path, so the text is a plain one.
+    /// A text that begins with a slash and a name is a command. If the name is unknown and contains another slash,
+    /// it is taken for a path and the text for plain text.
     pub fn recognise<'a>(
         &self,
         typed: &'a str,
@@ -147,8 +144,8 @@ impl SlashCommands {
         }
     }
 
-    /// Returns what an agent is given whose task begins with a command: what the command says, with
-    /// the arguments in it. `None` where it does not.
+    /// Expands a task's prompt that begins with a command into the command's body with the arguments. Returns
+    /// `None` for other prompts.
     pub(crate) fn expand(
         &self,
         prompt: &str,
@@ -188,7 +185,7 @@ impl SlashCommands {
         }
     }
 
-    /// Adds one more; the first of a name counts, and the person's own bounds a project's.
+    /// Adds a command. The first of a name is used; the person's own limits a project's of the same name.
     fn add(&mut self, command: SlashCommand) {
         let name = plain(command.name());
         let Some(first) = self.commands.iter_mut().find(|it| plain(it.name()) == name) else {
@@ -210,7 +207,7 @@ impl SlashCommands {
         });
     }
 
-    /// Takes back a project's command whose bounds stand in a file of the person's that cannot be read.
+    /// Removes a project's command if the person's file of the same name, which would limit it, cannot be read.
     fn withdraw(&mut self, name: &str, bounds: &str) {
         let name = plain(name);
         let bounded = |command: &mut SlashCommand| {
@@ -224,7 +221,7 @@ impl SlashCommands {
         self.problems.extend(withdrawn.collect::<Vec<_>>());
     }
 
-    /// Returns the file that was meant to describe a command and cannot be used.
+    /// Returns the problem of a file with that command's name, if there is one.
     #[must_use]
     pub fn broken(&self, name: &str) -> Option<&FileProblem> {
         let last = name.rsplit(['/', ':']).next().unwrap_or(name);
@@ -241,17 +238,17 @@ pub(crate) fn split(typed: &str) -> Option<(&str, &str)> {
     Some((name, rest.trim()))
 }
 
-/// Products join the folders of a command with different signs; a name is the same with either.
+/// Normalises a name for comparison. Products separate the folders in a name by `:` or `/`.
 fn plain(name: &str) -> String {
     name.to_lowercase().replace(':', "/")
 }
 
-/// Says that no command has that name.
+/// No command has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownCommand {
     /// The name, without the slash.
     pub name: String,
-    /// The name that was probably meant.
+    /// The most similar name.
     pub meant: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! From a typed command to what a run is started with.
+//! Preparing a typed command: parses its arguments, looks up its tasks, chooses its agent.
 
 use std::fmt::Write as _;
 
@@ -15,33 +15,33 @@ use super::{SlashCommand, SlashCommands, arguments, fill};
 use crate::engine::Goal;
 use crate::roster::{AgentDefinition, AgentRoster, DefinitionScope, FileProblem};
 
-/// What is known of a task.
+/// A task of the project's list, as a command needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskEntry {
     /// Its number.
     pub number: u64,
-    /// Its entry, as it is written.
+    /// Its entry in the list.
     pub text: String,
-    /// The language it is in.
+    /// Its programming language.
     pub language: Option<String>,
-    /// Where it stands, where that is known.
+    /// Its status, if known.
     pub status: Option<Status>,
-    /// The file the entry stands in.
+    /// The file of the list.
     pub file: String,
-    /// What a person should know of the list: where its files disagree, what had to be mended.
+    /// Warnings for the person: where the list's files disagree, and what was repaired.
     pub remarks: Vec<String>,
-    /// What agents are told of it.
+    /// What agents are told about it.
     pub facts: TaskFacts,
 }
 
-/// What came of looking for a task.
+/// The result of looking up a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskLookup {
-    /// It is there.
+    /// The task.
     Found(TaskEntry),
     /// The project has no list of tasks.
     NoList,
-    /// The list does not hold it.
+    /// The list has no task of that number.
     Unknown {
         /// The list.
         file: String,
@@ -50,21 +50,21 @@ pub enum TaskLookup {
     Broken(String),
 }
 
-/// Says why a command cannot be carried out.
+/// Why a command cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// Its arguments make no sense.
+    /// Its arguments are wrong.
     #[error("{error}")]
     Arguments {
         /// What is wrong.
         error: ArgumentError,
-        /// How it is typed.
+        /// The usage line.
         usage: String,
     },
-    /// It is handed to somebody who is not there.
+    /// The agent it delegates to does not exist.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// The task it names is not there.
+    /// The list has no task of that number.
     #[error("Task {number} not found in {file}")]
     UnknownTask {
         /// The number.
@@ -72,80 +72,80 @@ pub enum PrepareError {
         /// The list.
         file: String,
     },
-    /// The project has no list of tasks, so the task it names is not there either.
+    /// The command names a task, and the project has no list of tasks.
     #[error("Task {number} not found: the project has no tasks yet")]
     NoTasks {
         /// The number.
         number: u64,
     },
-    /// The task it names stands where such work cannot begin.
+    /// The status of the task does not allow this work.
     #[error("task {number}: {step}")]
     Step {
         /// The number.
         number: u64,
-        /// The step that is not allowed.
+        /// The status change that is not allowed.
         step: Transition,
     },
     /// The list of tasks cannot be read.
     #[error("{0}")]
     Tasks(String),
-    /// The file that describes it cannot be used.
+    /// A file that replaces the built-in command cannot be used.
     #[error("/{name} is described by {}, which cannot be used: {}", problem.file, problem.reason)]
     Broken {
         /// The command.
         name: String,
-        /// The file, and why.
+        /// The file and the reason.
         problem: FileProblem,
     },
 }
 
-/// Everything a command is prepared from, beside what was typed.
+/// What [`SlashCommands::prepare`] needs beside the typed text.
 pub struct PrepareContext<'a> {
-    /// Who can be named.
+    /// The agents that can be named.
     pub roster: &'a AgentRoster,
-    /// The person's own routing.
+    /// The routing of the person's configuration.
     pub routes: &'a ConfiguredRoutes,
-    /// The agent a person named in place of the usual one.
+    /// The agent the person named instead, with `--agent`.
     pub agent: Option<&'a str>,
-    /// Looks for a task by its number.
+    /// Looks up a task by its number.
     pub tasks: &'a dyn Fn(u64) -> TaskLookup,
 }
 
-/// A command that was typed, ready to be the agent at the root of a run.
+/// A typed command that is ready to become the root agent of a run.
 #[derive(Debug)]
 pub struct PreparedCommand {
-    /// The agent: the command's name, rights and limits, its body with the arguments in it.
+    /// The root agent: the command's name, rights and limits, and its body with the arguments.
     pub definition: AgentDefinition,
-    /// What its arguments were read as.
+    /// The parsed arguments.
     pub arguments: CommandArguments,
-    /// The tasks that are known.
+    /// The named tasks.
     pub tasks: Vec<TaskEntry>,
-    /// The language that decided.
+    /// The language by which the agent was chosen.
     pub language: String,
-    /// Whom it is handed to; `None` where it works itself.
+    /// The agent it delegates to; `None` if the root agent does the work.
     pub route: Option<AgentRoute>,
-    /// What kind of work it is.
+    /// The kind of work.
     pub operation: Operation,
-    /// Seconds it gives those it hands work to.
+    /// The timeout of the agents it delegates to, in seconds.
     pub timeout_s: Option<u64>,
-    /// What a person should hear before it starts.
+    /// Warnings for the person.
     pub remarks: Vec<String>,
-    /// The depth at which the command works.
+    /// The depth of the root agent.
     pub base_depth: u64,
-    /// The files that the agent who does the work is given, by path from the root.
+    /// Context files of the agent that does the work, relative to the root.
     pub context: Vec<String>,
     typed: String,
 }
 
 impl SlashCommands {
-    /// Reads the arguments of a command, and nothing else.
+    /// Parses the arguments of a command.
     pub fn arguments(
         &self,
         command: &SlashCommand,
         typed: &str,
     ) -> Result<CommandArguments, PrepareError> {
         let name = command.name();
-        // A file that was meant to take the place of a built-in command must not be passed over.
+        // A broken file that would replace the built-in command must not be ignored silently.
         if command.definition.scope == DefinitionScope::BuiltIn
             && let Some(problem) = self.broken(name)
         {
@@ -156,7 +156,7 @@ impl SlashCommands {
             .map_err(|error| PrepareError::Arguments { error, usage: command.usage() })
     }
 
-    /// Reads the arguments of a command, looks for its tasks and finds its agent.
+    /// Parses the arguments of a command, looks up its tasks and chooses its agent.
     pub fn prepare(
         &self,
         command: &SlashCommand,
@@ -172,7 +172,7 @@ impl SlashCommands {
         let language = language.or_else(|| command.language.clone());
         let language = language.map_or_else(|| GENERAL.to_owned(), |text| text.to_lowercase());
         let mut route = route(command, &language, around.agent, around.routes, around.roster)?;
-        // Nobody can work for someone of the same name.
+        // An agent cannot delegate to an agent of its own name: that is a cycle.
         if let Some(same) = route.take_if(|route| route.agent == name) {
             let agent = same.agent;
             remarks.push(format!(
@@ -201,7 +201,7 @@ impl SlashCommands {
     }
 }
 
-/// Says that work cannot begin on a task where it stands: what is done is done.
+/// Fails if a task's status does not allow this kind of work, for example because it is completed.
 fn check_steps(tasks: &[TaskEntry], operation: Operation) -> Result<(), PrepareError> {
     let Some(begun) = status_of_work(operation) else { return Ok(()) };
     for task in tasks {
@@ -232,7 +232,7 @@ fn look_up(
 }
 
 impl PreparedCommand {
-    /// Returns what the command asks of a run under `policy`.
+    /// Returns the assignment for a run under `policy`.
     #[must_use]
     pub fn assignment(&self, policy: &Policy) -> Assignment {
         let route = self.route.as_ref().filter(|_| policy.max_depth > self.base_depth);
@@ -251,15 +251,14 @@ impl PreparedCommand {
         }
     }
 
-    /// Returns the type of the file that the work of a built-in command is for. What a command of a file
-    /// makes is its author's to say.
+    /// Returns the kind of file that a built-in command produces; `None` for a command of a file, whose author
+    /// decides that.
     fn artifact_kind(&self) -> Option<ArtifactKind> {
         let is_ours = self.definition.scope == DefinitionScope::BuiltIn;
         status_of_work(self.operation).filter(|_| is_ours).map(|_| kind_written(self.operation))
     }
 
-    /// Returns the goal of the run. `base` replaces what a command is told in general, `piped` is what
-    /// came in beside it.
+    /// Returns the goal of the run. `base` replaces the general instructions, `piped` is standard input.
     #[must_use]
     pub fn goal(&self, policy: &Policy, base: Option<&str>, piped: &str) -> Goal {
         let system = base.map_or_else(|| base_prompt(policy), |base| base.trim_end().to_owned());
@@ -280,7 +279,7 @@ impl PreparedCommand {
         Goal { agent: AgentName::new(self.definition.name.as_str()), system, text }
     }
 
-    /// Says what is known, and to whom the work goes.
+    /// Returns the instructions about the tasks and the agent to delegate to.
     fn handing_over(&self, policy: &Policy) -> String {
         let mut text = format!("The command is /{}.", self.definition.name);
         if !self.arguments.tasks.is_empty() {
@@ -325,7 +324,7 @@ impl PreparedCommand {
     }
 }
 
-/// Returns what the agent at the root of a command is told in general.
+/// Returns the general instructions of a command's root agent.
 fn base_prompt(policy: &Policy) -> String {
     format!(
         "You carry out a command for a person. Work on your own: nobody answers questions while you work. \

@@ -1,8 +1,7 @@
-//! From a command file to a command.
+//! Parsing a command file into a [`SlashCommand`].
 //!
-//! Front matter is optional. Files in the formats of opencode and of our own keep the arguments and
-//! the routing of the built-in command whose place they take; Claude Code knows neither, so its files
-//! stand for themselves.
+//! Front matter is optional. A file of opencode or Adjutant that replaces a built-in command inherits its argument
+//! form and routing. Claude Code has neither, so its files inherit nothing.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,7 @@ use crate::roster::{
     split,
 };
 
-/// Keys that are read; for guessing what a stranger was meant to be.
+/// Keys that are read; also the candidates for "did you mean".
 const READ: [&str; 16] = [
     "name",
     "description",
@@ -41,7 +40,7 @@ const READ: [&str; 16] = [
     "adjutant",
 ];
 
-/// Keys of the products that mean nothing here.
+/// Keys of the products that have no meaning in Adjutant.
 const UNUSED: [&str; 13] = [
     "agents",
     "author",
@@ -58,13 +57,13 @@ const UNUSED: [&str; 13] = [
     "version",
 ];
 
-/// Keys of `context_loading` that say which files are context.
+/// Keys of `context_loading` that name context files.
 const CONTEXT_KEYS: [&str; 3] = ["required", "data_files", "index"];
 
-/// Characters of a first line that stands in for a description.
+/// The most characters of the first line that is used as description if there is none.
 const DESCRIPTION_CHARS: usize = 160;
 
-/// Returns the name a file has by its place: the folders between belong to it.
+/// Returns the name of a command by its path, including subfolders.
 pub(super) fn name_of(leaf: &DefinitionFile) -> String {
     let between = if leaf.product == SourceProduct::Claude { ":" } else { "/" };
     let path = leaf.within.with_extension("");
@@ -72,7 +71,7 @@ pub(super) fn name_of(leaf: &DefinitionFile) -> String {
     parts.iter().filter(|part| *part != ".").map(AsRef::as_ref).collect::<Vec<_>>().join(between)
 }
 
-/// Reads a file, or says why nothing can be made of it.
+/// Parses a command file, or returns why it cannot be used.
 pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand, String> {
     let (front, body) = parts(text)?;
     let mut sheet = DefinitionFields::new(&front, &READ)?;
@@ -94,7 +93,7 @@ pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand,
     let mut limits =
         DefinitionLimits { timeout_s: sheet.amount("timeout", 1.0), ..DefinitionLimits::default() };
     sheet.own_bounds(&mut tools, &mut limits, &["arguments"]);
-    // Whoever works on a task of the list has something to show for it.
+    // Work on a task of the list must produce a file.
     limits.artifacts_required |= works_on_tasks(leaf.product, name.as_str());
     let context = sheet.context_files();
     sheet.settle_time(leaf.scope, name.as_str(), &mut limits);
@@ -122,7 +121,7 @@ pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand,
     Ok(SlashCommand { definition, form, hint, language, routing, context, is_ours: false })
 }
 
-/// Splits a file; one that does not begin with `---` is all body.
+/// Splits a file into front matter and body. A file that does not begin with `---` has only a body.
 fn parts(text: &str) -> Result<(FrontMatter, &str), String> {
     let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
     if plain.lines().next().is_none_or(|first| first.trim_end() != "---") {
@@ -140,14 +139,14 @@ fn first_line(body: &str) -> String {
         .collect()
 }
 
-/// A command that is handed to an agent needs the tool for it, whatever else it does without.
+/// Adds the Task tool, which a command needs to delegate, even if the file's list leaves it out.
 fn keep_task(tools: &mut RequestedTools) {
     if let Some(allowed) = &mut tools.allowed {
         *allowed = adjutant_core::ToolSet::new(allowed.iter().chain(["Task"]));
     }
 }
 
-/// Reads the key by which a file says how its arguments are read.
+/// Reads `adjutant.arguments`, the form of a command's arguments.
 fn own_form(sheet: &mut DefinitionFields<'_>) -> Option<ArgumentForm> {
     let forms = [
         ("free", ArgumentForm::Free),
@@ -155,12 +154,12 @@ fn own_form(sheet: &mut DefinitionFields<'_>) -> Option<ArgumentForm> {
         ("task", ArgumentForm::Task(&[])),
         ("tasks", ArgumentForm::Tasks),
     ];
-    // What else is wrong there is told with its bounds.
+    // Other problems under `adjutant` are reported by `own_bounds`.
     let own = FieldReader::new(sheet.fields.filled("adjutant")?, "adjutant").ok()?;
     sheet.keep(own.read("arguments", |value| value.choice(&forms)))
 }
 
-/// Says whether a command does the work of a built-in one that is about tasks of the list.
+/// Returns whether a command replaces a built-in one that works on tasks of the list.
 fn works_on_tasks(product: SourceProduct, name: &str) -> bool {
     let is_task = |built_in: &builtin::BuiltinCommand| {
         matches!(built_in.form, ArgumentForm::Task(_) | ArgumentForm::Tasks)
@@ -173,7 +172,7 @@ const fn knows_ours(product: SourceProduct) -> bool {
 }
 
 impl DefinitionFields<'_> {
-    /// Takes how the command is called and to whom it goes.
+    /// Reads argument form, hint and routing; what is missing is inherited from the built-in command.
     fn manner(
         &mut self,
         product: SourceProduct,
@@ -189,7 +188,7 @@ impl DefinitionFields<'_> {
         (form.unwrap_or(ArgumentForm::Free), hint.filter(|hint| !hint.is_empty()), routing)
     }
 
-    /// Takes the tools.
+    /// Reads the tools.
     fn wished(&mut self) -> RequestedTools {
         let mut tools = RequestedTools::default();
         for key in ["allowed-tools", "tools"] {
@@ -200,7 +199,7 @@ impl DefinitionFields<'_> {
         tools
     }
 
-    /// Takes the hint for arguments; people write `[topic]`, which is a list to YAML.
+    /// Reads the argument hint. People write `[topic]`, which is a list in YAML.
     fn hint(&self) -> Option<String> {
         let keys = ["argument-hint", "argument_hint"];
         let value = keys.into_iter().find_map(|key| self.fields.get(key))?;
@@ -214,8 +213,8 @@ impl DefinitionFields<'_> {
         }
     }
 
-    /// Takes the files that `context_loading` names, by path from the root: `data_files`, and `required`,
-    /// which stand in the folder of `index` where there is one.
+    /// Reads the context files of `context_loading`, relative to the root: `data_files`, and `required`, which are
+    /// relative to the folder of `index` if there is one.
     fn context_files(&mut self) -> Vec<String> {
         let Some(keys) = self.object("context_loading") else { return Vec::new() };
         let index = keys.get("index").and_then(|index| index.string().ok());
@@ -252,7 +251,7 @@ impl DefinitionFields<'_> {
         files
     }
 
-    /// Takes `agent` and `routing`.
+    /// Reads `agent` and `routing`.
     fn routing(&mut self) -> CommandRouting {
         let named = |text: String| Some(text).filter(|text| text != ORCHESTRATOR);
         let mut routing = CommandRouting {
@@ -278,8 +277,8 @@ impl DefinitionFields<'_> {
         routing
     }
 
-    /// Settles what kind of work it is and how long it may take. A project's file gets no more time
-    /// than its name gives it.
+    /// Sets the operation and limits the timeout. A project's file gets at most the time of the operation that its
+    /// name stands for.
     fn settle_time(&mut self, scope: DefinitionScope, name: &str, limits: &mut DefinitionLimits) {
         let by_name = Operation::parse(name);
         let usual = by_name.default_seconds();
@@ -303,7 +302,7 @@ impl DefinitionFields<'_> {
 }
 
 impl CommandRouting {
-    /// Takes over what a built-in command of the name would do, where the file says nothing.
+    /// Copies the routing of the built-in command, unless the file has its own.
     fn inherit(&mut self, built_in: &builtin::BuiltinCommand) {
         if self.names_someone() {
             return;

@@ -1,42 +1,43 @@
-//! Whom a command is handed to: by the person's word, the file's, the language of the task.
+//! Choosing the agent that a command delegates to: by `--agent`, the configuration, the task's language, or the
+//! command's file.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::roster::{AgentRoster, UnknownAgent};
 
-/// The language of a task that has none.
+/// The language to use if neither task nor command has one.
 pub(super) const GENERAL: &str = "general";
 
-/// Whom a command names.
+/// The agents that a command's file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandRouting {
-    /// `agent`: who does it when nobody else is named.
+    /// `agent`: used if no other key names an agent.
     pub agent: Option<String>,
-    /// `routing.target_agent`: who does it in any language.
+    /// `routing.target_agent`: the agent for any language.
     pub target: Option<String>,
-    /// `routing.language_based`; where it is false the languages do not count.
+    /// `routing.language_based`; `false` ignores `languages`.
     pub by_language: Option<bool>,
-    /// Who does it in a language.
+    /// The agents for particular languages.
     pub languages: BTreeMap<String, String>,
-    /// `routing.default`: who does it in every other language.
+    /// `routing.default`: the agent for other languages.
     pub default: Option<String>,
 }
 
-/// The person's own routing, from their configuration: command, then language or `default`, then agent.
+/// The routing of the person's configuration: command, then language or `default`, then agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfiguredRoutes(pub BTreeMap<String, BTreeMap<String, String>>);
 
 /// Why an agent was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteReason {
-    /// The person typed its name.
+    /// The person named it with `--agent`.
     Typed,
-    /// The person's configuration says so.
+    /// The person's configuration names it.
     Configured,
-    /// The task has this language.
+    /// The command names it for the task's language.
     Language(String),
-    /// The command says so.
+    /// The command names it for any language.
     Named,
 }
 
@@ -51,18 +52,18 @@ impl fmt::Display for RouteReason {
     }
 }
 
-/// The agent a command is handed to.
+/// The agent a command delegates to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentRoute {
     /// Its name.
     pub agent: String,
-    /// Why it.
+    /// Why it was chosen.
     pub because: RouteReason,
-    /// Whom it stands in for, because nobody of that name is described.
+    /// The preferred agent, which does not exist.
     pub instead_of: Option<String>,
 }
 
-/// Says that nobody whom a command names is described.
+/// None of the agents that a command names exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("/{command} ({file}) is handed to `{}`, but {unknown}", unknown.name)]
 pub struct RouteError {
@@ -70,12 +71,12 @@ pub struct RouteError {
     pub command: String,
     /// Its file.
     pub file: String,
-    /// Who was looked for.
+    /// The preferred agent.
     pub unknown: UnknownAgent,
 }
 
 impl CommandRouting {
-    /// Says whether the command names anybody.
+    /// Returns whether the command names any agent.
     #[must_use]
     pub fn names_someone(&self) -> bool {
         self.agent.is_some()
@@ -84,7 +85,7 @@ impl CommandRouting {
             || !self.languages.is_empty()
     }
 
-    /// Returns whom the command names for a language, the best first.
+    /// Returns the agents that the command names for a language, best first.
     fn candidates(&self, language: &str) -> Vec<(&str, RouteReason)> {
         let by_language = self.by_language != Some(false);
         let special = self.languages.get(language).filter(|_| by_language);
@@ -96,7 +97,7 @@ impl CommandRouting {
 }
 
 impl ConfiguredRoutes {
-    /// Returns whom the person names for a command, the best first.
+    /// Returns the agents that the configuration names for a command, best first.
     fn candidates(&self, command: &str, language: &str) -> Vec<(&str, RouteReason)> {
         let own = self.0.get(command);
         let of = |key: &str| own.and_then(|own| own.get(key)).map(String::as_str);
@@ -105,9 +106,9 @@ impl ConfiguredRoutes {
     }
 }
 
-/// Finds the agent a command is handed to; `None` where it works itself.
+/// Chooses the agent a command delegates to. Returns `None` if it names no agent.
 ///
-/// The first name that is described counts; whoever was passed over is said.
+/// The first candidate that exists is chosen; the result names the preferred one if that is another.
 pub(super) fn route(
     command: &super::SlashCommand,
     language: &str,

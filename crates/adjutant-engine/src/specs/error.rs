@@ -1,12 +1,12 @@
-//! Why tasks could not be read or written.
+//! The error of reading and writing the specs folder.
 
 use adjutant_formats::task::{BookError, StateError, TaskError};
 use adjutant_workspace::PathError;
 
-/// Says why.
+/// Why the specs folder could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecsError {
-    /// A folder or file is a symbolic link.
+    /// A directory or file of it is a symbolic link.
     #[error(
         "`{path}` is a symbolic link; tasks are kept only in files of the project itself, and nothing was written"
     )]
@@ -14,45 +14,45 @@ pub enum SpecsError {
         /// The link, from the root of the project.
         path: String,
     },
-    /// Something else stands where the folder is to be.
+    /// The specs folder's path is not a directory.
     #[error("`{path}` is not a folder")]
     NotFolder {
-        /// What stands there.
+        /// The path.
         path: String,
     },
-    /// A file or folder could not be handled.
+    /// An operation on a file or directory failed.
     #[error("cannot {action} {path}")]
     File {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// With what.
+        /// The file or directory.
         path: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: PathError,
     },
-    /// A file is no text.
+    /// A file is not UTF-8.
     #[error("`{path}` is not UTF-8 text (byte {at}); nothing was written")]
     NotText {
         /// The file.
         path: String,
-        /// The first byte that is wrong.
+        /// The offset of the first invalid byte.
         at: usize,
     },
-    /// A file is too large to be one of ours.
+    /// A file exceeds the limit.
     #[error("`{path}` has more than {max_bytes} bytes; nothing was written")]
     TooLarge {
         /// The file.
         path: String,
-        /// The most that is read.
+        /// The limit.
         max_bytes: u64,
     },
-    /// A file would become too large to be read again.
+    /// A file would exceed the limit after the change.
     #[error("`{path}` would have more than {max_bytes} bytes; nothing was written")]
     Overgrown {
         /// The file.
         path: String,
-        /// The most that is read.
+        /// The limit.
         max_bytes: u64,
     },
     /// `state.json` is damaged.
@@ -71,29 +71,29 @@ pub enum SpecsError {
         /// What is wrong.
         damage: StateError,
     },
-    /// The record of an interrupted change is none of ours.
+    /// The record of an interrupted change cannot be parsed.
     #[error("`{path}` is not the record of a change; move it away to go on")]
     BadRecord {
         /// The record.
         path: String,
     },
-    /// Another process holds the folder.
+    /// Another process has the directory locked.
     #[error(
         "another process is writing in `{folder}`, and has been for {seconds} seconds; try again later"
     )]
     Busy {
         /// The folder.
         folder: &'static str,
-        /// How long was waited.
+        /// How long this process waited.
         seconds: u64,
     },
-    /// Someone edits the files faster than they can be changed.
+    /// The files changed during each of several attempts.
     #[error("the files in `{folder}` were changed by someone else meanwhile; try again")]
     Overtaken {
         /// The folder.
         folder: &'static str,
     },
-    /// The change is not allowed.
+    /// The change is not valid, for example a status that cannot follow the present one.
     #[error(transparent)]
     Task(#[from] TaskError),
 }

@@ -1,6 +1,6 @@
 //! `errors.json` in the specs folder: the errors of runs, for people and for other tools.
 //!
-//! It is a projection: the journals are the truth, and what is missing here is missing nowhere else.
+//! The file is derived from the journals, so an entry that is missing here loses no data.
 
 use std::ffi::OsStr;
 
@@ -14,24 +14,24 @@ use super::{ATTEMPTS, Specs, SpecsError};
 const ERRORS: &str = "errors.json";
 const ERRORS_NEW: &str = ".errors.json.adjutant-new";
 
-/// What becomes of errors where there is no specs folder yet.
+/// What to do if there is no specs folder yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingFolder {
-    /// The folder is made.
+    /// Create it.
     Create,
-    /// Nothing is kept.
+    /// Write nothing.
     Leave,
 }
 
 impl Specs {
-    /// Brings `errors.json` up to date with the errors of a run, each an object with an `id`; returns
-    /// its path from the root of the project where it was written.
+    /// Merges the errors of a run, each an object with an `id`, into `errors.json`. Returns its path relative to
+    /// the project's root if it was written.
     ///
-    /// Entries of other runs and fields that are not ours keep every byte.
+    /// Entries of other runs and unknown fields are kept byte for byte.
     ///
     /// # Errors
     ///
-    /// When it cannot be read or written, or holds something else; then it is as it was.
+    /// If it cannot be read, parsed or written. It is unchanged then.
     pub fn keep_errors(
         &self,
         errors: &[Value],
@@ -62,7 +62,7 @@ impl Specs {
     }
 }
 
-/// Replaces the file whole; says no where someone edited it meanwhile.
+/// Replaces the file atomically if its content is still `old`. Returns whether it was.
 fn replace(folder: &SpecsFolder, old: Option<&str>, new: &str) -> Result<bool, SpecsError> {
     let (place, temp) = (folder.place(ERRORS)?, OsStr::new(ERRORS_NEW));
     let failed = |error| folder.failed("write", ERRORS, error);
@@ -79,7 +79,7 @@ fn replace(folder: &SpecsFolder, old: Option<&str>, new: &str) -> Result<bool, S
         other => other,
     };
     if !matches!(done, Ok(true)) {
-        // Best effort: what stays is removed by the next writer.
+        // Best effort: the next writer removes it.
         let _ = place.remove_temp(temp);
     }
     done

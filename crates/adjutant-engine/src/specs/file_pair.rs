@@ -1,9 +1,8 @@
-//! Writing two files as one.
+//! Replacing `TODO.md` and `state.json` atomically, both or none.
 //!
-//! Both new files are written beside the old ones and synced; then a record says that they are to
-//! take their places. From the moment it is durable the change will happen, by this process or by
-//! the next one that opens the folder (see `repair`); before, it has not happened. The steps are
-//! data, so that a test can stop after any of them.
+//! Both new files are written under temporary names and synced; then a record of the change is renamed into
+//! place. Once the record is durable, this process or the next one that opens the folder (see `repair`) renames
+//! the files. The steps are data, so that a test can stop after any of them.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -19,14 +18,14 @@ use super::repair::{PENDING, PENDING_NEW};
 pub(super) const TODO: &str = "TODO.md";
 pub(super) const STATE: &str = "state.json";
 
-/// The two files and what their replacements are called before they take their places.
+/// The two files with the temporary names of their replacements.
 pub(super) const FILES: [(&str, &str); 2] =
     [(TODO, ".TODO.md.adjutant-new"), (STATE, ".state.json.adjutant-new")];
 
-/// The contents of both files, in the order of [`FILES`]; a file that is not there is none.
+/// The contents of both files, in the order of [`FILES`]; `None` for a missing file.
 pub(super) type FilePair<'a> = [Option<&'a str>; 2];
 
-/// The record of a change under way: what each file was and is to be.
+/// The record of a change in progress: the old and new fingerprint of each file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PendingRecord {
     pub(super) v: u32,
@@ -36,46 +35,46 @@ pub(super) struct PendingRecord {
 /// One file of a change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FileReplacement {
-    /// Which of [`FILES`] it is.
+    /// The name, one of [`FILES`].
     pub(super) name: String,
-    /// What it was; none where there was none.
+    /// The old content; `None` if the file was missing.
     pub(super) before: Option<Fingerprint>,
-    /// What it is to be.
+    /// The new content.
     pub(super) after: Fingerprint,
 }
 
-/// How writing ended.
+/// What replacing the files came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
-    /// Both files are new.
+    /// Both files were replaced.
     Done,
-    /// Someone else changed them meanwhile; nothing was written.
+    /// They were changed meanwhile; nothing was replaced.
     Overtaken,
 }
 
-/// One step of writing.
+/// One step of replacing the files.
 #[derive(Debug)]
 enum WriteStep<'a> {
-    /// Writes a file beside its place.
+    /// Writes a new file under its temporary name and syncs it.
     Prepare {
         name: &'static str,
         temp: &'static str,
         bytes: Cow<'a, [u8]>,
     },
-    /// Lets a file take its place.
+    /// Renames a new file to its final name.
     Settle {
         name: &'static str,
         temp: &'static str,
         over: Overwrite,
     },
-    /// Goes on only while the files are what they were.
+    /// Stops if the files have changed.
     Compare,
     Sync,
-    /// Forgets the record.
+    /// Removes the record.
     Forget,
 }
 
-/// Replaces both files; the folder must be locked and mended.
+/// Replaces both files. The folder must be locked, and an interrupted change finished.
 pub(super) fn write(
     folder: &SpecsFolder,
     old: FilePair<'_>,
@@ -114,7 +113,7 @@ fn steps<'a>(
     steps.push(WriteStep::Sync);
     steps.extend(settled);
     steps.push(WriteStep::Sync);
-    // Not synced: a record that comes back finds both files in place and is removed again.
+    // Not synced: if the record reappears after a crash, repair finds both files in place and removes it.
     steps.push(WriteStep::Forget);
     Ok(steps)
 }
@@ -134,7 +133,7 @@ fn perform(
                 return Ok(WriteOutcome::Overtaken);
             }
             Err(error) => {
-                // Once the record has its name the change may be durable, and is finished next time.
+                // Once the record is renamed the change may be durable; the next process finishes it.
                 if !is_certain {
                     discard(folder);
                 }
@@ -177,10 +176,10 @@ fn take(
     Ok(WriteOutcome::Done)
 }
 
-/// Removes what was prepared for a change that does not happen.
+/// Removes the temporary files of a change that is given up.
 pub(super) fn discard(folder: &SpecsFolder) {
     for (name, temp) in FILES.into_iter().chain([(PENDING, PENDING_NEW)]) {
-        // Best effort: what stays is removed by the next writer.
+        // Best effort: the next writer removes them.
         let _ = folder.place(name).map(|place| place.remove_temp(OsStr::new(temp)));
     }
 }

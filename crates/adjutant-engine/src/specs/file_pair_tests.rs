@@ -1,4 +1,4 @@
-//! Killed after any step: both files old or both new, and nothing left over.
+//! If the process is killed after any step, both files are old or both new, and no temporary file stays.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Project {
         self.dir.path().join(self.folder.path)
     }
 
-    /// Takes the first steps of a change and then is gone.
+    /// Performs the first `count` steps of a change, as if the process were killed then.
     fn killed_after(&self, count: usize, old: FilePair<'_>, new: FilePair<'_>) -> bool {
         let mut steps = steps(&self.folder, old, new).unwrap();
         let is_whole = count >= steps.len();
@@ -44,7 +44,7 @@ impl Project {
         is_whole
     }
 
-    /// Says whether both files are exactly these.
+    /// Returns whether both files have exactly these contents.
     fn holds(&self, texts: FilePair<'_>) -> bool {
         take(&self.folder, texts, WriteStep::Compare).unwrap() == WriteOutcome::Done
     }
@@ -76,7 +76,7 @@ fn killed_after_any_step_both_files_are_old_or_both_are_new() {
             assert!(is_new || place.holds(old), "after {count} steps");
             assert!(is_new || !was_new, "after {count} steps a change was undone");
             was_new = is_new;
-            // A change makes the folder clean, whatever was left in it.
+            // The next change removes all leftovers.
             let title = adjutant_formats::task::NewTask { title: "b".into(), ..Default::default() };
             specs.add(title).unwrap();
             assert_eq!(names(&place.path()), [TODO, STATE], "after {count} steps");
@@ -91,7 +91,7 @@ fn killed_after_any_step_both_files_are_old_or_both_are_new() {
 #[test]
 fn an_edit_after_the_crash_is_kept_and_so_is_the_change() {
     let (old, new) = (both(OLD_TODO, OLD_STATE), both(NEW_TODO, NEW_STATE));
-    // Six steps: both files and the record are written, and the record is durable.
+    // After six steps both files and the record are written, and the record is durable.
     let place = Project::new(old);
     place.killed_after(6, old, new);
     fs::write(place.path().join(TODO), "### 1. Mine\n").unwrap();
@@ -117,7 +117,7 @@ fn an_edit_meanwhile_is_noticed_before_anything_is_replaced() {
 fn a_file_that_came_to_be_at_the_last_moment_is_kept_and_so_is_the_change() {
     let (old, new) = ([None, None], both(NEW_TODO, NEW_STATE));
     let place = Project::new(old);
-    // The record is durable; then someone makes the file before it could be put there.
+    // The record is durable; then another program creates the file before the rename.
     place.killed_after(6, old, new);
     fs::write(place.path().join(TODO), "### 1. Mine\n").unwrap();
     let settle = WriteStep::Settle { name: TODO, temp: FILES[0].1, over: Overwrite::Refused };

@@ -1,4 +1,4 @@
-//! Finding, making, locking and reading the folder.
+//! Finding, creating, locking and reading the specs folder.
 
 use std::ffi::OsStr;
 use std::thread;
@@ -10,40 +10,40 @@ use adjutant_workspace::{Dir, DirLock, FileTarget, LockMode, PathError, RelPath,
 use super::error::SpecsError;
 use super::file_pair::{STATE, TODO};
 
-/// The folder that is made where there is none.
+/// The specs folder that is created if there is none.
 pub(super) const OURS: &str = ".adjutant/specs";
 
-/// Where tasks may lie, the first that is there counts.
+/// The places of a specs folder; the first that exists is used.
 const PLACES: [(&str, &str); 2] = [(".opencode", ".opencode/specs"), (".adjutant", OURS)];
 
 const SPECS: &str = "specs";
 
-/// The most of a file that is read; a thousand tasks with long descriptions have about one.
+/// The largest file that is read; a thousand tasks with long descriptions have about one MiB.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How long to wait for another process; a change takes milliseconds.
+/// How long to wait for another process's lock; a change takes milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between two looks at a lock that is held.
+/// The pause between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The specs folder, open.
+/// An open specs folder.
 #[derive(Debug)]
 pub(super) struct SpecsFolder {
     pub(super) dir: Dir,
-    /// Its path from the root of the project.
+    /// Its path relative to the project's root.
     pub(super) path: &'static str,
 }
 
 impl SpecsFolder {
-    /// Opens the folder that counts; none where there is none yet.
+    /// Opens the specs folder. Returns `None` if there is none yet.
     pub(super) fn find(root: &Root) -> Result<Option<Self>, SpecsError> {
         let top = top(root)?;
         for (parent, path) in PLACES {
             let dir = match top.open_dir(OsStr::new(parent)) {
                 Ok(dir) => dir,
                 Err(PathError::NotFound | PathError::NotDirectory) => continue,
-                // Beyond a link there may be no such folder at all, and then it bars nobody.
+                // A link `.opencode` without `specs` behind it is not a specs folder, so it is no error.
                 Err(PathError::Loop) if is_absent(root, path) => continue,
                 Err(error) => return Err(SpecsError::file("open", parent, error)),
             };
@@ -59,7 +59,7 @@ impl SpecsFolder {
         Ok(None)
     }
 
-    /// Makes our own folder.
+    /// Creates `.adjutant/specs`.
     pub(super) fn create(root: &Root) -> Result<Self, SpecsError> {
         let (parent, path) = (".adjutant", OURS);
         let failed = |path: &str, error: PathError| {
@@ -76,19 +76,19 @@ impl SpecsFolder {
         Ok(Self { dir, path })
     }
 
-    /// Locks the folder, waiting for others a while.
+    /// Locks the directory; waits up to [`PATIENCE`].
     pub(super) fn lock(&self, lock: LockMode) -> Result<DirLock, SpecsError> {
         let taken = locked(&self.dir, lock).map_err(|error| self.failed("lock", "", error))?;
         taken.ok_or(SpecsError::Busy { folder: self.path, seconds: PATIENCE.as_secs() })
     }
 
-    /// Reads both files as they are.
+    /// Reads and parses both files.
     pub(super) fn read(&self) -> Result<Book, SpecsError> {
         Book::take(self.read_text(TODO)?, self.read_text(STATE)?)
             .map_err(|damage| SpecsError::Damaged { folder: self.path, damage })
     }
 
-    /// Reads a file; none where there is none.
+    /// Reads a file. Returns `None` if it is missing.
     pub(super) fn read_text(&self, name: &str) -> Result<Option<String>, SpecsError> {
         let image = match self.place(name)?.read(MAX_BYTES) {
             Ok(Some(image)) => image,
@@ -104,7 +104,7 @@ impl SpecsFolder {
         })
     }
 
-    /// Says no to a text that could not be read again.
+    /// Fails for a text that is too large to be read again.
     pub(super) fn check_size(&self, name: &str, text: &str) -> Result<(), SpecsError> {
         if text.len() as u64 <= MAX_BYTES {
             return Ok(());
@@ -112,29 +112,29 @@ impl SpecsFolder {
         Err(SpecsError::Overgrown { path: self.named(name), max_bytes: MAX_BYTES })
     }
 
-    /// Returns the place of a file.
+    /// Returns the target for reading or replacing a file in the folder.
     pub(super) fn place(&self, name: &str) -> Result<FileTarget, SpecsError> {
         self.dir.file_target(OsStr::new(name)).map_err(|error| self.failed("open", name, error))
     }
 
-    /// Says whether there is something of that name.
+    /// Returns whether the folder has an entry of that name.
     pub(super) fn has(&self, name: &str) -> Result<bool, SpecsError> {
         let kind = self.dir.kind_of(OsStr::new(name));
         kind.map(|kind| kind.is_some()).map_err(|error| self.failed("look for", name, error))
     }
 
-    /// Names a file in an error.
+    /// Returns the error of an operation on a file in the folder; an empty name stands for the folder.
     pub(super) fn failed(&self, action: &'static str, name: &str, error: PathError) -> SpecsError {
         SpecsError::file(action, self.named(name), error)
     }
 
-    /// Returns the path of a file from the root of the project.
+    /// Returns the path of a file relative to the project's root.
     pub(super) fn named(&self, name: &str) -> String {
         if name.is_empty() { self.path.to_owned() } else { format!("{}/{name}", self.path) }
     }
 }
 
-/// Locks a folder, waiting for others a while; none where they do not let go of it.
+/// Locks a directory. Returns `None` if another process has it locked for longer than [`PATIENCE`].
 pub(crate) fn locked(dir: &Dir, lock: LockMode) -> Result<Option<DirLock>, PathError> {
     let until = Instant::now() + PATIENCE;
     loop {

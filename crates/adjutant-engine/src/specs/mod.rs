@@ -1,11 +1,10 @@
-//! The specs folder of a project: `TODO.md` and `state.json`, changed together or not at all.
+//! The task list of a project: `TODO.md` and `state.json` in its specs folder, changed together.
 //!
-//! Owns where the files lie and how a change reaches the disk. What a change means is decided by
-//! [`adjutant_formats::task::Book`]. Calls block for the length of a few syncs, and for a while when
-//! another process is writing.
+//! This module finds, locks and replaces the files; [`adjutant_formats::task::Book`] parses and edits them. Calls
+//! block for a few fsyncs, and up to `PATIENCE` while another process has the folder locked.
 //!
-//! Start at [`Specs::open`]. Invariant: whoever is killed at any moment, the next one to open the
-//! folder finds both files as they were or both as they were to be.
+//! Start at [`Specs::open`]. Invariant: if a process is killed at any moment, the next process that opens the
+//! folder has both old files or both new ones.
 
 mod error;
 mod errors_file;
@@ -29,25 +28,25 @@ use crate::runner::clock::{WallClock, wall_now};
 use file_pair::WriteOutcome;
 use folder::SpecsFolder;
 
-/// How often a change is worked out anew because someone edited the files meanwhile.
+/// How often a change is computed again because the files were edited meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// The tasks of a project.
+/// The task list of a project.
 #[derive(Debug)]
 pub struct Specs {
     root: Root,
     wall: WallClock,
-    /// What had to be mended; heard once by [`Specs::take_notices`].
+    /// What was repaired since the last [`Specs::take_notices`].
     notices: Mutex<Vec<String>>,
 }
 
 impl Specs {
-    /// Opens the tasks of the project at `root`: `.opencode/specs` where there is one, else
-    /// `.adjutant/specs`, which need not exist yet. An interrupted change is finished first.
+    /// Opens the task list of the project at `root`: `.opencode/specs` if it exists, else `.adjutant/specs`,
+    /// which need not exist yet. An interrupted change is finished first.
     ///
     /// # Errors
     ///
-    /// When the folder is a link, or an interrupted change cannot be finished.
+    /// If the folder is a symbolic link, or an interrupted change cannot be finished.
     pub fn open(root: &Path) -> Result<Self, SpecsError> {
         let root = Root::open(root)
             .map_err(|source| SpecsError::file("open", root.display().to_string(), source))?;
@@ -61,17 +60,17 @@ impl Specs {
         Ok(specs)
     }
 
-    /// Takes the time from `wall` instead of the clock of the machine.
+    /// Uses another wall clock; for tests and for runs.
     #[must_use]
     pub fn with_clock(self, wall: WallClock) -> Self {
         Self { wall, ..self }
     }
 
-    /// Returns the folder's path from the root of the project.
+    /// Returns the specs folder's path relative to the project's root.
     ///
     /// # Errors
     ///
-    /// When it cannot be told, because something else stands in its place.
+    /// If that path is not a directory or cannot be opened.
     pub fn folder(&self) -> Result<&'static str, SpecsError> {
         Ok(SpecsFolder::find(&self.root)?.map_or(folder::OURS, |folder| folder.path))
     }
@@ -80,14 +79,14 @@ impl Specs {
     ///
     /// # Errors
     ///
-    /// When they cannot be read, or `state.json` is damaged.
+    /// If they cannot be read, or `state.json` is damaged.
     pub fn read(&self) -> Result<Book, SpecsError> {
         let Some(folder) = SpecsFolder::find(&self.root)? else {
             return empty();
         };
         let shared = folder.lock(LockMode::Shared)?;
         if folder.has(repair::PENDING)? {
-            // Nobody is writing, for the lock is ours: whoever was is gone.
+            // This process has the lock, so the process that left the record is dead.
             drop(shared);
             let _alone = folder.lock(LockMode::Exclusive)?;
             self.finish_interrupted(&folder)?;
@@ -100,16 +99,16 @@ impl Specs {
     ///
     /// # Errors
     ///
-    /// Why it was not added; then nothing has changed.
+    /// Why it was not added. Nothing has changed then.
     pub fn add(&self, task: NewTask) -> Result<Changed, SpecsError> {
         self.change(&Change::Add(task))
     }
 
-    /// Moves a task on; `blocked` and `abandoned` need a reason.
+    /// Sets the status of a task. `blocked` and `abandoned` need a reason.
     ///
     /// # Errors
     ///
-    /// Why it stays where it is; then nothing has changed.
+    /// Why the status was not set. Nothing has changed then.
     pub fn set_status(
         &self,
         number: TaskNumber,
@@ -119,26 +118,26 @@ impl Specs {
         self.change(&Change::SetStatus { number, to, reason })
     }
 
-    /// Moves a task on and links what was made for it, in one change.
+    /// Sets the status of a task and links its artifacts, in one change.
     ///
-    /// What holds already changes nothing, so it may be said again after an interruption. A status
-    /// that only IN PROGRESS leads to is reached through it.
+    /// The call is idempotent, so it can be repeated after an interruption. A status that can only follow
+    /// IN PROGRESS is reached through it.
     ///
     /// # Errors
     ///
-    /// Why the status or one of the links cannot be; then nothing has changed.
+    /// Why the status or a link is not valid. Nothing has changed then.
     pub fn update(&self, number: TaskNumber, update: Update) -> Result<Changed, SpecsError> {
         self.change(&Change::Update { number, update })
     }
 
-    /// Returns what was mended since this was last asked, for people.
+    /// Returns messages about what was repaired since the last call.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn change(&self, change: &Change) -> Result<Changed, SpecsError> {
         let Some(folder) = self.folder_for(change)? else {
-            // There are no tasks, so this says why the change cannot be.
+            // There are no tasks: the empty list returns the error for this change.
             return Ok(empty()?.change(change, (self.wall)(), folder::OURS)?);
         };
         let _alone = folder.lock(LockMode::Exclusive)?;
@@ -158,7 +157,7 @@ impl Specs {
         Err(SpecsError::Overtaken { folder: folder.path })
     }
 
-    /// Finds the folder; only a new task that can be added creates it.
+    /// Returns the specs folder. Only adding a valid task creates it.
     fn folder_for(&self, change: &Change) -> Result<Option<SpecsFolder>, SpecsError> {
         if let Some(folder) = SpecsFolder::find(&self.root)? {
             return Ok(Some(folder));
@@ -172,7 +171,7 @@ impl Specs {
         }
     }
 
-    /// Finishes what another process began; the folder must be locked.
+    /// Finishes a change that another process was interrupted in. The folder must be locked.
     fn finish_interrupted(&self, folder: &SpecsFolder) -> Result<(), SpecsError> {
         let said = repair::repair(folder)?;
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).extend(said);
@@ -180,7 +179,7 @@ impl Specs {
     }
 }
 
-/// Returns the tasks of a project that has none.
+/// Returns an empty task list.
 fn empty() -> Result<Book, SpecsError> {
     let damaged = |damage| SpecsError::Damaged { folder: folder::OURS, damage };
     Book::take(None, None).map_err(damaged)

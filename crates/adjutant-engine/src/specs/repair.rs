@@ -1,4 +1,4 @@
-//! Finishing a change that was interrupted.
+//! Finishing a change of the specs folder that was interrupted.
 
 use std::ffi::OsStr;
 
@@ -9,28 +9,29 @@ use super::error::SpecsError;
 use super::file_pair::{FILES, FileReplacement, PendingRecord, discard};
 use super::folder::SpecsFolder;
 
-/// The record of a change that will happen.
+/// The record of a change that must be finished.
 pub(super) const PENDING: &str = ".adjutant-pending.json";
 
-/// The record before it has its name.
+/// The record's temporary name.
 pub(super) const PENDING_NEW: &str = ".adjutant-pending.json.new";
 
-/// How many copies of one file are kept at the most before someone must look at them.
+/// The most `.kept-N` copies of one file; a person has to remove some then.
 const MAX_KEPT: u32 = 1_000;
 
-/// What is left to do with one file.
+/// What remains to be done for one file of an interrupted change.
 enum RemainingStep {
-    /// Nothing: the new file has its place.
+    /// The new file is in place.
     Nothing,
-    /// The new file takes its place.
+    /// The new file must be renamed into place.
     Settle(Overwrite),
-    /// Someone changed the file since; both are kept.
+    /// The file was edited since; the new version is kept beside it.
     Conflict,
 }
 
-/// Finishes what the record says, or clears away what no record speaks of; says what it did.
+/// Finishes the change of the record, or removes temporary files if there is no record. Returns messages about
+/// what it did.
 ///
-/// The folder must be locked for this process alone.
+/// The folder must be locked exclusively.
 pub(super) fn repair(folder: &SpecsFolder) -> Result<Vec<String>, SpecsError> {
     let Some(text) = folder.read_text(PENDING)? else {
         discard(folder);
@@ -43,7 +44,7 @@ pub(super) fn repair(folder: &SpecsFolder) -> Result<Vec<String>, SpecsError> {
     }
     let mut plan = Vec::new();
     for file in &record.files {
-        // The names are looked up, not taken: a record cannot make us write anywhere else.
+        // Only known names are accepted, so a forged record cannot make us write elsewhere.
         let (name, temp) =
             FILES.into_iter().find(|(name, _)| *name == file.name).ok_or_else(bad)?;
         plan.push((name, temp, left(folder, name, temp, file)?));
@@ -104,7 +105,7 @@ fn finish(
     )])
 }
 
-/// Leaves what someone else wrote, and keeps the interrupted change beside it.
+/// Leaves the edited files alone and keeps the interrupted change in `.kept-N` copies.
 fn keep(
     folder: &SpecsFolder,
     plan: &[(&str, &str, RemainingStep)],

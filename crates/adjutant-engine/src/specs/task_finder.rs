@@ -1,4 +1,4 @@
-//! What a slash command needs to know of the tasks it names.
+//! Looking up the tasks that a slash command names.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::Specs;
 use super::error::SpecsError;
 use crate::slash::{TaskEntry, TaskLookup};
 
-/// The most characters of a description that every agent below a command is told.
+/// The most characters of a task's description that agents of a command get.
 const DESCRIPTION_CHARS: usize = 500;
 
-/// Looks for tasks; all that one command names are looked for in the same list, read once.
+/// Looks up tasks in the project's list, which is read once, on the first lookup.
 #[derive(Debug)]
 pub struct TaskFinder {
     root: PathBuf,
@@ -26,18 +26,18 @@ struct TaskList {
     is_empty: bool,
     folder: String,
     file: String,
-    /// What had to be mended before it could be read.
+    /// What was repaired before the list could be read.
     notices: Vec<String>,
 }
 
 impl TaskFinder {
-    /// Looks in the project at `root`, and reads nothing before it is asked.
+    /// Returns a finder for the project at `root`. Reads nothing yet.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), list: OnceCell::new() }
     }
 
-    /// Looks for a task.
+    /// Looks up a task by its number.
     #[must_use]
     pub fn look(&self, number: u64) -> TaskLookup {
         let list = self.list.get_or_init(|| self.read().map_err(|error| error.to_string()));

@@ -1,9 +1,8 @@
-//! Workspaces of delegations that write: made, found again, kept, and the tools that act in them.
+//! The workspaces of delegations that write: making, reopening and keeping them.
 //!
-//! Everything here blocks and is called on threads for tools. Start at [`RunWorkspaces::make`]; `setup` has what a
-//! person says about workspaces, `tool_site` where tools act, `recorded` what a journal has of it all. Invariant:
-//! what a writer's tools touch is its own workspace, or that of the nearest above it who has one; nobody
-//! falls back to the tree of a person.
+//! All functions block and are called on threads for tools. Start at [`RunWorkspaces::make`]; `setup` has a person's
+//! settings, `tool_site` is where tools act, `recorded` converts to the types of the journal. Invariant: tools of a
+//! writer act in its own workspace or that of its nearest ancestor with one, never in the person's tree.
 
 mod recorded;
 mod setup;
@@ -27,7 +26,7 @@ use recorded::{as_kept, as_record, as_space};
 pub use setup::WorkspaceSetup;
 pub(crate) use tool_site::ToolSite;
 
-/// The most of a change in conflict that is quoted for the one who has to settle it.
+/// The most bytes of a conflicting change that are quoted for the agent that resolves it.
 const PATCH_BYTES: usize = 4 << 10;
 
 const CLOSED: &str = "your workspace cannot be opened here";
@@ -38,14 +37,13 @@ pub(crate) struct RunWorkspaces {
     setup: WorkspaceSetup,
     run: String,
     wall: WallClock,
-    // A std mutex: held for a map look-up, and while a workspace is taken up again, so that none is
-    // mounted twice.
+    // A std mutex: held for a map look-up, and while a workspace is reopened, so that none is mounted twice.
     open: Mutex<BTreeMap<SessionId, Arc<Workspace>>>,
     gates: Mutex<BTreeMap<SessionId, WorkspaceGate>>,
 }
 
-/// Tools go in and out of a workspace; keeping its work waits until all are out, and lets nobody in
-/// afterwards. Says whether it is shut.
+/// Coordinates tools with keeping a workspace: tools hold the read lock, keeping the work takes the write lock
+/// and sets it to true, after which no tool may run.
 type WorkspaceGate = Arc<RwLock<bool>>;
 
 impl RunWorkspaces {
@@ -61,7 +59,7 @@ impl RunWorkspaces {
         }
     }
 
-    /// Makes the workspace of a delegation; `batch` is what it was handed down with.
+    /// Makes the workspace of a delegation. Delegations of one `batch` start from the same commit.
     pub(crate) fn make(
         &self,
         session: SessionId,
@@ -89,7 +87,7 @@ impl RunWorkspaces {
         Ok(space)
     }
 
-    /// Lets a batch begin with the work of the stories before; returns what does not go together.
+    /// Merges the commits of the stories a batch depends on into its start. Returns a message about conflicts.
     fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<Option<String>, String> {
         let id = |commit: &String| {
             ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
@@ -108,7 +106,7 @@ impl RunWorkspaces {
         }))
     }
 
-    /// Returns a workspace, taken up again where this process has not seen it yet.
+    /// Returns a workspace, and reopens it if another process made it.
     fn get(&self, session: SessionId, space: &Space) -> Result<Arc<Workspace>, String> {
         let mut open = self.lock();
         if let Some(known) = open.get(&session) {
@@ -120,7 +118,7 @@ impl RunWorkspaces {
         Ok(found)
     }
 
-    /// Returns the tools of `toolbox`, acting in a workspace.
+    /// Returns the tools of `toolbox` with the workspace as root.
     pub(crate) fn toolbox(
         &self,
         session: SessionId,
@@ -131,7 +129,7 @@ impl RunWorkspaces {
         Ok(toolbox.with_root(root))
     }
 
-    /// Returns what commands run in.
+    /// Returns the confinement of commands in a workspace.
     pub(crate) fn confinement(
         &self,
         session: SessionId,
@@ -163,16 +161,16 @@ impl RunWorkspaces {
         Arc::clone(gates.entry(session).or_default())
     }
 
-    /// Clears away a workspace that came too late for the one it was made for.
+    /// Removes a workspace whose delegation ended while it was made.
     pub(crate) fn drop_unused(&self, session: SessionId) {
         if let Some(unused) = self.lock().remove(&session) {
-            // What stays behind is found by the next sweep.
+            // Best effort: the next sweep removes it.
             let _ = unused.close();
         }
     }
 
-    /// Keeps the work in a workspace, then clears the workspace away. Of what is ignored only what the agent
-    /// itself `changed` is said to be left out: nobody expects a build to come back.
+    /// Commits the work in a workspace, then removes the workspace. Of the ignored files only those that the agent's
+    /// tools `changed` are reported as left out; build output is expected to be lost.
     pub(crate) fn keep(
         &self,
         session: SessionId,
@@ -185,7 +183,7 @@ impl RunWorkspaces {
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         if space.kind == SpaceKind::Worktree {
-            // Of a folder that is ignored as a whole nobody says what is in it.
+            // Git does not list the files of an ignored directory, so deleted ones are filtered out here.
             let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
             changed.retain(|path| is_there(path).is_ok());
         }
@@ -195,8 +193,8 @@ impl RunWorkspaces {
         Ok(as_kept(kept, &changed))
     }
 
-    /// Merges the kept work of a child into a workspace; with a conflict nothing is changed, and what
-    /// is quoted of it is masked.
+    /// Merges the commit of a child into a workspace. With a conflict nothing is changed, and the quoted patches
+    /// are masked.
     pub(crate) fn take_in(
         &self,
         session: SessionId,
@@ -233,8 +231,8 @@ impl RunWorkspaces {
         })
     }
 
-    /// Returns what a result changed in a file, cut and masked. Whole lines are masked: half a key has no
-    /// shape.
+    /// Returns the patch of a file in a result, masked and shortened. Masked before it is cut, because a part of an
+    /// API key would not be recognised.
     fn patch(&self, result: &ObjectId, path: &Path, masker: &Masker) -> Option<String> {
         let repository = self.all.repository();
         let base = repository.base_of(result).ok()?;
@@ -256,8 +254,8 @@ impl RunWorkspaces {
         })
     }
 
-    /// Keeps the work in the workspace of `owner` and runs a verify command in a fresh workspace made from that commit,
-    /// which is removed afterwards. The workspace of `owner` stays as it is.
+    /// Commits the work in the workspace of `owner` and runs a verify command in a fresh workspace made from that
+    /// commit, which is removed afterwards. The workspace of `owner` is not changed.
     fn verify(
         &self,
         session: SessionId,
@@ -275,15 +273,15 @@ impl RunWorkspaces {
             let confinement = self.confine(&fresh, space.kind)?;
             run(&toolbox.with_root(root), &confinement)
         };
-        // The agent can open the paths of its own workspace only.
+        // The agent can open only paths of its own workspace, so the output names those.
         let [there, here] = [fresh.path(), workspace.path()].map(|path| path.display().to_string());
         output.content = output.content.replace(&there, &here);
         Ok(output)
     }
 
-    /// Lets go of what the run began from, once it has ended well and left nothing.
+    /// Drops the refs to the commits that the run started from, if it completed.
     ///
-    /// One that ended otherwise may be taken up again from there.
+    /// Otherwise they are kept, because the run may be resumed.
     pub(crate) fn release_base_refs(&self, outcome: Outcome) {
         if outcome == Outcome::Completed {
             // Best effort: the next sweep tries again.

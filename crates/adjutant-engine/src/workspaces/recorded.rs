@@ -1,4 +1,4 @@
-//! Workspaces and kept work as a run's journal has them.
+//! Conversion between the workspace crate's types and those of the journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub(super) fn as_kept(kept: KeptCommit, changed: &BTreeSet<PathBuf>) -> KeptWork
     }
 }
 
-/// Returns those of some paths that were left out as ignored, by themselves or with a folder above them.
+/// Returns those of `named` that were skipped as ignored, directly or with a parent directory.
 pub(super) fn ignored_among<'n>(
     named: &'n BTreeSet<PathBuf>,
     skipped: &[SkippedPath],

@@ -1,7 +1,6 @@
-//! What a person says about workspaces, and opening those of a tree by it.
+//! A person's settings for workspaces, and opening the repository of a working tree with them.
 //!
-//! Start at [`WorkspaceSetup::open`], which says why there are none; [`WorkspaceSetup::sweep`] deals with what
-//! crashes left.
+//! Start at [`WorkspaceSetup::open`]. [`WorkspaceSetup::sweep`] cleans up workspaces that crashes left behind.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -20,37 +19,37 @@ use crate::engine::EngineError;
 use crate::error_chain::error_chain;
 use crate::runner::clock::wall_now;
 
-/// What a person says about workspaces.
+/// A person's settings for workspaces.
 #[derive(Clone, Debug)]
 pub struct WorkspaceSetup {
-    /// Where they are kept.
+    /// The state directory, below which workspaces are made.
     pub state: PathBuf,
-    /// Which kind is wanted.
+    /// The kind; `None` for the best that works here.
     pub kind: Option<SpaceKind>,
-    /// Ignored folders that are there all the same, such as `target` or `node_modules`.
+    /// Ignored directories to include, such as `target` or `node_modules`.
     pub include_ignored: Vec<PathBuf>,
-    /// Whether commands run without a sandbox; only a person can say so.
+    /// Whether commands run without a sandbox. Only a person can set this.
     pub sandbox_off: bool,
-    /// What is done with completed results when the run has ended; it is recorded, so that `resume` can do it.
+    /// What to do with completed results when the run has ended. Recorded, so that `resume` does it too.
     pub merge: Option<MergeRequest>,
-    /// Directories that commands may read beside those of the system.
+    /// Directories that commands may read beside system directories.
     pub grants: Vec<PathBuf>,
-    /// Directories that commands never see, such as a person's home.
+    /// Directories that are hidden from commands, such as the person's home.
     pub hidden: Vec<PathBuf>,
-    /// The directory with the person's own configuration, which agents neither read nor write.
+    /// The person's configuration directory, which agents can neither read nor write.
     pub config: Option<PathBuf>,
-    /// Directories that agents who work in place may read and not write, such as those with the person's agents.
+    /// Directories that agents working in place can read but not write, such as the person's agent definitions.
     pub read_only: Vec<PathBuf>,
-    /// Files that agents may not change: no result holds them.
+    /// Files that agents must not change; results never contain them.
     pub reserved: Vec<PathBuf>,
-    /// What one command may use; a run sets what its policy says.
+    /// The resource limits of one command; a run sets those of its policy.
     pub bounds: ResourceBounds,
-    /// The program that holds workspaces and starts what runs in them; this one where none is named.
+    /// The sandbox helper program; `None` for this program.
     pub helper: Option<PathBuf>,
 }
 
 impl WorkspaceSetup {
-    /// Takes the usual: the best kind there is, a sandbox, nothing beside.
+    /// Returns the default settings: the best kind that works here, with a sandbox.
     #[must_use]
     pub fn new(state: PathBuf) -> Self {
         Self {
@@ -69,10 +68,10 @@ impl WorkspaceSetup {
         }
     }
 
-    /// Opens the repository at `tree`; nothing is changed by it.
+    /// Opens the repository at `tree`. Changes nothing.
     pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
         let backing = match self.kind {
-            // Without a sandbox nothing is mounted, so there must be a directory as it is.
+            // Without a sandbox nothing can be mounted, so an overlay is not possible.
             None if self.sandbox_off => BackingChoice::Worktree,
             None => BackingChoice::Best,
             Some(SpaceKind::Overlay) => BackingChoice::Overlay,
@@ -84,7 +83,7 @@ impl WorkspaceSetup {
             include_ignored: self.include_ignored.clone(),
             reserved: self.reserved_in(tree),
             closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
-            // Whoever keeps a record of results goes on from them.
+            // Stories depend on the commits of earlier stories, so equal work must give equal commits.
             reproducible: !self.reserved.is_empty(),
             helper: self
                 .helper
@@ -120,7 +119,7 @@ impl WorkspaceSetup {
         Ok(all)
     }
 
-    /// Refuses a repository whose commits hold the person's configuration: every workspace would show it.
+    /// Refuses a repository that tracks the person's configuration, because every workspace would contain it.
     fn refuse_config_in(&self, all: &Workspaces) -> Result<(), String> {
         let Some(config) = self.config.as_ref().and_then(|config| config.canonicalize().ok())
         else {
@@ -147,7 +146,7 @@ impl WorkspaceSetup {
         }
     }
 
-    /// Says why agents would have no workspaces of their own in `tree`; nothing is changed by it.
+    /// Checks that agents can have workspaces in `tree`. Changes nothing.
     ///
     /// # Errors
     ///
@@ -156,19 +155,19 @@ impl WorkspaceSetup {
         self.open(tree, network).map(drop).map_err(EngineError::Workspaces)
     }
 
-    /// Returns the reserved files as the repository at `tree` knows them, without those that lie elsewhere.
+    /// Returns the reserved files within `tree`, relative to it.
     fn reserved_in(&self, tree: &Path) -> Vec<PathBuf> {
         let Ok(tree) = tree.canonicalize() else { return Vec::new() };
         let within = |file: &PathBuf| {
-            // The folder may be reached by a link, the file may not be one.
+            // The parent may be a symbolic link; the file itself is not resolved.
             let folder = file.parent()?.canonicalize().ok()?;
             Some(folder.strip_prefix(&tree).ok()?.join(file.file_name()?))
         };
         self.reserved.iter().filter_map(within).collect()
     }
 
-    /// Finds what crashes left of workspaces of `tree`: work is kept, the rest is removed. Returns what
-    /// was done, a line each.
+    /// Cleans up workspaces of `tree` that crashes left behind: commits the work in them and removes them. Returns a
+    /// message for each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
         let left = |why: &str| format!("left the workspaces of {} alone: {why}", tree.display());
         let all = match self.open(tree, false) {
@@ -180,7 +179,7 @@ impl WorkspaceSetup {
             Ok(swept) => swept,
             Err(error) => return vec![left(&error_chain(&error))],
         };
-        // Best effort: the next one tries again.
+        // Best effort: the next sweep tries again.
         let _ = all.drop_base_refs(&|run| is_over(archive, run));
         let said = swept.into_iter().map(|it| match it {
             SweptWorkspace::Kept(reference, _) => format!("kept what was left in {reference}"),
@@ -192,9 +191,9 @@ impl WorkspaceSetup {
         said.collect()
     }
 
-    /// Lets go of what ended runs in `tree` began from, where nothing they made is left.
+    /// Drops the refs to the start commits of ended runs in `tree` that have no results left.
     pub fn release_base_refs(&self, tree: &Path, archive: &Archive) {
-        // Nothing is mounted for it, so nobody need find out whether that would work.
+        // Nothing is mounted, so probing for overlay support can be skipped.
         let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
             // Best effort: the next sweep tries again.
@@ -203,19 +202,19 @@ impl WorkspaceSetup {
     }
 }
 
-/// Says whether a run is known here and nobody is at work for it.
+/// Returns whether a run is in this archive and not live.
 ///
-/// One that is not known may be of another home, which uses the same repository.
+/// An unknown run may belong to another state directory that uses the same repository.
 fn is_over(archive: &Archive, run: &str) -> bool {
     archive.find(run).is_ok_and(|(files, _)| matches!(files.liveness(), Ok(RunLiveness::Dead)))
 }
 
-/// Says whether somebody may be at work for a run.
+/// Returns whether a run may be live, so that its workspace must not be touched.
 fn may_live(archive: &Archive, run: &str) -> bool {
     match archive.find(run) {
-        // Whatever cannot be told is left alone.
+        // Unknown liveness counts as live.
         Ok((files, _)) => !matches!(files.liveness(), Ok(RunLiveness::Dead)),
-        // Nobody works for a run whose records are gone, and nobody else would look for its work.
+        // A run without records is not live, and only this sweep would keep its work.
         Err(error) => !matches!(error, ArchiveError::Find(_)),
     }
 }

@@ -1,6 +1,6 @@
-//! Where the tools of one delegation act.
+//! Where the tools of a delegation act: in the person's working tree or in a workspace.
 //!
-//! Start at [`ToolSite::with_toolbox`]. Invariant: nobody is in a workspace while its work is kept, nor
+//! Start at [`ToolSite::with_toolbox`]. Invariant: no tool runs in a workspace while its work is kept, or
 //! afterwards.
 
 use std::collections::BTreeSet;
@@ -15,19 +15,19 @@ use super::recorded::ignored_among;
 use super::{CLOSED, RunWorkspaces};
 use crate::error_chain::error_chain;
 
-/// Where the tools of one delegation act.
+/// The directory in which the tools of one delegation act.
 #[derive(Clone)]
 pub(crate) enum ToolSite {
-    /// In the tree of a person.
+    /// The person's working tree.
     Shared(Arc<Toolbox>),
-    /// Nowhere: the workspace it belongs to cannot be had.
+    /// None: the delegation has a workspace that cannot be opened.
     Closed,
-    /// In a workspace.
+    /// A workspace, the delegation's own or that of an ancestor.
     Own { spaces: Arc<RunWorkspaces>, owner: SessionId, space: Space, toolbox: Arc<Toolbox> },
 }
 
 impl ToolSite {
-    /// Does something with the tools; the workspace is not kept before that is over. Blocks.
+    /// Calls `act` with the tools. The work in the workspace is not kept before it returns. Blocks.
     pub(crate) fn with_toolbox<T>(
         &self,
         act: impl FnOnce(&Toolbox) -> Result<T, String>,
@@ -47,8 +47,8 @@ impl ToolSite {
         act()
     }
 
-    /// Runs the verify command of `session` on the work as it is now, in a fresh workspace that has nothing but that
-    /// work; `message` is what the commit of the work says. Blocks.
+    /// Runs the verify command of `session` in a fresh workspace, made from a commit of the present work with
+    /// `message`. Blocks.
     pub(crate) fn verify(
         &self,
         session: SessionId,
@@ -63,8 +63,8 @@ impl ToolSite {
         }
     }
 
-    /// Returns those of some paths that git ignores in the workspace of `session`, so that its result will not
-    /// have them. Blocks.
+    /// Returns those of `some` paths that git ignores in the workspace of `session`, and that its result therefore
+    /// will not contain. Blocks.
     pub(crate) fn ignored(
         &self,
         session: SessionId,
@@ -77,7 +77,7 @@ impl ToolSite {
             }
             Self::Own { .. } | Self::Shared(_) | Self::Closed => return BTreeSet::new(),
         };
-        // What cannot be told now is told when the work is kept.
+        // Best effort: keeping the work reports ignored files as well.
         let left_out = left_out.unwrap_or_default();
         ignored_among(some, &left_out).map(Path::to_owned).collect()
     }
@@ -92,7 +92,7 @@ impl ToolSite {
         }
     }
 
-    /// Returns what commands run in; blocks.
+    /// Returns the confinement of commands. Blocks.
     pub(crate) fn confinement(&self) -> Result<Confinement, String> {
         match self {
             Self::Shared(_) | Self::Closed => Err(self.no_confinement()),

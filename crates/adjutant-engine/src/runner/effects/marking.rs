@@ -1,4 +1,4 @@
-//! Marking tasks on the project's list as work on them begins and ends.
+//! Updating the status of tasks in the project's list when work on them begins and ends.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use crate::error_chain::error_chain;
 use crate::runner::clock::WallClock;
 use crate::specs::Specs;
 
-/// Makes a mark and returns what of it was made: nothing where the project has no list. Blocks.
+/// Writes a mark to the project's list and returns what was written: nothing if the project has no list. Blocks.
 ///
-/// What holds already changes nothing, so it may be made again after an interruption.
+/// The call is idempotent, so it can be repeated after an interruption.
 pub(crate) fn make(workdir: &Path, wall: WallClock, mark: &Mark) -> Result<Mark, String> {
     let made = || -> Result<Mark, crate::specs::SpecsError> {
         let specs = Specs::open(workdir)?.with_clock(wall);

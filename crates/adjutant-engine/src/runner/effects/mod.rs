@@ -1,6 +1,7 @@
-//! Performing effects: the one place where data turns into model calls, tool runs and questions.
+//! Performing effects: model calls, tool calls and questions to a person.
 //!
-//! `perform` starts the task of an effect; the functions here, `writing`, `marking` and `questions` do the work.
+//! `perform` starts a task for each effect; the functions here and in `writing` and `marking` run in these tasks.
+//! They return a command for the core and never change the run's state themselves.
 
 pub(crate) mod marking;
 pub(crate) mod perform;
@@ -30,31 +31,31 @@ use crate::briefs::brief_builder::{BriefBuilder, TaskRequester};
 use crate::runner::panics::{CatchPanic, CaughtPanic, catch_panic};
 use crate::workspaces::ToolSite;
 
-/// How long one tool call may run.
+/// The timeout of a tool call other than Run.
 pub(crate) const TOOL_TIME: Duration = Duration::from_secs(30);
 
-/// The largest answer that is taken; far beyond any model's output.
+/// The largest reply that is accepted, far beyond any model's output.
 const MAX_REPLY_BYTES: usize = 32 << 20;
 
-/// Bytes that must have arrived before another sign of life is worth recording.
+/// The bytes of a reply after which progress is recorded again.
 const PROGRESS_BYTES: u64 = 4_096;
 
-/// What a person is asked.
+/// A question to the approver.
 pub enum ApproverQuestion {
-    /// May these tasks start?
+    /// Whether these tasks may start.
     Call {
         /// The run it belongs to.
         run: RunId,
-        /// The grants and refusals of the call, and the question itself.
+        /// The grants and refusals of the call, and the event of the question.
         events: Vec<Event>,
         /// The limits in force.
         policy: Box<Policy>,
-        /// The most the run can still consume.
+        /// What is left of the run's budget.
         left: Amount,
     },
-    /// May this host be asked, for the rest of the run?
+    /// Whether agents may fetch from this host for the rest of the run.
     Domain {
-        /// What the delegation is called that wants it.
+        /// The label of the delegation that asks.
         label: Label,
         /// The host.
         host: String,
@@ -63,39 +64,39 @@ pub enum ApproverQuestion {
     },
 }
 
-/// What a person said.
+/// The approver's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApproverAnswer {
     /// Yes, to exactly this call.
     Yes,
     /// No, for this reason.
     No(String),
-    /// Nothing yet: the question stays open, and whoever is asked answers through the run's socket.
+    /// No answer yet: the question stays open until an answer comes over the control socket.
     Later,
 }
 
-/// Someone who can be asked. Called on a thread of its own, so it may wait for a person.
+/// Asks a person. Called on its own thread, so it may block.
 pub type Approver = Arc<dyn Fn(&ApproverQuestion) -> ApproverAnswer + Send + Sync>;
 
-/// What came of an effect.
+/// The result of an effect.
 #[derive(Debug)]
 pub(crate) struct EffectResult {
-    /// What the tree is told; nothing while a question stays open, or where there are briefs.
+    /// The command to submit to the core; `None` if a question stays open or there are `briefs`.
     pub(crate) command: Option<Command>,
-    /// What an agent hands down by a call that was read; each task needs an id before the tree is told.
+    /// A parsed delegate call, whose tasks get their ids before the command is submitted.
     pub(crate) briefs: Option<ParsedDelegation>,
     pub(crate) next: NextEffect,
 }
 
-/// What the runner begins once the result of an effect was taken.
+/// What the runner starts after it has processed the result of an effect.
 #[derive(Debug)]
 pub(crate) enum NextEffect {
     None,
-    /// Reading the next of a session's `Delegate` calls.
+    /// Parsing the next delegate call of a session.
     ReadCall(SessionId),
-    /// Clearing the workspace of a delegation away, if that ended while it was made.
+    /// Removing the workspace of a delegation that ended while the workspace was made.
     DropUnusedSpace(SessionId),
-    /// Putting the next question.
+    /// Asking the next question.
     PutQuestion,
 }
 
@@ -105,16 +106,16 @@ impl From<Command> for EffectResult {
     }
 }
 
-/// What an answer is about.
+/// What a question is about.
 #[derive(Clone, Debug)]
 pub(crate) enum QuestionSubject {
-    /// The call of this hash.
+    /// The call with this hash.
     Call(String),
     /// This host.
     Domain(String),
 }
 
-/// A call of the `Delegate` tool, read and ready to be judged.
+/// A parsed call of the `Delegate` or `Task` tool, whose tasks have no ids yet.
 #[derive(Debug)]
 pub(crate) struct ParsedDelegation {
     pub(crate) parent: SessionId,
@@ -123,7 +124,7 @@ pub(crate) struct ParsedDelegation {
     pub(crate) concurrency: Option<u64>,
 }
 
-/// Reads a call of `Delegate` or `Task`; blocks, for it reads context files.
+/// Parses a call of `Delegate` or `Task` and builds the briefs. Blocks, because it reads context files.
 pub(crate) fn read_call(
     brief_builder: &BriefBuilder,
     root: &Root,
@@ -154,7 +155,7 @@ pub(crate) fn read_call(
     Ok(ParsedDelegation { parent, origin, briefs, concurrency: call.concurrency })
 }
 
-/// A task for a named agent is shown under the agent's name.
+/// Converts a `Task` call to a task, with the agent's name as label.
 fn named_task(call: TaskCall) -> TaskSpec {
     let short: String = call.agent.chars().take(Label::MAX_CHARS).collect();
     TaskSpec {
@@ -168,7 +169,7 @@ fn named_task(call: TaskCall) -> TaskSpec {
     }
 }
 
-/// A model call to be made: everything it needs, shared instead of copied.
+/// Everything a model call needs, shared with the runner instead of copied.
 pub(crate) struct ModelCallRequest {
     pub(crate) session: SessionId,
     pub(crate) turn: u32,
@@ -183,24 +184,24 @@ pub(crate) struct ModelCallRequest {
     pub(crate) model: Arc<dyn Model>,
 }
 
-/// A sign of life of a session's model call.
+/// A signal of a session's model call or command.
 pub(crate) type SessionSignal = (SessionId, LiveSignal);
 
-/// What a model call lets hear before it ends.
+/// A sign of life of a model call or command that has not ended yet.
 #[derive(Debug)]
 pub(crate) enum LiveSignal {
-    /// So many bytes arrived.
+    /// This many bytes of the reply arrived.
     Bytes(u64),
-    /// It is held back.
+    /// The call waits for the provider's rate limit.
     Pause { provider: String, ms: u64 },
-    /// A command printed this.
+    /// The command printed this.
     Printed(String),
 }
 
-/// What lies at the paths a return names.
+/// What was found at the paths that a return names.
 pub(crate) type ArtifactFacts = Vec<(String, ArtifactFact)>;
 
-/// Asks a person; blocks. A question that breaks is a no.
+/// Asks the approver. Blocks. A panic of the approver counts as a no.
 pub(crate) fn ask_person(
     approver: &Approver,
     question: &ApproverQuestion,
@@ -223,7 +224,7 @@ pub(crate) fn ask_person(
     EffectResult { command, briefs: None, next: NextEffect::PutQuestion }
 }
 
-/// Runs one model call to its end.
+/// Makes one attempt of a model call.
 pub(crate) async fn perform_model_call(
     call: ModelCallRequest,
     masker: Masker,
@@ -233,7 +234,7 @@ pub(crate) async fn perform_model_call(
     let command = match CatchPanic(Box::pin(call_model(call, signals))).await {
         Ok(Ok(reply)) => Command::Reply { session, turn, attempt, reply },
         Ok(Err(mut error)) => {
-            // Shown, kept and written into the project; a provider may repeat what it was sent.
+            // The message is shown and recorded, and a provider may quote the request in it.
             error.message = masker.mask(&error.message).into_owned();
             Command::FailAttempt { session, turn, attempt, error }
         }
@@ -266,8 +267,8 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
                 return;
             }
         };
-        // A full queue means the engine has signs of life enough; the bytes are told with the next.
-        // The first byte after a pause says that it is over.
+        // If the queue is full, the bytes are reported with the next signal. The first byte after a wait is
+        // reported at once, because it ends the wait.
         let is_news = unsaid >= PROGRESS_BYTES || waited;
         if is_news && signals.try_send((call.session, LiveSignal::Bytes(unsaid))).is_ok() {
             (unsaid, waited) = (0, false);
@@ -291,7 +292,7 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
     Ok(reply)
 }
 
-/// Runs one tool call; blocks.
+/// Runs one tool call. Blocks.
 pub(crate) fn use_tool(
     tool_site: &ToolSite,
     session: SessionId,
@@ -315,7 +316,7 @@ pub(crate) fn use_tool(
     output_command(session, turn, call, result).into()
 }
 
-/// Returns what the tree is told of a tool call that ended.
+/// Returns the command for a tool call that ended.
 pub(crate) fn output_command(
     session: SessionId,
     turn: u32,
@@ -328,16 +329,16 @@ pub(crate) fn output_command(
     }
 }
 
-/// What a command is run for.
+/// Why a shell command is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CommandPurpose {
-    /// An agent's work, in its workspace.
+    /// An agent called Run, in its workspace.
     Work,
-    /// Verifying that work, in a fresh workspace made from its commit, which says `message`.
+    /// To verify the agent's work, in a fresh workspace made from its commit with this `message`.
     Verify { message: String },
 }
 
-/// Runs a command of or for a delegation; blocks.
+/// Runs a shell command of a delegation, or one that verifies its work. Blocks.
 pub(crate) fn run_command(
     tool_site: &ToolSite,
     session: SessionId,
@@ -347,7 +348,7 @@ pub(crate) fn run_command(
     signals: &mpsc::Sender<SessionSignal>,
 ) -> Result<ToolOutput, CaughtPanic> {
     let mut printed = |text: &str| {
-        // A full queue means that people have enough to read; the next words come with the rest.
+        // If the queue is full, this output is not shown live; the result has all of it.
         let _ = signals.try_send((session, LiveSignal::Printed(text.to_owned())));
     };
     catch_panic(|| {
@@ -378,7 +379,7 @@ pub(crate) fn run_command(
     })
 }
 
-/// Takes what a tool gave back as what is recorded of it.
+/// Converts the output of a tool to the form that is recorded.
 pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
     ToolOutput {
         content: output.text,
@@ -389,9 +390,9 @@ pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
     }
 }
 
-/// Looks at the artifacts a return names; blocks.
+/// Checks the artifacts that a return names. Blocks.
 ///
-/// The contract itself says which paths it wants to know about, so nothing is parsed twice.
+/// The validation of the contract calls back for each path, so the return is not parsed separately.
 pub(crate) fn verify(
     tool_site: &ToolSite,
     session: SessionId,
@@ -422,7 +423,7 @@ fn look_at(toolbox: &Toolbox, text: &str) -> ArtifactFacts {
     facts.take()
 }
 
-/// Says of files that are there which of them no result will have.
+/// Marks the present files that git ignores, because the kept result will not contain them.
 fn without_ignored(
     tool_site: &ToolSite,
     session: SessionId,
@@ -441,7 +442,7 @@ fn without_ignored(
     facts
 }
 
-/// Returns what tells a contract about the artifacts below `root`.
+/// Returns a function that checks an artifact's path below `root`, for validating a contract.
 pub fn artifact_facts(root: &Path) -> Result<impl Fn(&str) -> ArtifactFact + use<>, PathError> {
     let root = Root::open(root)?;
     Ok(move |path: &str| artifact_fact(&root, path))

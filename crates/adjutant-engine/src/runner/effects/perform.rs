@@ -1,4 +1,4 @@
-//! Starting effects: each becomes a task of the runner whose result is the next input.
+//! Starting effects: each becomes a task whose result is an input of the run loop.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -158,7 +158,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns where the tools of a delegation act.
+    /// Returns where the tools of a delegation act: in the working tree or in a workspace.
     pub(crate) fn tool_site(&self, session: SessionId) -> ToolSite {
         let toolbox = Arc::clone(&self.context.brief_builder.toolbox);
         match (self.tree.space_of(session), &self.context.spaces) {
@@ -166,7 +166,7 @@ impl Runner {
                 let (spaces, space) = (Arc::clone(spaces), space.clone());
                 ToolSite::Own { spaces, owner, space, toolbox }
             }
-            // Without workspaces nothing that works in one may act anywhere else.
+            // A delegation with a workspace must not fall back to the working tree.
             (Some(_), None) => ToolSite::Closed,
             (None, _) => ToolSite::Shared(toolbox),
         }
@@ -177,7 +177,7 @@ impl Runner {
         self.begin_command(session, (CommandPurpose::Work, call), told);
     }
 
-    /// Begins a command in the workspace of a delegation; the tree is told what came of it as `told` says.
+    /// Starts a shell command in the workspace of a delegation. `told` converts its result to a core command.
     pub(in crate::runner) fn begin_command(
         &mut self,
         session: SessionId,
@@ -186,8 +186,8 @@ impl Runner {
     ) {
         let (tool_site, signals) = (self.tool_site(session), self.signals.0.clone());
         let environment = self.command_environment(session);
-        // A command may take minutes: it has a thread of its own, so that nobody's tools wait for it. An
-        // agent runs one at a time, so there are no more of them than agents at work.
+        // A command may take minutes, so it gets its own thread instead of one of the pool for tools. An agent
+        // runs one command at a time, which bounds the number of threads.
         let (done, waits) = tokio::sync::oneshot::channel();
         let begun = CancelHandle::new().and_then(|cancel| {
             let cancel = Arc::new(cancel);
@@ -201,7 +201,7 @@ impl Runner {
                     &held,
                     &signals,
                 );
-                // Nobody waits where the run is over.
+                // The receiver is gone if the run has ended.
                 let _ = done.send(ended);
             })?;
             Ok(cancel)
@@ -219,7 +219,7 @@ impl Runner {
         });
     }
 
-    /// Returns what the commands of a delegation find in their environment.
+    /// Returns the environment variables of a delegation's commands.
     fn command_environment(&self, session: SessionId) -> Vec<(String, String)> {
         let depth = self.tree.node(session).map_or(0, |node| node.depth);
         let mut all = vec![("DELEGATION_DEPTH", Some(depth.to_string()))];
@@ -260,11 +260,11 @@ impl Runner {
         });
     }
 
-    /// Clears away a workspace whose delegation ended while it was made.
+    /// Removes a workspace whose delegation ended while the workspace was made.
     pub(in crate::runner) fn drop_unused_space(&mut self, session: SessionId) {
         let is_used = self.tree.node(session).is_some_and(|node| node.space.is_some());
         if let Some(spaces) = self.context.spaces.clone().filter(|_| !is_used) {
-            // The run does not wait for it, and nothing follows from it.
+            // Not awaited: no event depends on it.
             drop(tokio::task::spawn_blocking(move || spaces.drop_unused(session)));
         }
     }
@@ -283,13 +283,13 @@ impl Runner {
         });
     }
 
-    /// Returns what the commit of a delegation's work says.
+    /// Returns the commit message for a delegation's work.
     pub(in crate::runner) fn message(&self, session: SessionId) -> String {
         let label = self.tree.node(session).map(|node| node.label.to_string()).unwrap_or_default();
         message(&label, session)
     }
 
-    /// Returns what a delegation handed back: by which call, and in which words.
+    /// Returns the text of a delegation's return, and the index of the Return call if there is one.
     fn returned_text(
         &self,
         session: SessionId,
@@ -299,12 +299,12 @@ impl Runner {
             let text = self.conversations.get(&session).and_then(|talk| talk.last_text());
             return (None, text.unwrap_or_default().to_owned());
         };
-        // Arguments that were no JSON are kept as the text they were.
+        // Arguments that are not valid JSON were kept as a string.
         let text = call.arguments.as_str().map(str::to_owned);
         (Some(number), text.unwrap_or_else(|| call.arguments.to_string()))
     }
 
-    /// Puts the next question to the person, unless one is out.
+    /// Asks the next question, unless one is being asked.
     pub(in crate::runner) fn ask_next_question(&mut self) {
         let tree = &self.tree;
         let is_open = |subject: &QuestionSubject| match subject {
@@ -317,8 +317,8 @@ impl Runner {
         }
     }
 
-    /// Reads the first call that waits. The calls of one agent are read one after the other, so that
-    /// they are admitted in the order they were made.
+    /// Parses the first waiting delegate call of an agent. An agent's calls are parsed one after the other, so
+    /// that they are admitted in order.
     pub(in crate::runner) fn read_next(&mut self, session: SessionId) {
         let Some((turn, index, call)) =
             self.unread.get(&session).and_then(|waiting| waiting.front().cloned())
@@ -355,7 +355,7 @@ impl Runner {
         call: u32,
         origin: Origin,
     ) -> Result<(), EngineError> {
-        // It may have ended while this was on its way to the disk.
+        // The delegation may have ended before this event was durable.
         let turn = origin.turn;
         let awaits = origin.index.map_or_else(
             || self.tree.awaits_results(session, call),
@@ -383,7 +383,7 @@ impl Runner {
         context_tokens: u64,
         with_tools: bool,
     ) {
-        // It may have ended while its reservation was on the way to the disk.
+        // The delegation may have ended before its reservation was durable.
         let Some(node) = self.tree.node(session).filter(|node| node.reservation().is_some()) else {
             return;
         };
@@ -408,8 +408,8 @@ impl Runner {
     }
 }
 
-/// Says whether an effect still happens once the disk is full: what ends delegations, and the model calls that were
-/// recorded before and have room for their answers. What came of any other could not be recorded.
+/// Returns whether an effect is still performed on a full disk: those that end delegations, and recorded model
+/// calls, for whose replies space is reserved. The result of any other effect could not be recorded.
 const fn is_done_on_full_disk(effect: &Effect) -> bool {
     matches!(
         effect,
@@ -422,21 +422,20 @@ const fn is_done_on_full_disk(effect: &Effect) -> bool {
     )
 }
 
-/// Returns what the commit of a delegation's work says.
+/// Returns the commit message for a delegation's work.
 pub(crate) fn message(label: &str, session: SessionId) -> String {
     format!("{label}\n\nThe work of {session}, kept by Adjutant.\n")
 }
 
 impl AgentPreamble {
-    /// Returns the tools an agent is offered: none in its last turn, and of its definition's only
-    /// what was granted to it.
+    /// Returns the tools to offer: none in the last turn, otherwise those of the definition that are granted.
     fn offer(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {
         if !with_tools {
             return Arc::default();
         }
         let delegates = usable.contains(DELEGATE) || usable.contains(TASK);
         let tools = if delegates { &self.tools } else { &self.tools_to_work };
-        // Handing back a result is no right: whoever is shown the tool may use it.
+        // The Return tool needs no right.
         let is_offered = |tool: &ToolSpec| tool.name == RETURN || usable.contains(&tool.name);
         if tools.iter().all(is_offered) {
             return Arc::clone(tools);
@@ -445,7 +444,7 @@ impl AgentPreamble {
     }
 }
 
-/// Returns the files that the tools of a delegation changed.
+/// Returns the files that a delegation's tools changed.
 pub(crate) fn changed_by(tree: &Tree, session: SessionId) -> BTreeSet<PathBuf> {
     let changed = tree.node(session).into_iter().flat_map(|node| node.changed());
     changed.map(PathBuf::from).collect()

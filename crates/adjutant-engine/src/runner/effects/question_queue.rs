@@ -1,13 +1,12 @@
-//! Questions to a person, put one after the other.
+//! The queue of questions to a person, which are asked one at a time.
 //!
-//! Two on one screen could be answered the wrong way round, and each one that waits would hold a
-//! thread that tools need. So only one is out; the others wait here.
+//! With two prompts on one terminal a person could answer the wrong one, and each blocks a thread.
 
 use std::collections::VecDeque;
 
 use crate::runner::effects::{ApproverQuestion, QuestionSubject};
 
-/// Questions that wait, and whether one is out.
+/// Waiting questions, and whether one is being asked.
 #[derive(Default)]
 pub(crate) struct QuestionQueue {
     waiting: VecDeque<(ApproverQuestion, QuestionSubject)>,
@@ -15,17 +14,17 @@ pub(crate) struct QuestionQueue {
 }
 
 impl QuestionQueue {
-    /// Takes a question in.
+    /// Adds a question.
     pub(crate) fn add(&mut self, question: ApproverQuestion, subject: QuestionSubject) {
         self.waiting.push_back((question, subject));
     }
 
-    /// Notes that the one that was out has been answered.
+    /// Marks the current question as answered.
     pub(crate) const fn answered(&mut self) {
         self.is_out = false;
     }
 
-    /// Returns the next question when none is out, passing over those that nobody needs answered.
+    /// Returns the next question if none is being asked. Questions that are no longer open are dropped.
     pub(crate) fn next(
         &mut self,
         is_open: impl Fn(&QuestionSubject) -> bool,

@@ -1,5 +1,5 @@
-//! Performing writes: what would change is worked out, kept and recorded before it is changed, and
-//! after a crash the files themselves say what happened.
+//! Writing files for agents in two steps: [`prepare`] computes the change and saves the old content, and after
+//! the change is recorded [`commit`] makes it. After a crash [`look`] finds out from the files what happened.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,11 @@ use crate::runner::effects::{EffectResult, TOOL_TIME, as_output, output_command}
 use crate::runner::panics::catch_panic;
 use crate::workspaces::ToolSite;
 
-/// Where opencode keeps the specs of a project; used where it is there.
+/// The specs folder of opencode, used if it exists.
 const OPENCODE_SPECS: &str = ".opencode/specs";
 
-/// Lets agents of `command` write where the project keeps its specs, unless a person named a folder.
+/// Sets the folder in which agents of the `command` preset write to opencode's specs folder if it exists, unless
+/// a person chose another.
 pub(crate) fn choose_write_folder(policy: &mut Policy, root: &Root) {
     let is_usual = policy.write_below.as_deref() == Some(adjutant_core::policy::SPECS);
     let is_there = |folder: &str| {
@@ -31,13 +32,12 @@ pub(crate) fn choose_write_folder(policy: &mut Policy, root: &Root) {
     }
 }
 
-/// Returns the name of the file that is written beside the one a call changes: from ids alone, so
-/// that it is found again after a crash.
+/// Returns the temporary file name of a write. It is made of ids only, so that it can be found after a crash.
 fn temp_name(session: SessionId, turn: u32, call: u32) -> String {
     format!(".adjutant-{session}-{turn}-{call}.tmp")
 }
 
-/// Works out what a call would change, and keeps what would be lost by it; blocks.
+/// Computes the change of a write call and saves the old content for `undo`. Blocks.
 pub(crate) fn prepare(
     tool_site: &ToolSite,
     folder: Option<&RunDir>,
@@ -74,7 +74,7 @@ pub(crate) fn prepare(
     command.into()
 }
 
-/// Makes a change that is on record; blocks.
+/// Makes a recorded change. Blocks.
 #[expect(
     clippy::too_many_arguments,
     reason = "one call, where it may write, and what is on record"
@@ -104,21 +104,21 @@ pub(crate) fn commit(
     output_command(session, turn, call, result).into()
 }
 
-/// Looks at the files of every change that was about to be made and has no result.
+/// Checks the files of every recorded change without a result, after a crash.
 pub(crate) fn look(
     tree: &Tree,
     tool_site: &dyn Fn(SessionId) -> ToolSite,
 ) -> BTreeMap<(SessionId, u32), Looked> {
     let looked = tree.open_writes().map(|(session, turn, call, change)| {
         let found = tool_site(session).with_toolbox(|toolbox| {
-            // Best effort: a leftover is in nobody's way.
+            // Best effort: a leftover temporary file does no harm.
             let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
             Ok(match toolbox.look(&change.path) {
                 Ok(now) => change.look(now.as_deref()),
                 Err(_) => Looked::Unknown,
             })
         });
-        // A workspace that cannot be opened says nothing about its files.
+        // If the workspace cannot be opened, the state of its files is unknown.
         let looked = found.unwrap_or(Looked::Unknown);
         ((session, call), looked)
     });
