@@ -123,7 +123,7 @@ fn with_results(
     let mut text = match form.results {
         ReturnForm::Markdown => ends(&led.text, room) + &results.markdown(&options),
         ReturnForm::Json => {
-            // Sanitize before serializing: JSON would escape control characters instead of removing them.
+            // Sanitize the strings before printing: once JSON has escaped a control character, the sanitizer no longer sees it.
             let mut json = json!(json);
             sanitize_strings(&mut json);
             wire::pretty(&json)

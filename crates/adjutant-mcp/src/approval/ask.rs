@@ -49,7 +49,7 @@ struct QuestionNotes {
 }
 
 impl QuestionTracker {
-    /// Records that a call of this process was given the run.
+    /// Records that a client of this server started or waits for the run, so that its questions may be asked here.
     pub(crate) fn add_run(&self, run: RunId) {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
     }

@@ -1,4 +1,5 @@
-//! Processes of this server that still have work to do after their run has ended.
+//! The processes that this server started, one per run. After its run has ended, such a process may still create a
+//! branch or update a PRD; answers about the run wait for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -185,7 +185,9 @@ fn check_count(count: usize, max: usize) -> Result<(), GitError> {
     if count <= max {
         return Ok(());
     }
-    let text = format!("{count} files differ, the limit is {max}; all files stay in the workspace");
+    let text = format!(
+        "{count} files changed, limit {max}; the work is not committed and stays in the workspace"
+    );
     Err(GitError::io("committing the work")(io::Error::other(text)))
 }
 
@@ -198,7 +200,7 @@ fn walk(
     let listed = folder.list(*left)?;
     if listed.truncated {
         let text = format!(
-            "more than {MAX_LAYER_ENTRIES} entries were written; all files stay in the workspace"
+            "more than {MAX_LAYER_ENTRIES} files and directories were written; the work is not committed and stays in the workspace"
         );
         return Err(PathError::Io(io::Error::other(text)));
     }

@@ -46,7 +46,7 @@ pub enum GitError {
         git_dir: PathBuf,
     },
     /// The name cannot be part of a reference.
-    #[error("`{0}` is not a valid name of a run or a child in a reference")]
+    #[error("`{0}` cannot be used as the name of a run or a child in a git reference")]
     BadName(String),
     /// Git's output could not be parsed.
     #[error("cannot parse the output of git {command}")]

@@ -217,7 +217,7 @@ struct MissingCommit {
     since: Option<ObjectId>,
 }
 
-/// The missing commits and their relations; commits are removed once they are merged.
+/// The commits that another commit does not contain, and which of them build on each other.
 struct MissingHistory {
     lacking: BTreeMap<ObjectId, MissingCommit>,
     asked: BTreeSet<ObjectId>,

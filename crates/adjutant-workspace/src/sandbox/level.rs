@@ -150,9 +150,7 @@ fn level_from_findings(
             if OPTIONAL.contains(&layer) {
                 return level_from_findings(findings, &[missing, &[layer]].concat());
             }
-            return Err(SandboxUnavailable {
-                why: format!("{layer} is not effective: {tried} worked"),
-            });
+            return Err(SandboxUnavailable { why: format!("{layer} did not prevent {tried}") });
         }
     }
     Ok(SandboxLevel::from_missing(missing.to_vec()))

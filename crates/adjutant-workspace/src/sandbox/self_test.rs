@@ -21,7 +21,7 @@ pub(crate) const PROBE_SOCKET: &str = "adjutant-self-test";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerFinding {
     pub(crate) layer: SandboxLayer,
-    /// What was tried; completes the sentence "… worked".
+    /// What was tried; completes the sentence "… did not prevent …".
     pub(crate) tried: String,
     pub(crate) held: bool,
 }

@@ -272,10 +272,11 @@ pub(super) fn retry_while_holder_exits<T>(
 }
 
 fn base_lease(lower: &LowerLayers, name: &LayerName) -> Result<Arc<BaseLease>, WorkspaceError> {
-    lower
-        .lease
-        .clone()
-        .ok_or_else(|| WorkspaceError::Record(format!("layer {name} has no base below it")))
+    lower.lease.clone().ok_or_else(|| {
+        WorkspaceError::Record(format!(
+            "layer {name} is recorded without the base checkout it needs"
+        ))
+    })
 }
 
 /// Removes a layer that the caller has locked exclusively.

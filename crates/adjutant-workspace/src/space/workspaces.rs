@@ -501,7 +501,10 @@ fn remarks(snapshot: &WorkTreeSnapshot) -> Vec<String> {
     let large: Vec<PathBuf> =
         snapshot.skipped.iter().filter(large).map(|skipped| skipped.path.clone()).collect();
     if !large.is_empty() {
-        all.push(format!("changed files that are too large are left out: {}", join_paths(&large)));
+        all.push(format!(
+            "changed files that are too large are not in the workspaces: {}",
+            join_paths(&large)
+        ));
     }
     for (reason, text) in [
         (SkipReason::NestedRepository, "repositories inside the repository are left out"),

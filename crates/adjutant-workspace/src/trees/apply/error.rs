@@ -38,7 +38,7 @@ pub enum ApplyError {
         source: PathError,
     },
     /// A file could not be replaced, and these files were changed meanwhile; the others were restored.
-    #[error("{path} could not be replaced, and {left} changed meanwhile", path = path.display(), left = list_unrestored(left))]
+    #[error("{path} could not be replaced; all other files were restored except {left}, which changed meanwhile", path = path.display(), left = list_unrestored(left))]
     ChangedMeanwhile {
         /// The file that could not be replaced.
         path: PathBuf,
