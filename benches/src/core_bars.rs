@@ -1,6 +1,6 @@
 //! The bars of the pure core, measured in this process.
 
-use adjutant_core::graph::StoryGraph;
+use adjutant_core::story_graph::StoryGraph;
 use adjutant_core::{Command, Event, Preset, Timestamp, Tree};
 use adjutant_formats::contract::{Contract, unchecked, validate};
 use adjutant_formats::marker::{self, Request};

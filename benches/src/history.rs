@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 
 use adjutant_core::ids::SUFFIX_LEN;
 use adjutant_core::policy::WorkspaceKind;
-use adjutant_core::tree::InFlight;
+use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::{
-    AgentName, Brief, Command, Effect, Event, Label, ModelSpec, Policy, Preset, Price, Reply,
-    Rights, RunId, SessionId, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage, Usd,
+    AgentName, Brief, Command, Effect, Event, Label, ModelReply, ModelSpec, Policy, Preset, Price,
+    RequestedTask, Rights, RunId, SessionId, StopReason, Timestamp, ToolCall, ToolOutput, Tree,
+    Usage, Usd,
 };
 use serde_json::json;
 
@@ -28,7 +29,7 @@ type Sink<'a> = dyn FnMut(Timestamp, &Event) -> Result<(), Failure> + 'a;
 pub(crate) struct Driver<'a> {
     /// The state so far.
     pub(crate) tree: Tree,
-    in_flight: InFlight,
+    in_flight: EffectsInFlight,
     run: RunId,
     now: Timestamp,
     effects: VecDeque<Effect>,
@@ -71,7 +72,7 @@ pub(crate) fn roomy(preset: Preset) -> Policy {
 }
 
 /// Returns a task as a caller writes them: a label, a paragraph, a priced model.
-pub(crate) fn task(policy: &Policy, number: usize) -> Result<Task, Failure> {
+pub(crate) fn task(policy: &Policy, number: usize) -> Result<RequestedTask, Failure> {
     let prompt = format!(
         "Look at module {number}: which of its functions take untrusted input, what do they check, \
          and what is missing? Cite files and lines. Say plainly what you could not find out."
@@ -87,7 +88,7 @@ pub(crate) fn task(policy: &Policy, number: usize) -> Result<Task, Failure> {
     if policy.preset == Preset::Story {
         brief.story = Some(format!("US-001-DEL-{number:05}"));
     }
-    Ok(Task { session: session(number), brief })
+    Ok(RequestedTask { session: session(number), brief })
 }
 
 fn agent(preset: Preset) -> AgentName {
@@ -103,7 +104,7 @@ impl<'a> Driver<'a> {
     ) -> Result<Self, Failure> {
         let mut driver = Self {
             tree: Tree::default(),
-            in_flight: InFlight::default(),
+            in_flight: EffectsInFlight::default(),
             run,
             now: Timestamp::ZERO,
             effects: VecDeque::new(),
@@ -205,11 +206,11 @@ impl<'a> Driver<'a> {
 }
 
 /// Returns one read, or a report that quotes as much as a read returns.
-fn reply(turn: u32, turns: u32, content: &str) -> Reply {
+fn reply(turn: u32, turns: u32, content: &str) -> ModelReply {
     let usage = Some(Usage { input: 2_000, output: 60, ..Usage::default() });
     if turn > turns {
         let text = format!("Every function checks its input; nothing is missing.\n{content}");
-        return Reply {
+        return ModelReply {
             text,
             tool_calls: Vec::new(),
             stop: StopReason::EndTurn,
@@ -224,5 +225,5 @@ fn reply(turn: u32, turns: u32, content: &str) -> Reply {
         malformed: false,
     };
     let text = format!("Reading part {turn}.");
-    Reply { text, tool_calls: vec![call], stop: StopReason::ToolUse, usage, opaque: None }
+    ModelReply { text, tool_calls: vec![call], stop: StopReason::ToolUse, usage, opaque: None }
 }

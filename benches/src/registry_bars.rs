@@ -1,6 +1,6 @@
 //! What opening the registry costs after ten thousand runs, each begun by a call, on a story and merged.
 
-use adjutant_core::budget::{Amount, Cap};
+use adjutant_core::budget::{BudgetAmount, BudgetCap};
 use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RunId, Usd};
 use adjutant_engine::{RegistryError, RegistryHandle, wall_now};
@@ -63,8 +63,8 @@ fn long_history() -> Result<Registry, Failure> {
         let story = StoryKey { prd: "/project/prd.json".into(), id: format!("S-{number}") };
         let (tree, commit) = (TreeKey::new("/project"), "ab".repeat(20));
         let by = || holder.clone();
-        let (end, spent, kept) = (StoryEnd::Passed, Amount::default(), Some(commit.clone()));
-        let (asked, budget) = ("ab".repeat(32), Cap::default());
+        let (end, spent, kept) = (StoryEnd::Passed, BudgetAmount::default(), Some(commit.clone()));
+        let (asked, budget) = ("ab".repeat(32), BudgetCap::default());
         for command in [
             RegistryCommand::Join { holder: by(), pid: 4242 },
             RegistryCommand::BeginCall { holder: by(), call: call.clone(), run, instead_of: None },

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::Policy;
-use adjutant_core::policy::Approval;
+use adjutant_core::policy::ApprovalRule;
 use adjutant_engine::{Approver, ApproverAnswer, ApproverQuestion};
 use adjutant_view::{approval, sanitize};
 
@@ -69,7 +69,7 @@ pub(crate) fn approver(yes: bool, terminal: Option<Terminal>) -> Approver {
 
 /// Returns whether a run under this policy may ask questions.
 pub(crate) fn may_ask(policy: &Policy) -> bool {
-    policy.approval == Approval::Batch || policy.network
+    policy.approval == ApprovalRule::Batch || policy.network
 }
 
 /// Shows the question and waits for yes or no.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::{Operation, WorkspaceKind};
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::roster::{AgentRoster, DefinitionScope, FileProblem, UserFolders};
 use adjutant_engine::slash::{
@@ -194,7 +194,8 @@ impl TypedSlashCommand {
             effort: option("effort"),
             description: Some(piped()?).filter(|text| !text.is_empty()),
         };
-        let as_json = form(flags.return_form, ReturnForm::Markdown, as_json) == ResultFormat::Json;
+        let as_json =
+            form(flags.return_form, ReturnFormat::Markdown, as_json) == ResultFormat::Json;
         tasks::add(&self.root, &wish, as_json, tasks::added).map(Some)
     }
 

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::policy::Key;
-use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK};
-use adjutant_core::{Event, Layered, Policy, Preset, Refusal, Untold};
+use adjutant_core::policy::PolicyKey;
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat, TASK};
+use adjutant_core::{Event, LayeredPolicy, Policy, Preset, Refusal, TellProblem};
 use adjutant_engine::roster::AgentRoster;
 use adjutant_engine::{Approver, Engine, EngineError, EngineSetup, RunPreview, with_link_targets};
 use adjutant_view::approval::ApprovalQuestion;
@@ -148,31 +148,31 @@ pub(crate) fn apply_flags(
     in_place: bool,
 ) -> Result<(), Failure> {
     if let Some(concurrency) = flags.concurrency {
-        settings.set(Key::Concurrency, concurrency, "--concurrency")?;
+        settings.set(PolicyKey::Concurrency, concurrency, "--concurrency")?;
     }
     if flags.allow_network {
-        settings.set(Key::Network, true, "--allow-network")?;
+        settings.set(PolicyKey::Network, true, "--allow-network")?;
     }
     if in_place {
         write_in_place(settings)?;
     }
     flags.spaces.apply(settings)?;
     if let Some(usd) = flags.budget_usd {
-        settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
+        settings.set(PolicyKey::BudgetUsd, usd, "--budget-usd")?;
     }
     if !flags.allow_domain.is_empty() {
-        let held = Key::WebDomains.get(settings.policy.policy());
+        let held = PolicyKey::WebDomains.get(settings.policy.policy());
         let held = held.as_array().cloned().unwrap_or_default();
         let all = held.into_iter().chain(flags.allow_domain.iter().cloned().map(Value::String));
-        settings.set(Key::WebDomains, all.collect::<Vec<_>>(), "--allow-domain")?;
+        settings.set(PolicyKey::WebDomains, all.collect::<Vec<_>>(), "--allow-domain")?;
     }
     if let Some(usd) = flags.approve_below {
-        settings.set(Key::ApproveBelowUsd, usd, "--approve-below")?;
+        settings.set(PolicyKey::ApproveBelowUsd, usd, "--approve-below")?;
     }
     if let Some(tokens) = flags.budget_tokens {
-        settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
+        settings.set(PolicyKey::BudgetTokensRun, tokens, "--budget-tokens")?;
         let each = settings.policy.policy().budget_tokens_within_run();
-        settings.set(Key::BudgetTokens, each, "--budget-tokens")?;
+        settings.set(PolicyKey::BudgetTokens, each, "--budget-tokens")?;
     }
     settings.set_again(&flags.policy)?;
     flags.spaces.refuse_unused(settings.policy.policy(), flags.merge.is_some())?;
@@ -188,11 +188,11 @@ pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
         return Err(Failure::usage("--in-place: agents of the preset scout only read")
             .hint("Add --preset command to let agents write."));
     }
-    settings.set(Key::InPlace, true, "--in-place")
+    settings.set(PolicyKey::InPlace, true, "--in-place")
 }
 
 /// Combines the tasks from a file or standard input and from `-t` into one call.
-fn read_call(args: &DelegateArgs, policy: &Layered) -> Result<DelegateCall, Failure> {
+fn read_call(args: &DelegateArgs, policy: &LayeredPolicy) -> Result<DelegateCall, Failure> {
     let mut call = match &args.tasks {
         None => Map::new(),
         Some(path) if path == Path::new("-") => object(&read_stdin()?, "standard input")?,
@@ -329,16 +329,18 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
 
 /// Returns `Usage` for an invalid message to an agent, `Refused` for every other refusal.
 fn exit_of(refusal: &Refusal) -> Exit {
-    let is_bad =
-        matches!(refusal, Refusal::Untold { problem: Untold::Empty | Untold::TooLong { .. }, .. });
+    let is_bad = matches!(
+        refusal,
+        Refusal::MessageRejected { problem: TellProblem::Empty | TellProblem::TooLong { .. }, .. }
+    );
     if is_bad { Exit::Usage } else { Exit::Refused }
 }
 
 /// Returns the result format: the flag, otherwise JSON with `--json`, otherwise what the file says.
-pub(crate) fn form(flag: Option<ResultFormat>, file: ReturnForm, as_json: bool) -> ResultFormat {
+pub(crate) fn form(flag: Option<ResultFormat>, file: ReturnFormat, as_json: bool) -> ResultFormat {
     let file = match file {
-        ReturnForm::Json => ResultFormat::Json,
-        ReturnForm::Markdown => ResultFormat::Markdown,
+        ReturnFormat::Json => ResultFormat::Json,
+        ReturnFormat::Markdown => ResultFormat::Markdown,
     };
     flag.unwrap_or(if as_json { ResultFormat::Json } else { file })
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::schema::{ReturnForm, TaskSpec};
+use adjutant_core::schema::{ReturnFormat, TaskSpec};
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::{ApproverAnswer, Archive, Engine, EngineSetup};
 use adjutant_view::approval::ApprovalQuestion;
@@ -48,7 +48,7 @@ const SAMPLE: [(&str, &str); 8] = [
     ("README.md", include_str!("../../../README.md")),
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("docs/scripted-model.md", include_str!("../../../docs/scripted-model.md")),
-    ("src/admit.rs", include_str!("../../adjutant-core/src/tree/admit.rs")),
+    ("src/admission.rs", include_str!("../../adjutant-core/src/tree/admission.rs")),
     ("src/evolve.rs", include_str!("../../adjutant-core/src/tree/evolve.rs")),
     ("src/turn.rs", include_str!("../../adjutant-core/src/tree/turn.rs")),
     ("src/refusal.rs", include_str!("../../adjutant-core/src/refusal.rs")),
@@ -74,7 +74,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         )
     ));
     let showing = DisplayOptions {
-        form: form(args.return_form, ReturnForm::Markdown, as_json),
+        form: form(args.return_form, ReturnFormat::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
         merge: MergeAfter::Report,

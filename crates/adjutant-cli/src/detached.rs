@@ -7,7 +7,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::policy::{Approval as Asks, Key, Source};
+use adjutant_core::policy::{ApprovalRule as Asks, PolicyKey, PolicySource};
 use adjutant_core::registry::TreeKey;
 use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
 use adjutant_engine::{
@@ -145,12 +145,14 @@ impl DetachedTerms {
         settings: &mut Settings,
     ) -> Result<Option<Self>, Failure> {
         let Some(handover) = handover else { return Ok(None) };
-        let is_theirs = match settings.policy.source(Key::Approval) {
-            Source::UserConfig | Source::Environment(_) | Source::Flag(_) => true,
-            Source::Preset(_) | Source::ProjectConfig | Source::Content(_) => false,
+        let is_theirs = match settings.policy.source(PolicyKey::Approval) {
+            PolicySource::UserConfig | PolicySource::Environment(_) | PolicySource::Flag(_) => true,
+            PolicySource::Preset(_) | PolicySource::ProjectConfig | PolicySource::Content(_) => {
+                false
+            }
         };
         if !is_theirs {
-            settings.set(Key::Approval, "batch", "--approval")?;
+            settings.set(PolicyKey::Approval, "batch", "--approval")?;
         }
         let asks = settings.policy.policy().approval == Asks::Batch;
         if asks && flags.approval.unwrap_or_default() == ApprovalMode::Deny {
@@ -210,7 +212,7 @@ impl DetachedTerms {
                 let nothing =
                     RegistryCommand::SettleAllowance { run: self.handover.run(), spent: Usd::ZERO };
                 self.reserved = Some(self.registry.on_drop(nothing));
-                return settings.set(Key::BudgetUsd, amount.as_dollars(), "--approval");
+                return settings.set(PolicyKey::BudgetUsd, amount.as_dollars(), "--approval");
             }
         }
         Ok(())
@@ -243,7 +245,7 @@ impl DetachedTerms {
         // The person's own approve_below_usd is for runs they start themselves. A client could start run after run.
         let left = self.unasked.and_then(|unasked| unasked.left);
         let left = left.map_or(Value::Null, |left| left.as_dollars().into());
-        settings.set(Key::ApproveBelowUsd, left, "--approval")
+        settings.set(PolicyKey::ApproveBelowUsd, left, "--approval")
     }
 
     /// Returns the run that was admitted.

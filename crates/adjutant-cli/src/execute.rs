@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{Brief, Code, Event, Outcome, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, ControlCommand, Engine, EngineError, FinishedRun, Goal, LoadedJournal,
@@ -366,14 +366,14 @@ struct ResultNarrator {
 }
 
 impl Narrator for ResultNarrator {
-    fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String {
+    fn results(&self, parent: SessionId, call: u32, form: ReturnFormat) -> String {
         let live = self.live.borrow();
         let results = CallResults::of(&live.view, parent, Some(call));
         let options =
             ResultOptions { result_tokens: self.result_tokens, ..ResultOptions::default() };
         match form {
-            ReturnForm::Markdown => results.markdown(&options),
-            ReturnForm::Json => adjutant_view::wire::pretty(&results.json(&options)),
+            ReturnFormat::Markdown => results.markdown(&options),
+            ReturnFormat::Json => adjutant_view::wire::pretty(&results.json(&options)),
         }
     }
 }

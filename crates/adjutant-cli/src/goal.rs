@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use adjutant_core::policy::Approval;
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::policy::ApprovalRule;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{AgentName, Policy};
 use adjutant_engine::{Approver, Engine, EngineSetup, Goal, ResumeRequest, lead_prompt};
 use adjutant_mcp::LaunchHandover;
@@ -116,7 +116,7 @@ pub(crate) fn run_goal(
         slash.say_in_progress(&archive, prepared);
     }
     let showing = DisplayOptions {
-        form: form(flags.return_form, ReturnForm::Markdown, as_json),
+        form: form(flags.return_form, ReturnFormat::Markdown, as_json),
         events: flags.events,
         result_tokens: policy.result_tokens,
         merge: flags.merge.unwrap_or_default(),
@@ -194,7 +194,7 @@ fn goal_text(typed: Option<&str>, may_be_empty: bool) -> Result<String, Failure>
 /// Returns the approver. Warns if approval is needed and there is no terminal: then every delegation is refused.
 fn approver_of(flags: &WorkFlags, policy: &Policy) -> Approver {
     let terminal = if flags.yes || !may_ask(policy) { None } else { Terminal::open() };
-    if terminal.is_none() && !flags.yes && policy.approval == Approval::Batch {
+    if terminal.is_none() && !flags.yes && policy.approval == ApprovalRule::Batch {
         let refused = match policy.approve_below_usd {
             Some(limit) => format!("every delegation beyond {limit} will be refused"),
             None => "every delegation will be refused".into(),

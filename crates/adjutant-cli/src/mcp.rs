@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adjutant_core::policy::Key;
+use adjutant_core::policy::PolicyKey;
 use adjutant_core::schema::CallLimits;
 use adjutant_mcp::{
     ApprovalMode, BearerToken, HttpOptions, HttpServer, ServeError, ServerSetup, TOKEN_VARIABLE,
@@ -85,10 +85,10 @@ pub(crate) fn check(args: &McpArgs) -> Result<(), Failure> {
 fn settings(args: &McpArgs, root: &Path) -> Result<Settings, Failure> {
     let mut settings = Settings::load(&args.policy, root)?;
     if let Some(usd) = args.budget_usd {
-        settings.set(Key::BudgetUsd, usd, "--budget-usd")?;
+        settings.set(PolicyKey::BudgetUsd, usd, "--budget-usd")?;
     }
     if let Some(tokens) = args.budget_tokens {
-        settings.set(Key::BudgetTokensRun, tokens, "--budget-tokens")?;
+        settings.set(PolicyKey::BudgetTokensRun, tokens, "--budget-tokens")?;
     }
     Ok(settings)
 }

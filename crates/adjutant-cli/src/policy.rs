@@ -1,6 +1,6 @@
 //! `policy`: shows the limits in force, each with its origin.
 
-use adjutant_core::policy::Key;
+use adjutant_core::policy::PolicyKey;
 use serde_json::{Map, Value, json};
 
 use crate::args::PolicyArgs;
@@ -22,7 +22,7 @@ pub(crate) fn run_policy(args: &PolicyArgs, as_json: bool) -> Result<Exit, Failu
 
 fn as_object(settings: &Settings, explained: bool) -> Value {
     let policy = settings.policy.policy();
-    let entries = Key::ALL.iter().map(|key| {
+    let entries = PolicyKey::ALL.iter().map(|key| {
         let mut entry = Map::new();
         entry.insert("value".into(), key.get(policy));
         entry.insert("source".into(), settings.policy.source(*key).to_string().into());
@@ -38,10 +38,10 @@ fn as_object(settings: &Settings, explained: bool) -> Value {
 fn as_table(settings: &Settings, explained: bool) -> String {
     let policy = settings.policy.policy();
     let preset = policy.preset;
-    let width = Key::ALL.iter().map(|key| shown(&key.get(policy)).chars().count()).max();
+    let width = PolicyKey::ALL.iter().map(|key| shown(&key.get(policy)).chars().count()).max();
     let width = width.unwrap_or_default();
     let mut text = format!("{preset} ({}): {}\n\n", preset.alias(), preset.purpose());
-    for key in Key::ALL {
+    for key in PolicyKey::ALL {
         let source = settings.policy.source(*key);
         text +=
             format!("{:<20} {:<width$}  {source}", key.name(), shown(&key.get(policy))).trim_end();

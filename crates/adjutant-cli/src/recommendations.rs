@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use adjutant_core::policy::Key;
+use adjutant_core::policy::PolicyKey;
 use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
@@ -221,7 +221,7 @@ fn every_flag_that_is_recommended_is_one_of_a_command() {
             let set =
                 all.get(place + 1).filter(|_| flag == "set").and_then(|it| it.split_once('='));
             if let Some((key, _)) = set.filter(|(key, _)| !key.contains(VALUE) && *key != "KEY")
-                && Key::parse(key).is_none()
+                && PolicyKey::parse(key).is_none()
             {
                 wrong.push(format!("{file}: --set {key} in {text:?}"));
             }

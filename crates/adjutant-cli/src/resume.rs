@@ -2,9 +2,9 @@
 //!
 //! Start at [`run_resume`]. `run --continue` uses [`resume_run`] too.
 
-use adjutant_core::policy::{Key, WorkspaceKind, parse_assignment};
-use adjutant_core::schema::ReturnForm;
-use adjutant_core::space::MergeRequest;
+use adjutant_core::policy::{PolicyKey, WorkspaceKind, parse_assignment};
+use adjutant_core::schema::ReturnFormat;
+use adjutant_core::workspace::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId};
 use adjutant_engine::slash::{SlashCommands, builtin_agents};
 use adjutant_engine::{
@@ -55,7 +55,7 @@ impl<'a> ResumeFlags<'a> {
             in_place: flags.in_place,
             merge: flags.merge,
             terms: &flags.spaces.terms,
-            form: form(flags.return_form, ReturnForm::Markdown, as_json),
+            form: form(flags.return_form, ReturnFormat::Markdown, as_json),
             events: flags.events,
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn run_resume(
         in_place: args.in_place,
         merge: args.merge,
         terms: &args.terms,
-        form: form(args.return_form, ReturnForm::Markdown, as_json),
+        form: form(args.return_form, ReturnFormat::Markdown, as_json),
         events: args.events,
     };
     let run = files.id();
@@ -138,13 +138,13 @@ fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, F
         set.map_err(|error| Failure::usage(format!("{flag} {error}")))
     };
     if let Some(usd) = args.budget_usd {
-        set("--budget-usd", Key::BudgetUsd.name(), &json!(usd))?;
+        set("--budget-usd", PolicyKey::BudgetUsd.name(), &json!(usd))?;
     }
     if let Some(tokens) = args.budget_tokens {
-        set("--budget-tokens", Key::BudgetTokensRun.name(), &json!(tokens))?;
+        set("--budget-tokens", PolicyKey::BudgetTokensRun.name(), &json!(tokens))?;
         // When a run starts, this flag also limits each delegation.
         if recorded.budget_tokens == recorded.budget_tokens_run {
-            set("--budget-tokens", Key::BudgetTokens.name(), &json!(tokens))?;
+            set("--budget-tokens", PolicyKey::BudgetTokens.name(), &json!(tokens))?;
         }
     }
     for text in &args.set {
@@ -271,7 +271,7 @@ pub(crate) fn resume_run(
     let preset = Some(past.policy.preset.name().to_owned());
     let mut settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     if flags.allow_network {
-        settings.set(Key::Network, true, "--allow-network")?;
+        settings.set(PolicyKey::Network, true, "--allow-network")?;
     }
     if flags.in_place {
         write_in_place(&mut settings)?;

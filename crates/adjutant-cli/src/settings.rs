@@ -9,8 +9,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::policy::{Key, PolicyError, parse_assignment};
-use adjutant_core::{Layered, Preset, PriceOverride, Source};
+use adjutant_core::policy::{PolicyError, PolicyKey, parse_assignment};
+use adjutant_core::{LayeredPolicy, PolicySource, Preset, PriceOverride};
 use adjutant_engine::roster::UserFolders;
 use adjutant_engine::slash::{self, ConfiguredRoutes};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
@@ -23,13 +23,13 @@ use crate::exit::{Exit, Failure};
 use crate::output::say;
 
 /// Environment variables of the system whose limits the preset `story` adopts.
-const STORY_ENVIRONMENT: [(&str, Key); 6] = [
-    ("MAX_DELEGATION_DEPTH", Key::MaxDepth),
-    ("MAX_CONTEXT_PER_AGENT", Key::ContextTokens),
-    ("MAX_DELEGATIONS_PER_STORY", Key::ChildrenPerParent),
-    ("ENABLE_DELEGATION", Key::Enabled),
-    ("MAX_PARALLEL_DELEGATIONS", Key::Concurrency),
-    ("DELEGATION_TIMEOUT_SECONDS", Key::TimeoutS),
+const STORY_ENVIRONMENT: [(&str, PolicyKey); 6] = [
+    ("MAX_DELEGATION_DEPTH", PolicyKey::MaxDepth),
+    ("MAX_CONTEXT_PER_AGENT", PolicyKey::ContextTokens),
+    ("MAX_DELEGATIONS_PER_STORY", PolicyKey::ChildrenPerParent),
+    ("ENABLE_DELEGATION", PolicyKey::Enabled),
+    ("MAX_PARALLEL_DELEGATIONS", PolicyKey::Concurrency),
+    ("DELEGATION_TIMEOUT_SECONDS", PolicyKey::TimeoutS),
 ];
 
 /// The content of a configuration file.
@@ -166,7 +166,7 @@ enum SearchEngine {
 /// The settings of a command, combined from all layers.
 pub(crate) struct Settings {
     /// The limits, each with its origin.
-    pub(crate) policy: Layered,
+    pub(crate) policy: LayeredPolicy,
     /// The model named by the user's configuration.
     pub(crate) model: Option<String>,
     /// The models that agent files of a project may choose.
@@ -212,13 +212,13 @@ impl Settings {
         let name = name.or(user.preset.as_deref()).unwrap_or("scout");
         let preset = Preset::parse(name)
             .ok_or_else(|| refused(&PolicyError::UnknownPreset { name: name.to_owned() }, None))?;
-        let mut policy = Layered::new(preset);
+        let mut policy = LayeredPolicy::new(preset);
         policy
-            .apply(&table(&user.policy, "user config")?, &Source::UserConfig)
-            .map_err(|error| refused(&error, Some(Source::UserConfig)))?;
+            .apply(&table(&user.policy, "user config")?, &PolicySource::UserConfig)
+            .map_err(|error| refused(&error, Some(PolicySource::UserConfig)))?;
         policy
-            .apply(&table(&project.policy, "project config")?, &Source::ProjectConfig)
-            .map_err(|error| refused(&error, Some(Source::ProjectConfig)))?;
+            .apply(&table(&project.policy, "project config")?, &PolicySource::ProjectConfig)
+            .map_err(|error| refused(&error, Some(PolicySource::ProjectConfig)))?;
         from_environment(&mut policy)?;
         from_flags(&mut policy, flags)?;
         let secrets = user.search.iter().filter_map(|search| search.key.as_deref());
@@ -253,19 +253,20 @@ impl Settings {
     /// Sets one key from a named flag.
     pub(crate) fn set(
         &mut self,
-        key: Key,
+        key: PolicyKey,
         value: impl Into<Value>,
         flag: &str,
     ) -> Result<(), Failure> {
-        let source = Source::Flag(flag.to_owned());
+        let source = PolicySource::Flag(flag.to_owned());
         self.policy
             .set(key.name(), &value.into(), &source)
             .map_err(|error| refused(&error, Some(source)))
     }
 }
 
-fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
-    let own = Key::ALL.iter().map(|key| (format!("ADJUTANT_{}", key.name().to_uppercase()), *key));
+fn from_environment(policy: &mut LayeredPolicy) -> Result<(), Failure> {
+    let own =
+        PolicyKey::ALL.iter().map(|key| (format!("ADJUTANT_{}", key.name().to_uppercase()), *key));
     let names = STORY_ENVIRONMENT.iter().map(|(name, key)| ((*name).to_owned(), *key));
     for (name, key) in names.chain(own) {
         let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else { continue };
@@ -279,7 +280,7 @@ fn from_environment(policy: &mut Layered) -> Result<(), Failure> {
             "0" if name == "ENABLE_DELEGATION" => Value::Bool(false),
             json => serde_json::from_str(json).unwrap_or(Value::String(text)),
         };
-        let source = Source::Environment(name);
+        let source = PolicySource::Environment(name);
         policy.set(key.name(), &value, &source).map_err(|error| refused(&error, Some(source)))?;
     }
     warn_of_unknown_variables();
@@ -308,7 +309,7 @@ pub(crate) fn base_depth() -> Result<u64, Failure> {
 fn warn_of_unknown_variables() {
     let known = |name: &str| {
         OTHER_VARIABLES.contains(&name)
-            || Key::ALL.iter().any(|key| key.name().to_uppercase() == name)
+            || PolicyKey::ALL.iter().any(|key| key.name().to_uppercase() == name)
     };
     for (name, _) in env::vars_os() {
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix("ADJUTANT_")) else {
@@ -327,23 +328,23 @@ fn warn_of_unknown_variables() {
 /// The known `ADJUTANT_` variables that are not keys of the policy.
 const OTHER_VARIABLES: [&str; 5] = ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN"];
 
-fn from_flags(policy: &mut Layered, flags: &PolicyFlags) -> Result<(), Failure> {
+fn from_flags(policy: &mut LayeredPolicy, flags: &PolicyFlags) -> Result<(), Failure> {
     if flags.enable_delegation {
-        let source = Source::Flag("--enable-delegation".into());
+        let source = PolicySource::Flag("--enable-delegation".into());
         policy
-            .set(Key::Enabled.name(), &Value::Bool(true), &source)
+            .set(PolicyKey::Enabled.name(), &Value::Bool(true), &source)
             .map_err(|error| refused(&error, None))?;
     }
     for assignment in &flags.set {
         let (key, value) = parse_assignment(assignment).map_err(|error| refused(&error, None))?;
-        let source = Source::Flag("--set".into());
+        let source = PolicySource::Flag("--set".into());
         policy.set(key, &value, &source).map_err(|error| refused(&error, Some(source)))?;
     }
     Ok(())
 }
 
 /// Adds the layer that a bad setting came from, unless the error names it already.
-fn refused(error: &PolicyError, source: Option<Source>) -> Failure {
+fn refused(error: &PolicyError, source: Option<PolicySource>) -> Failure {
     let hint = "`adjutant policy explain` lists the keys and their values.";
     let text = match (error, source) {
         (PolicyError::Loosens { .. }, _) | (_, None) => error.to_string(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::undo::Elsewhere;
+use adjutant_core::undo::WorkLocation;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_engine::specs::Specs;
 use adjutant_engine::{
@@ -150,7 +150,7 @@ impl StaleTask {
 /// Where the work of delegations with workspaces is now.
 #[derive(Default)]
 struct WorkLocations {
-    elsewhere: Vec<(SessionId, Elsewhere)>,
+    elsewhere: Vec<(SessionId, WorkLocation)>,
     /// Sessions whose work was discarded.
     discarded: Vec<SessionId>,
     /// Sessions whose work was merged into the files.
@@ -162,7 +162,7 @@ fn locate_work(
     archive: &Archive,
     run: RunId,
     root: &Path,
-    recorded: Vec<(SessionId, Elsewhere)>,
+    recorded: Vec<(SessionId, WorkLocation)>,
 ) -> WorkLocations {
     let work = open_work(root, archive);
     // If git fails, only the journal counts.
@@ -176,12 +176,12 @@ fn locate_work(
             merged.push(session);
         }
         now.push(match (found, at) {
-            (Some(found), _) => (session, Elsewhere::Kept(found.reference.clone())),
-            (None, Elsewhere::Kept(_)) => {
+            (Some(found), _) => (session, WorkLocation::Kept(found.reference.clone())),
+            (None, WorkLocation::Kept(_)) => {
                 discarded.push(session);
-                (session, Elsewhere::Nowhere)
+                (session, WorkLocation::Nowhere)
             }
-            (None, at @ (Elsewhere::Workspace | Elsewhere::Nowhere)) => (session, at),
+            (None, at @ (WorkLocation::Workspace | WorkLocation::Nowhere)) => (session, at),
         });
     }
     WorkLocations { elsewhere: now, discarded, merged }
@@ -195,26 +195,26 @@ fn merged_sentence(session: SessionId) -> String {
     )
 }
 
-fn elsewhere_object((session, at): &(SessionId, Elsewhere)) -> Value {
+fn elsewhere_object((session, at): &(SessionId, WorkLocation)) -> Value {
     let reference = match at {
-        Elsewhere::Kept(reference) => Some(reference),
-        Elsewhere::Workspace | Elsewhere::Nowhere => None,
+        WorkLocation::Kept(reference) => Some(reference),
+        WorkLocation::Workspace | WorkLocation::Nowhere => None,
     };
     json!({ "session": session, "reference": reference })
 }
 
 /// Describes where the work of a workspace is; `None` if there is none.
-fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, Elsewhere)) -> Option<String> {
+fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, WorkLocation)) -> Option<String> {
     match at {
-        Elsewhere::Kept(reference) => Some(format!(
+        WorkLocation::Kept(reference) => Some(format!(
             "adjutant: {session} changed nothing here: its work is in {reference}; `adjutant discard {session}` \
              drops it"
         )),
-        Elsewhere::Workspace => Some(format!(
+        WorkLocation::Workspace => Some(format!(
             "adjutant: {session} changed nothing here: its work is in a workspace that was not kept yet; \
              `adjutant prune` keeps it as it is, `adjutant resume {run}` goes on with what was interrupted"
         )),
-        Elsewhere::Nowhere => None,
+        WorkLocation::Nowhere => None,
     }
 }
 

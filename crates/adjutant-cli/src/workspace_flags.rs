@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::policy::{Key, WorkspaceKind};
-use adjutant_core::space::SpaceKind;
+use adjutant_core::policy::{PolicyKey, WorkspaceKind};
+use adjutant_core::workspace::OwnWorkspaceKind;
 use adjutant_core::{Policy, Rights, RunId, ToolSet};
 use adjutant_engine::{ResumeInfo, WorkspaceSetup, git_dirs_around};
 use clap::{Args, ValueEnum};
@@ -147,14 +147,14 @@ impl WorkspaceSetupFlags {
     fn add_to(&self, setup: &mut WorkspaceSetup, tree: &Path) -> Result<(), Failure> {
         if let Some(wish) = self.workspace {
             setup.kind = Some(match wish {
-                WorkspaceKindArg::Overlay => SpaceKind::Overlay,
-                WorkspaceKindArg::Worktree => SpaceKind::Worktree,
+                WorkspaceKindArg::Overlay => OwnWorkspaceKind::Overlay,
+                WorkspaceKindArg::Worktree => OwnWorkspaceKind::Worktree,
             });
         }
         if let Some(wish) = self.sandbox {
             setup.sandbox_off = wish == SandboxSwitch::Off;
         }
-        if setup.sandbox_off && setup.kind == Some(SpaceKind::Overlay) {
+        if setup.sandbox_off && setup.kind == Some(OwnWorkspaceKind::Overlay) {
             return Err(Failure::usage(
                 "--sandbox=off needs --workspace=worktree: an overlay is seen only within a sandbox",
             ));
@@ -285,6 +285,6 @@ pub(crate) fn write_in_workspaces(settings: &mut Settings) -> Result<(), Failure
     let all = ToolSet::all();
     let writing = all.iter().filter(|tool| ["Edit", "Write", "Run"].contains(tool));
     let tools: Vec<String> = held.iter().chain(writing).map(str::to_owned).collect();
-    settings.set(Key::Workspace, "own", "--write")?;
-    settings.set(Key::Tools, tools, "--write")
+    settings.set(PolicyKey::Workspace, "own", "--write")?;
+    settings.set(PolicyKey::Tools, tools, "--write")
 }

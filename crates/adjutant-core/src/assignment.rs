@@ -1,7 +1,7 @@
 //! What a slash command asks of a run, and how work on a task shows on the project's list.
 //!
 //! Knows which status belongs to which kind of work and to which end. It reads and writes no list:
-//! a [`Mark`] says what is to be changed, the engine changes it.
+//! a [`TaskListUpdate`] says what is to be changed, the engine changes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -140,11 +140,11 @@ pub fn with_task_line(prompt: &str, number: u64) -> String {
 
 /// A change to a task of the project's list that follows from work on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct TaskListUpdate {
     /// The task, by number.
     pub task: u64,
     /// What happened to the work.
-    pub work: Work,
+    pub work: WorkStage,
     /// Where the task stands then; absent where that does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
@@ -159,7 +159,7 @@ pub struct Mark {
 /// What happened to the work on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum WorkStage {
     /// It began.
     Begun,
     /// It ended.

@@ -131,13 +131,13 @@ pub struct ContextFile {
     /// The path as the caller wrote it.
     pub path: String,
     /// What was found.
-    pub found: Found,
+    pub found: ContextFileStatus,
 }
 
 /// What was found at a context path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Found {
+pub enum ContextFileStatus {
     /// The file, put before the prompt.
     Loaded,
     /// The file, but it is not UTF-8: what cannot be text was replaced, and the task says so.
@@ -150,7 +150,7 @@ pub enum Found {
 
 /// A brief together with the id made for it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Task {
+pub struct RequestedTask {
     /// The id of the delegation, if it is granted.
     pub session: SessionId,
     /// What is asked.

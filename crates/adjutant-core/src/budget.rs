@@ -1,7 +1,7 @@
 //! Reserve, then settle: what a scope may spend, holds open and has spent.
 //!
 //! A scope is a delegation with all its descendants, or the run. The ledger only counts; whether
-//! a reservation fits is asked by `Tree::decide` through [`Ledger::left`].
+//! a reservation fits is asked by `Tree::decide` through [`BudgetLedger::left`].
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,14 @@ use crate::usage::Usage;
 
 /// An amount in both currencies of a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
+pub struct BudgetAmount {
     /// Billed tokens.
     pub tokens: u64,
     /// Dollars; zero for a model without a price.
     pub usd: Usd,
 }
 
-impl Amount {
+impl BudgetAmount {
     /// Returns what both amounts come to.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -42,7 +42,7 @@ impl Amount {
 
 /// What a scope may spend at the most; an absent cap is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cap {
+pub struct BudgetCap {
     /// Billed tokens.
     pub tokens: Option<u64>,
     /// Dollars.
@@ -51,23 +51,23 @@ pub struct Cap {
 
 /// The books of one scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct BudgetLedger {
     /// What it may spend.
-    pub cap: Cap,
+    pub cap: BudgetCap,
     /// What is held open for calls under way.
-    pub reserved: Amount,
+    pub reserved: BudgetAmount,
     /// What has been billed, or counts as billed.
-    pub settled: Amount,
+    pub settled: BudgetAmount,
     /// What was billed beyond its reservation.
-    pub overrun: Amount,
+    pub overrun: BudgetAmount,
 }
 
-impl Ledger {
+impl BudgetLedger {
     /// Returns what may still be reserved.
     #[must_use]
-    pub fn left(&self) -> Amount {
+    pub fn left(&self) -> BudgetAmount {
         let taken = self.settled.plus(self.reserved);
-        let cap = Amount {
+        let cap = BudgetAmount {
             tokens: self.cap.tokens.unwrap_or(u64::MAX),
             usd: self.cap.usd.unwrap_or(Usd::MAX),
         };
@@ -75,12 +75,12 @@ impl Ledger {
     }
 
     /// Holds `amount` open.
-    pub fn reserve(&mut self, amount: Amount) {
+    pub fn reserve(&mut self, amount: BudgetAmount) {
         self.reserved = self.reserved.plus(amount);
     }
 
     /// Closes a reservation with what was really billed.
-    pub fn settle(&mut self, reserved: Amount, billed: Amount) {
+    pub fn settle(&mut self, reserved: BudgetAmount, billed: BudgetAmount) {
         self.reserved = self.reserved.minus(reserved);
         self.settled = self.settled.plus(billed);
         self.overrun = self.overrun.plus(billed.minus(reserved));
@@ -106,7 +106,7 @@ pub struct Reservation {
     /// The most output tokens the call may ask for.
     pub max_output: u64,
     /// What is held open.
-    pub amount: Amount,
+    pub amount: BudgetAmount,
     /// Whether this is the agent's last call: no tools, only the report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_call: bool,
@@ -146,7 +146,7 @@ impl Settlement {
 
     /// Returns what is taken from the budgets.
     #[must_use]
-    pub const fn amount(&self) -> Amount {
-        Amount { tokens: self.usage.total(), usd: self.usd }
+    pub const fn amount(&self) -> BudgetAmount {
+        BudgetAmount { tokens: self.usage.total(), usd: self.usd }
     }
 }

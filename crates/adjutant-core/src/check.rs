@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::brief::Brief;
 use crate::event::{Event, Grant, IllegalEvent};
 use crate::ids::{AgentName, Label, RunId, SessionId};
-use crate::policy::{Layered, Operation, PolicyError, Preset, Source};
+use crate::policy::{LayeredPolicy, Operation, PolicyError, PolicySource, Preset};
 use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::time::Timestamp;
@@ -157,8 +157,8 @@ impl CheckAnswer {
 }
 
 /// Judges the request of `input` under a policy that starts from `layered`.
-pub fn check(mut layered: Layered, input: &CheckInput) -> Result<CheckAnswer, CheckError> {
-    layered.apply(&input.policy, &Source::Flag("policy of the input".into()))?;
+pub fn check(mut layered: LayeredPolicy, input: &CheckInput) -> Result<CheckAnswer, CheckError> {
+    layered.apply(&input.policy, &PolicySource::Flag("policy of the input".into()))?;
     let policy = layered.into_policy();
     let target = input
         .request
@@ -167,7 +167,7 @@ pub fn check(mut layered: Layered, input: &CheckInput) -> Result<CheckAnswer, Ch
         .or(input.request.child.as_deref())
         .ok_or(CheckError::NoTarget)?;
     let mut builder =
-        Builder { tree: Tree::default(), ids: BTreeMap::new(), preset: policy.preset };
+        CheckTreeBuilder { tree: Tree::default(), ids: BTreeMap::new(), preset: policy.preset };
     builder.plant(policy, input)?;
     builder.connect(&input.edges);
     builder.enlist(input)?;
@@ -213,13 +213,13 @@ fn refused(refusal: &Refusal) -> CheckAnswer {
 }
 
 /// Grows a tree by folding the events that would have led to it.
-struct Builder {
+struct CheckTreeBuilder {
     tree: Tree,
     ids: BTreeMap<String, SessionId>,
     preset: Preset,
 }
 
-impl Builder {
+impl CheckTreeBuilder {
     fn plant(
         &mut self,
         policy: crate::policy::Policy,

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::assignment::{Assignment, Mark};
-use crate::brief::Task;
-use crate::domain::HostSet;
-use crate::event::{Origin, ToolOutput};
+use crate::assignment::{Assignment, TaskListUpdate};
+use crate::brief::RequestedTask;
+use crate::event::{DelegationOrigin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
-use crate::message::{AttemptError, ModelSpec, Reply, ToolCall, ToolSpec};
+use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
-use crate::space::{KeptWork, MergedWork, NoSpace, Space, SpaceTerms};
-use crate::story::{Check, Markers, RejectedMarker, StoryWork};
-use crate::write::{Change, Looked, Writes};
+use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult};
+use crate::web_host::HostSet;
+use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceTerms};
+use crate::write::{ContentChange, WriteFinding, WriteScope};
 use adjutant_formats::contract::ArtifactFact;
 
 /// A wish or a report from outside, to be judged by `Tree::decide`.
@@ -33,7 +33,7 @@ pub enum Command {
         policy: Box<Policy>,
         version: String,
         model: Option<ModelSpec>,
-        terms: Option<Box<SpaceTerms>>,
+        terms: Option<Box<WorkspaceTerms>>,
         /// The depth of the root; depths below it count from there.
         base_depth: u64,
     },
@@ -49,15 +49,15 @@ pub enum Command {
     /// the most for the agent at the root.
     Assign(Box<Assignment>),
     /// Let the run work on a story.
-    TakeStory(Box<StoryWork>),
+    TakeStory(Box<StoryAssignment>),
     /// Do the same as both for a run that nobody has typed: a person is asked before the agent at the
     /// root begins, unless it may without asking.
-    AskToBegin { assignment: Option<Box<Assignment>>, story: Option<Box<StoryWork>> },
+    AskToBegin { assignment: Option<Box<Assignment>>, story: Option<Box<StoryAssignment>> },
     /// Hand down what the markers of that turn ask for, and tell of those that cannot be read.
     DelegateMarkers {
         session: SessionId,
         turn: u32,
-        tasks: Vec<Task>,
+        tasks: Vec<RequestedTask>,
         rejected: Vec<RejectedMarker>,
     },
     /// Tell an agent what came of the tasks it handed down by markers.
@@ -65,9 +65,9 @@ pub enum Command {
     /// Hand tasks down.
     Delegate {
         parent: SessionId,
-        tasks: Vec<Task>,
+        tasks: Vec<RequestedTask>,
         concurrency: Option<u64>,
-        origin: Option<Origin>,
+        origin: Option<DelegationOrigin>,
     },
     /// Say yes to a call.
     Approve { hash: String },
@@ -82,7 +82,7 @@ pub enum Command {
     /// Let an agent think.
     TakeTurn { session: SessionId },
     /// Take a model's answer.
-    Reply { session: SessionId, turn: u32, attempt: u32, reply: Reply },
+    Reply { session: SessionId, turn: u32, attempt: u32, reply: ModelReply },
     /// Take a model's failure.
     FailAttempt { session: SessionId, turn: u32, attempt: u32, error: AttemptError },
     /// Note that bytes arrived.
@@ -98,7 +98,7 @@ pub enum Command {
     /// Take a tool's result.
     TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
     /// Note what a tool is about to change.
-    PrepareWrite { session: SessionId, turn: u32, call: u32, change: Change },
+    PrepareWrite { session: SessionId, turn: u32, call: u32, change: ContentChange },
     /// Take what was handed back as the result, by the call of that number or else by the last
     /// answer, given what is known of its artifacts.
     Conclude {
@@ -112,15 +112,15 @@ pub enum Command {
     /// Note what a command that runs for a delegation printed.
     Print { session: SessionId, text: String },
     /// Take the workspace of a delegation, or why there is none.
-    TakeSpace { session: SessionId, made: Result<Space, NoSpace> },
+    TakeSpace { session: SessionId, made: Result<OwnWorkspace, WorkspaceFailure> },
     /// Note what was kept of the work in a workspace, or why nothing was.
     KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
     /// Note what came of merging the work of a delegation into the workspace above it.
     TakeMerge { session: SessionId, merged: Result<MergedWork, String> },
     /// Take what came of the command that decides whether work is done.
-    TakeCheck { session: SessionId, check: Check, text: String },
+    TakeCheck { session: SessionId, check: VerifyResult, text: String },
     /// Note that a task of the project's list was marked, or why not.
-    Mark { session: SessionId, mark: Mark, problem: Option<String> },
+    Mark { session: SessionId, mark: TaskListUpdate, problem: Option<String> },
     /// Deal with an answer that was cut off at the output limit.
     CutOff { session: SessionId },
     /// Deal with a model that declined.
@@ -136,7 +136,7 @@ pub enum Command {
     /// Stop a delegation and all below it.
     Cancel { session: SessionId },
     /// Go on with a run that was interrupted, or with what is left of one that has ended.
-    Resume(Box<Resumption>),
+    Resume(Box<ResumeOptions>),
     /// See what time alone has changed.
     Tick,
     /// End the run if nothing in it is live.
@@ -145,7 +145,7 @@ pub enum Command {
 
 /// How a person wants a run to go on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Resumption {
+pub struct ResumeOptions {
     /// The version that goes on with it.
     pub version: String,
     /// What may be held at the most from here on.
@@ -163,9 +163,9 @@ pub struct Resumption {
     /// The task and the notes of those whose conversation no longer fits, as their new start.
     pub handovers: BTreeMap<SessionId, String>,
     /// What looking at the files told about writes without a result, by session and call.
-    pub looked: BTreeMap<(SessionId, u32), Looked>,
+    pub write_findings: BTreeMap<(SessionId, u32), WriteFinding>,
     /// What holds from here on for agents that write.
-    pub terms: Option<SpaceTerms>,
+    pub terms: Option<WorkspaceTerms>,
     /// The limits that hold from here on; only those count that may be set when a run goes on.
     pub limits: Option<Box<Policy>>,
 }
@@ -190,15 +190,15 @@ pub enum Effect {
     /// Run a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Find out what a write would change. Nothing is changed by it.
-    PrepareWrite { session: SessionId, turn: u32, index: u32, call: ToolCall, writes: Writes },
+    PrepareWrite { session: SessionId, turn: u32, index: u32, call: ToolCall, writes: WriteScope },
     /// Make exactly the change that is recorded.
     Write {
         session: SessionId,
         turn: u32,
         index: u32,
         call: ToolCall,
-        writes: Writes,
-        change: Change,
+        writes: WriteScope,
+        change: ContentChange,
     },
     /// Fetch a page from `host`, which was allowed, and follow it to no host beyond `hosts`.
     Fetch {
@@ -214,19 +214,19 @@ pub enum Effect {
     /// Read a call of `Delegate` or `Task` and hand its tasks down.
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Give an agent the results of the tasks it handed down.
-    HandUp { session: SessionId, call: u32, origin: Origin },
+    HandUp { session: SessionId, call: u32, origin: DelegationOrigin },
     /// Look at the artifacts that a return names, then conclude: the arguments of a call, or else the
     /// last answer.
     Verify { session: SessionId, returned: Option<(u32, ToolCall)> },
     /// Change a task of the project's list. Doing it again changes nothing.
-    Mark { session: SessionId, mark: Mark },
+    Mark { session: SessionId, mark: TaskListUpdate },
     /// Make the workspace a delegation works in, from the one of `above` or from the tree of the run,
     /// with the work of some commits merged in. Doing it again finds the one that is there.
     MakeSpace { session: SessionId, above: Option<SessionId>, takes_in: Vec<String> },
     /// Keep the work in a workspace, then clear the workspace away. Doing it again changes nothing.
-    KeepSpace { session: SessionId, space: Space },
+    KeepSpace { session: SessionId, space: OwnWorkspace },
     /// Hand down what the markers of an answer ask for.
-    Markers { session: SessionId, turn: u32, markers: Markers },
+    Markers { session: SessionId, turn: u32, markers: AnswerMarkers },
     /// Merge the kept work of a delegation into the workspace of `into`. Doing it again changes nothing.
     Merge { session: SessionId, into: SessionId, commit: String },
     /// Run the command that decides whether the work of a delegation is done, for so many seconds at the most.

@@ -1,6 +1,6 @@
 //! What one agent's model has been told and has said: a fold over the events of its session.
 
-use crate::event::{Event, Nudge, Reopening};
+use crate::event::{Event, Reopening, ToldReason};
 use crate::message::Message;
 use crate::tree::{INTERRUPTED, uses_tools};
 
@@ -36,7 +36,7 @@ impl Conversation {
                 self.messages.push(Message::User { content: grant.opening().into_owned() });
             }
             Event::Told { nudge, text, .. } => {
-                self.last_call |= matches!(nudge, Nudge::LastCall(_));
+                self.last_call |= matches!(nudge, ToldReason::LastCall(_));
                 self.messages.push(Message::User { content: text.clone() });
             }
             Event::Replied { text, tool_calls, stop, opaque, .. } => {

@@ -10,22 +10,22 @@ pub mod budget;
 pub mod check;
 pub mod command;
 pub mod conversation;
-pub mod domain;
+pub mod error_summary;
 pub mod event;
 pub mod fingerprint;
-pub mod graph;
 pub mod message;
 pub mod policy;
-pub mod propagation;
 pub mod refusal;
 pub mod registry;
 pub mod rights;
 pub mod schema;
 mod secret;
-pub mod space;
 pub mod story;
+pub mod story_graph;
 pub mod tree;
 pub mod undo;
+pub mod web_host;
+pub mod workspace;
 pub mod write;
 
 pub use adjutant_formats::{
@@ -33,19 +33,20 @@ pub use adjutant_formats::{
     Timestamp, Usage, Usd, nearest,
 };
 pub use adjutant_formats::{code, ids, money, numbers, outcome, time, usage};
-pub use assignment::{Assignment, Mark};
-pub use brief::{Brief, ContextFile, Found, Task};
-pub use command::{Command, Effect, Reaction, Resumption};
+pub use assignment::{Assignment, TaskListUpdate};
+pub use brief::{Brief, ContextFile, ContextFileStatus, RequestedTask};
+pub use command::{Command, Effect, Reaction, ResumeOptions};
 pub use conversation::Conversation;
-pub use domain::HostSet;
-pub use event::{Event, Grant, IllegalEvent, Nudge, Origin, ToolOutput};
+pub use event::{DelegationOrigin, Event, Grant, IllegalEvent, ToldReason, ToolOutput};
 pub use message::{
-    Attempt, AttemptError, ErrorKind, Message, ModelSpec, Reply, StopReason, ToolCall, ToolSpec,
+    AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec, StopReason,
+    ToolCall, ToolSpec,
 };
-pub use policy::{Layered, Policy, Preset, Source};
-pub use refusal::{Refusal, Untold};
+pub use policy::{LayeredPolicy, Policy, PolicySource, Preset};
+pub use refusal::{Refusal, TellProblem};
 pub use registry::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 pub use rights::{Rights, ToolSet};
 pub use secret::Secret;
 pub use tree::{Node, Tree};
-pub use write::{Change, Looked, Writes, content_hash};
+pub use web_host::HostSet;
+pub use write::{ContentChange, WriteFinding, WriteScope, content_hash};

@@ -94,7 +94,7 @@ pub enum StopReason {
 
 /// A complete answer of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct ModelReply {
     /// The text; may be empty next to tool calls.
     pub text: String,
     /// The tool calls, in order.
@@ -110,14 +110,14 @@ pub struct Reply {
 }
 
 /// What became of one model call.
-pub type Attempt = Result<Reply, AttemptError>;
+pub type AttemptResult = Result<ModelReply, AttemptError>;
 
 /// A model call that gave no complete answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{kind}: {message}")]
 pub struct AttemptError {
     /// The class of the error, which decides what happens next.
-    pub kind: ErrorKind,
+    pub kind: ModelErrorKind,
     /// A sentence for people: no key, no header, no body.
     pub message: String,
     /// How long the provider asked us to wait.
@@ -131,7 +131,7 @@ pub struct AttemptError {
 /// The classes of model errors that are treated differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
+pub enum ModelErrorKind {
     /// The conversation no longer fits the model's window.
     ContextExhausted,
     /// Too many requests; try later.
@@ -156,7 +156,7 @@ pub enum ErrorKind {
     ScriptEnded,
 }
 
-impl ErrorKind {
+impl ModelErrorKind {
     /// Says whether the same call may succeed later.
     #[must_use]
     pub const fn is_transient(self) -> bool {
@@ -174,7 +174,7 @@ impl ErrorKind {
     }
 }
 
-impl std::fmt::Display for ErrorKind {
+impl std::fmt::Display for ModelErrorKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::ContextExhausted => "context exhausted",

@@ -76,7 +76,7 @@ pub enum Refusal {
     #[error("{} would have {count} delegations, limit {max}", scope.noun())]
     TooMany {
         /// Whose limit it is.
-        scope: FanOut,
+        scope: FanOutScope,
         /// How many it would be.
         count: u64,
         /// The limit.
@@ -120,7 +120,7 @@ pub enum Refusal {
     #[error("{needed} tokens needed, {left} left of the {} budget", scope.noun())]
     Tokens {
         /// Whose budget it is.
-        scope: Scope,
+        scope: BudgetScope,
         /// What the smallest useful call needs.
         needed: u64,
         /// What is left.
@@ -132,7 +132,7 @@ pub enum Refusal {
     #[error("{needed} needed, {left} left of the {} budget", scope.noun())]
     Money {
         /// Whose budget it is.
-        scope: Scope,
+        scope: BudgetScope,
         /// What the smallest useful call may cost.
         needed: Usd,
         /// What is left.
@@ -158,11 +158,11 @@ pub enum Refusal {
     },
     /// A word to an agent would never be heard.
     #[error("{session} cannot be told this: {problem}")]
-    Untold {
+    MessageRejected {
         /// Whom it was for.
         session: SessionId,
         /// What stands in the way.
-        problem: Untold,
+        problem: TellProblem,
     },
     /// A person or the policy said no.
     #[error("not approved: {reason}")]
@@ -188,7 +188,7 @@ pub enum ContextRemedy {
 
 /// Why a word to an agent would never be heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Untold {
+pub enum TellProblem {
     /// It does not exist or has ended.
     #[error("it is not a live delegation")]
     NotLive,
@@ -216,7 +216,7 @@ pub enum Untold {
 
 /// Whose fan-out limit was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FanOut {
+pub enum FanOutScope {
     /// One call.
     Call,
     /// One parent over its life.
@@ -225,7 +225,7 @@ pub enum FanOut {
     Run,
 }
 
-impl FanOut {
+impl FanOutScope {
     const fn noun(self) -> &'static str {
         match self {
             Self::Call => "the call",
@@ -245,14 +245,14 @@ impl FanOut {
 
 /// Whose budget it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum BudgetScope {
     /// One delegation with its descendants.
     Delegation,
     /// The whole run.
     Run,
 }
 
-impl Scope {
+impl BudgetScope {
     /// Returns the scope as a word.
     #[must_use]
     pub const fn noun(self) -> &'static str {
@@ -331,11 +331,12 @@ impl Refusal {
             Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
             Self::Time { .. } => Code::TimeExceeded,
-            Self::QueueFull { .. } | Self::Untold { problem: Untold::Full { .. }, .. } => {
-                Code::QueueFull
-            }
-            Self::Untold { problem: Untold::NotLive | Untold::NoAgent, .. } => Code::UnknownParent,
-            Self::Untold { .. } => Code::ValidationFailed,
+            Self::QueueFull { .. }
+            | Self::MessageRejected { problem: TellProblem::Full { .. }, .. } => Code::QueueFull,
+            Self::MessageRejected {
+                problem: TellProblem::NotLive | TellProblem::NoAgent, ..
+            } => Code::UnknownParent,
+            Self::MessageRejected { .. } => Code::ValidationFailed,
             Self::ApprovalDenied { .. } => Code::ApprovalDenied,
         }
     }
@@ -355,7 +356,9 @@ impl Refusal {
             | Self::Money { .. }
             | Self::QueueFull { .. }
             | Self::ApprovalDenied { .. } => true,
-            Self::Untold { problem, .. } => !matches!(problem, Untold::NotLive | Untold::NoAgent),
+            Self::MessageRejected { problem, .. } => {
+                !matches!(problem, TellProblem::NotLive | TellProblem::NoAgent)
+            }
             Self::TooDeep { max_depth, .. } => *max_depth < HARD_MAX_DEPTH,
             Self::StartsTooDeep { base_depth, .. } => *base_depth <= HARD_MAX_DEPTH,
             Self::UnknownParent { .. }
@@ -398,9 +401,9 @@ impl Refusal {
             Self::TooMany { count, max, scope } => format!(
                 "Too many delegations ({count}). Maximum: {max}{}",
                 match scope {
-                    FanOut::Call => "",
-                    FanOut::Parent => " per parent",
-                    FanOut::Run => " per run",
+                    FanOutScope::Call => "",
+                    FanOutScope::Parent => " per parent",
+                    FanOutScope::Run => " per run",
                 }
             ),
             Self::Rights { .. }
@@ -410,7 +413,7 @@ impl Refusal {
             | Self::ContextFile { .. }
             | Self::Model { .. }
             | Self::QueueFull { .. } => sentence(self),
-            Self::Untold { session, problem } => {
+            Self::MessageRejected { session, problem } => {
                 format!("{session} cannot be told this: {problem}.")
             }
             Self::ContextBudget { current, estimate, max, .. } => format!(
@@ -504,14 +507,14 @@ impl Refusal {
             ),
             Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),
             Self::QueueFull { .. } => "Wait until delegations have ended, then try again.".into(),
-            Self::Untold { problem: Untold::NotLive | Untold::NoAgent, .. } => {
+            Self::MessageRejected { problem: TellProblem::NotLive | TellProblem::NoAgent, .. } => {
                 "Name a session at work; `adjutant status latest` lists them.".into()
             }
-            Self::Untold { problem: Untold::Empty, .. } => "Say something.".into(),
-            Self::Untold { problem: Untold::TooLong { .. }, .. } => {
+            Self::MessageRejected { problem: TellProblem::Empty, .. } => "Say something.".into(),
+            Self::MessageRejected { problem: TellProblem::TooLong { .. }, .. } => {
                 "Say it shorter, or put it into a file the agent can read.".into()
             }
-            Self::Untold { problem: Untold::Full { .. }, .. } => {
+            Self::MessageRejected { problem: TellProblem::Full { .. }, .. } => {
                 "Wait until its next turn, or say it all in one message.".into()
             }
             // Whoever reads a no may be the one who would type `--yes`.

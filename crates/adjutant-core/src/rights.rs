@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{Policy, Preset, WorkspaceKind};
-use crate::write::{EDIT, RUN, WRITE, Writes};
+use crate::write::{EDIT, RUN, WRITE, WriteScope};
 
 const READ_ONLY: [&str; 6] = ["Read", "Grep", "Glob", "WebFetch", "WebSearch", "Note"];
 const WRITING: [&str; 3] = [EDIT, WRITE, RUN];
@@ -108,8 +108,8 @@ pub struct Rights {
     #[serde(default)]
     pub network: bool,
     /// Where its tools may write.
-    #[serde(default, skip_serializing_if = "Writes::is_nowhere")]
-    pub writes: Writes,
+    #[serde(default, skip_serializing_if = "WriteScope::is_nowhere")]
+    pub writes: WriteScope,
 }
 
 impl Rights {
@@ -119,11 +119,11 @@ impl Rights {
         let tools = policy.tools.iter().chain(DELEGATING);
         let writes = match &policy.write_below {
             // A scout reads the tree of a person, whatever else is set.
-            _ if policy.in_place && policy.preset != Preset::Scout => Writes::Anywhere,
-            _ if policy.workspace == WorkspaceKind::Own => Writes::Own,
-            _ if policy.preset == Preset::Scout => Writes::Nowhere,
-            Some(folder) => Writes::Below(folder.clone()),
-            None => Writes::Nowhere,
+            _ if policy.in_place && policy.preset != Preset::Scout => WriteScope::Anywhere,
+            _ if policy.workspace == WorkspaceKind::Own => WriteScope::Own,
+            _ if policy.preset == Preset::Scout => WriteScope::Nowhere,
+            Some(folder) => WriteScope::Below(folder.clone()),
+            None => WriteScope::Nowhere,
         };
         Self { tools: ToolSet::new(tools), network: policy.network, writes }
     }
@@ -144,23 +144,23 @@ impl Rights {
     pub fn usable_tools(&self) -> ToolSet {
         let tools = if self.network { self.tools.clone() } else { self.tools.without(&NETWORK) };
         match self.writes {
-            Writes::Nowhere => tools.without(&WRITING),
-            Writes::Own => tools,
+            WriteScope::Nowhere => tools.without(&WRITING),
+            WriteScope::Own => tools,
             // What a command does to the tree of a person, nobody could take back.
-            Writes::Below(_) | Writes::Anywhere => tools.without(&[RUN]),
+            WriteScope::Below(_) | WriteScope::Anywhere => tools.without(&[RUN]),
         }
     }
 
     /// Says whether these are the rights of one who writes in a workspace of its own.
     #[must_use]
     pub fn has_own_space(&self) -> bool {
-        self.writes == Writes::Own && WRITING.iter().any(|tool| self.tools.contains(tool))
+        self.writes == WriteScope::Own && WRITING.iter().any(|tool| self.tools.contains(tool))
     }
 
     /// Returns these rights without any place to write.
     #[must_use]
     pub fn reading(&self) -> Self {
-        Self { writes: Writes::Nowhere, ..self.clone() }
+        Self { writes: WriteScope::Nowhere, ..self.clone() }
     }
 
     /// Returns these rights without the tools that delegate, for an agent at the deepest level.

@@ -9,7 +9,7 @@ use crate::ids::Label;
 
 /// The story a run works on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoryWork {
+pub struct StoryAssignment {
     /// Its id in the file.
     pub id: String,
     /// Its title.
@@ -41,7 +41,7 @@ pub struct StoryWork {
     pub typed: Vec<String>,
 }
 
-impl StoryWork {
+impl StoryAssignment {
     /// Returns what the agent at the root is called: by its story.
     #[must_use]
     pub fn label(&self) -> Label {
@@ -57,7 +57,7 @@ const fn is_zero(number: &u64) -> bool {
 
 /// What came of the command that decides whether work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum VerifyResult {
     /// It succeeded.
     Passed,
     /// It ran and did not.
@@ -90,7 +90,7 @@ pub struct MarkedTask {
 
 /// The markers of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Markers {
+pub struct AnswerMarkers {
     /// Those that can be read.
     pub tasks: Vec<MarkedTask>,
     /// Those that cannot.

@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::Event;
 use crate::ids::SessionId;
-use crate::write::Change;
+use crate::write::ContentChange;
 
 /// The changes of a run, as its journal tells them.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
-    steps: Vec<Step>,
+pub struct RecordedChanges {
+    steps: Vec<ChangeStep>,
     parents: BTreeMap<SessionId, SessionId>,
-    spaces: BTreeMap<SessionId, Elsewhere>,
+    spaces: BTreeMap<SessionId, WorkLocation>,
 }
 
 /// Where the work of a delegation is that had a workspace of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum WorkLocation {
     /// In its workspace, which nobody has kept yet.
     Workspace,
     /// In the commit that this reference keeps.
@@ -29,10 +29,10 @@ pub enum Elsewhere {
 }
 
 #[derive(Clone, Debug)]
-struct Step {
+struct ChangeStep {
     /// Who made it, by which call; absent where a person took something back.
     by: Option<(SessionId, u32)>,
-    change: Change,
+    change: ContentChange,
     answered: bool,
     /// Whether the call ended in an error, so that it may not have happened.
     is_doubtful: bool,
@@ -40,29 +40,29 @@ struct Step {
 
 /// What there is to do about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remedy {
+pub enum UndoAction {
     /// This change.
-    Change(Change),
+    Restore(ContentChange),
     /// Nothing: it is as it was.
-    Nothing,
+    AlreadyUndone,
     /// Nothing can be done: it is neither what was left nor what was found.
-    Differs,
+    ChangedSince,
 }
 
-impl Changes {
+impl RecordedChanges {
     /// Takes an event into account.
     pub fn fold(&mut self, event: &Event) {
         if let Event::Granted(grant) = event {
             self.parents.insert(grant.session, grant.parent);
         }
         if let Event::SpaceMade { session, .. } = event {
-            self.spaces.insert(*session, Elsewhere::Workspace);
+            self.spaces.insert(*session, WorkLocation::Workspace);
         }
         if let Event::SpaceKept { session, kept, problem } = event {
             let elsewhere = match (&kept.reference, problem) {
-                (Some(reference), _) => Elsewhere::Kept(reference.clone()),
-                (None, Some(_)) => Elsewhere::Workspace,
-                (None, None) => Elsewhere::Nowhere,
+                (Some(reference), _) => WorkLocation::Kept(reference.clone()),
+                (None, Some(_)) => WorkLocation::Workspace,
+                (None, None) => WorkLocation::Nowhere,
             };
             self.spaces.insert(*session, elsewhere);
         }
@@ -85,8 +85,8 @@ impl Changes {
         }
     }
 
-    fn add(&mut self, by: Option<(SessionId, u32)>, change: &Change) {
-        let step = Step { by, change: change.clone(), answered: false, is_doubtful: false };
+    fn add(&mut self, by: Option<(SessionId, u32)>, change: &ContentChange) {
+        let step = ChangeStep { by, change: change.clone(), answered: false, is_doubtful: false };
         self.steps.push(step);
     }
 
@@ -102,16 +102,16 @@ impl Changes {
     /// Returns the files that were changed: by anyone, or by a delegation and all below it.
     #[must_use]
     pub fn paths(&self, session: Option<SessionId>) -> BTreeSet<&str> {
-        let by = |step: &&Step| step.by.is_some_and(|(of, _)| self.is_within(of, session));
+        let by = |step: &&ChangeStep| step.by.is_some_and(|(of, _)| self.is_within(of, session));
         self.steps.iter().filter(by).map(|step| step.change.path.as_str()).collect()
     }
 
     /// Returns what would make `path`, whose content has the hash `now`, what it was before.
     #[must_use]
-    pub fn remedy(&self, path: &str, session: Option<SessionId>, now: Option<&str>) -> Remedy {
+    pub fn remedy(&self, path: &str, session: Option<SessionId>, now: Option<&str>) -> UndoAction {
         let mut target = now;
         let mut explained = false;
-        let counts = |step: &&Step| {
+        let counts = |step: &&ChangeStep| {
             step.change.path == path && step.by.is_none_or(|(of, _)| self.is_within(of, session))
         };
         for step in self.steps.iter().rev().filter(counts) {
@@ -122,24 +122,28 @@ impl Changes {
                 // It never happened, or was taken back.
                 explained = true;
             } else if !step.is_doubtful {
-                return Remedy::Differs;
+                return UndoAction::ChangedSince;
             }
         }
         if !explained {
-            return Remedy::Differs;
+            return UndoAction::ChangedSince;
         }
         if target == now {
-            return Remedy::Nothing;
+            return UndoAction::AlreadyUndone;
         }
         let owned = |hash: Option<&str>| hash.map(str::to_owned);
-        Remedy::Change(Change { path: path.to_owned(), before: owned(now), after: owned(target) })
+        UndoAction::Restore(ContentChange {
+            path: path.to_owned(),
+            before: owned(now),
+            after: owned(target),
+        })
     }
 
     /// Returns whose work is not in the tree at all, of everyone or of a delegation and all below it.
     pub fn elsewhere(
         &self,
         session: Option<SessionId>,
-    ) -> impl Iterator<Item = (SessionId, &Elsewhere)> {
+    ) -> impl Iterator<Item = (SessionId, &WorkLocation)> {
         let meant = self.spaces.iter().filter(move |(of, _)| self.is_within(**of, session));
         meant.map(|(of, elsewhere)| (*of, elsewhere))
     }
@@ -168,20 +172,20 @@ impl Changes {
 mod tests {
     use super::*;
     use crate::event::ToolOutput;
-    use crate::space::{KeptWork, Space, SpaceKind};
+    use crate::workspace::{KeptWork, OwnWorkspace, OwnWorkspaceKind};
 
     const ONE: &str = "sess_1735460684_aaaaaa";
     const TWO: &str = "sess_1735460684_bbbbbb";
 
-    fn change(before: &str, after: &str) -> Change {
+    fn change(before: &str, after: &str) -> ContentChange {
         let hash = |text: &str| (text != "-").then(|| text.to_owned());
-        Change { path: "f".into(), before: hash(before), after: hash(after) }
+        ContentChange { path: "f".into(), before: hash(before), after: hash(after) }
     }
 
     /// Reads `1:a>b` as a change by the first session, `2:` by the second, `u:` taken back; `!` says
     /// that the call ended in an error.
-    fn changes(text: &str) -> Changes {
-        let mut changes = Changes::default();
+    fn changes(text: &str) -> RecordedChanges {
+        let mut changes = RecordedChanges::default();
         for step in text.split_whitespace() {
             let (by, rest) = step.split_once(':').unwrap();
             let (rest, failed) = (rest.trim_end_matches('!'), rest.ends_with('!'));
@@ -230,9 +234,9 @@ mod tests {
             let now = (now != "-").then_some(now);
             let session = session.map(|text| text.parse().unwrap());
             let found = match changes(steps).remedy("f", session, now) {
-                Remedy::Change(change) => change.after.unwrap_or_else(|| "-".into()),
-                Remedy::Nothing => "nothing".into(),
-                Remedy::Differs => "differs".into(),
+                UndoAction::Restore(change) => change.after.unwrap_or_else(|| "-".into()),
+                UndoAction::AlreadyUndone => "nothing".into(),
+                UndoAction::ChangedSince => "differs".into(),
             };
             assert_eq!(found, expected, "{steps}, now {now:?}");
         }
@@ -246,15 +250,21 @@ mod tests {
         assert_eq!(all.paths(Some("sess_1735460684_cccccc".parse().unwrap())).len(), 0);
     }
 
-    fn space() -> Space {
+    fn space() -> OwnWorkspace {
         let (path, base) = ("/s".to_owned(), "b".to_owned());
-        Space { kind: SpaceKind::Overlay, path, base, layers: vec![], remarks: vec![] }
+        OwnWorkspace {
+            kind: OwnWorkspaceKind::Overlay,
+            path,
+            base,
+            layers: vec![],
+            remarks: vec![],
+        }
     }
 
     #[test]
     fn what_was_written_in_a_workspace_is_no_change_of_the_tree() {
         let (one, two): (SessionId, SessionId) = (ONE.parse().unwrap(), TWO.parse().unwrap());
-        let mut all = Changes::default();
+        let mut all = RecordedChanges::default();
         all.fold(&Event::SpaceMade { session: one, space: space() });
         for session in [one, two] {
             all.fold(&Event::WritePrepared { session, call: 0, change: change("a", "b") });
@@ -262,8 +272,8 @@ mod tests {
         assert_eq!(all.paths(Some(one)).len(), 0);
         assert_eq!(all.paths(Some(two)).len(), 1);
         // Not even where the tree holds the same bytes by chance.
-        assert_eq!(all.remedy("f", Some(one), Some("b")), Remedy::Differs);
-        assert_eq!(all.elsewhere(None).collect::<Vec<_>>(), [(one, &Elsewhere::Workspace)]);
+        assert_eq!(all.remedy("f", Some(one), Some("b")), UndoAction::ChangedSince);
+        assert_eq!(all.elsewhere(None).collect::<Vec<_>>(), [(one, &WorkLocation::Workspace)]);
         assert_eq!(all.elsewhere(Some(two)).count(), 0);
     }
 
@@ -277,11 +287,11 @@ mod tests {
         };
         let full = || Some("the disk is full".to_owned());
         for (kept, problem, expected) in [
-            (reference("refs/1"), None, Elsewhere::Kept("refs/1".into())),
-            (KeptWork::default(), None, Elsewhere::Nowhere),
-            (KeptWork::default(), full(), Elsewhere::Workspace),
+            (reference("refs/1"), None, WorkLocation::Kept("refs/1".into())),
+            (KeptWork::default(), None, WorkLocation::Nowhere),
+            (KeptWork::default(), full(), WorkLocation::Workspace),
         ] {
-            let mut all = Changes::default();
+            let mut all = RecordedChanges::default();
             all.fold(&Event::SpaceMade { session, space: space() });
             all.fold(&Event::SpaceKept { session, kept, problem });
             assert_eq!(all.elsewhere(None).next(), Some((session, &expected)));

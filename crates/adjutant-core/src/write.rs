@@ -38,7 +38,7 @@ pub(crate) fn is_write(tool: &str) -> bool {
 /// Where files may be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Writes {
+pub enum WriteScope {
     /// Nowhere.
     #[default]
     Nowhere,
@@ -50,7 +50,7 @@ pub enum Writes {
     Anywhere,
 }
 
-impl Writes {
+impl WriteScope {
     /// Returns what both sides permit. Two folders that do not lie in each other have nothing in
     /// common.
     #[must_use]
@@ -80,7 +80,7 @@ impl Writes {
     }
 }
 
-impl fmt::Display for Writes {
+impl fmt::Display for WriteScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nowhere => f.write_str("nowhere"),
@@ -107,7 +107,7 @@ pub(crate) fn is_folder(folder: &str) -> bool {
 
 /// One change of one file: what it was, and what it becomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ContentChange {
     /// The file, relative to the root of the working tree.
     pub path: String,
     /// The hash of its content before; absent where there was no file.
@@ -120,47 +120,47 @@ pub struct Change {
 
 /// What a file looks like beside a change that was intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum WriteFinding {
     /// As it was to become: the change happened.
-    Happened,
+    Applied,
     /// As it was: the change did not happen.
-    DidNot,
+    NotApplied,
     /// Neither, or nobody can tell.
     Unknown,
 }
 
-impl Change {
+impl ContentChange {
     /// Decides whether the change happened, given the hash of what is there now.
     #[must_use]
-    pub fn look(&self, now: Option<&str>) -> Looked {
+    pub fn look(&self, now: Option<&str>) -> WriteFinding {
         // A change that changes nothing is never recorded, so the two cannot both fit.
         if now == self.after.as_deref() {
-            Looked::Happened
+            WriteFinding::Applied
         } else if now == self.before.as_deref() {
-            Looked::DidNot
+            WriteFinding::NotApplied
         } else {
-            Looked::Unknown
+            WriteFinding::Unknown
         }
     }
 
     /// Returns what the agent is told that wanted the change, and never heard what came of it.
     #[must_use]
-    pub(crate) fn told(&self, looked: Looked) -> ToolOutput {
+    pub(crate) fn told(&self, looked: WriteFinding) -> ToolOutput {
         let path = &self.path;
         let words = match looked {
-            Looked::Happened => {
+            WriteFinding::Applied => {
                 format!("Interrupted, but it was done: `{path}` has the content you wanted.")
             }
-            Looked::DidNot => format!(
+            WriteFinding::NotApplied => format!(
                 "Interrupted before it was done: `{path}` is unchanged, and the call was not repeated. \
                  Make it again if you still want it."
             ),
-            Looked::Unknown => format!(
+            WriteFinding::Unknown => format!(
                 "Interrupted, outcome unknown: `{path}` is neither as it was nor as you wanted it, and \
                  the call was not repeated. Read it before you write it again."
             ),
         };
-        let happened = looked == Looked::Happened;
+        let happened = looked == WriteFinding::Applied;
         let touched = if happened { vec![path.clone()] } else { Vec::new() };
         ToolOutput { content: words, is_error: !happened, touched, ..ToolOutput::default() }
     }
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn what_two_sides_permit_is_the_lesser_of_both() {
-        let below = |folder: &str| Writes::Below(folder.to_owned());
-        let (none, all) = (Writes::Nowhere, Writes::Anywhere);
+        let below = |folder: &str| WriteScope::Below(folder.to_owned());
+        let (none, all) = (WriteScope::Nowhere, WriteScope::Anywhere);
         for (one, two, both) in [
             (&none, &all, &none),
             (&all, &all, &all),
@@ -214,19 +214,19 @@ mod tests {
 
     #[test]
     fn looking_decides() {
-        let change = |before: Option<&str>, after: Option<&str>| Change {
+        let change = |before: Option<&str>, after: Option<&str>| ContentChange {
             path: "a".into(),
             before: before.map(str::to_owned),
             after: after.map(str::to_owned),
         };
         for (before, after, now, looked) in [
-            (Some("x"), Some("y"), Some("y"), Looked::Happened),
-            (Some("x"), Some("y"), Some("x"), Looked::DidNot),
-            (Some("x"), Some("y"), Some("z"), Looked::Unknown),
-            (Some("x"), Some("y"), None, Looked::Unknown),
-            (None, Some("y"), None, Looked::DidNot),
-            (None, Some("y"), Some("y"), Looked::Happened),
-            (Some("x"), None, None, Looked::Happened),
+            (Some("x"), Some("y"), Some("y"), WriteFinding::Applied),
+            (Some("x"), Some("y"), Some("x"), WriteFinding::NotApplied),
+            (Some("x"), Some("y"), Some("z"), WriteFinding::Unknown),
+            (Some("x"), Some("y"), None, WriteFinding::Unknown),
+            (None, Some("y"), None, WriteFinding::NotApplied),
+            (None, Some("y"), Some("y"), WriteFinding::Applied),
+            (Some("x"), None, None, WriteFinding::Applied),
         ] {
             assert_eq!(change(before, after).look(now), looked, "{before:?} {after:?} {now:?}");
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use adjutant_core::ids::SUFFIX_LEN;
-use adjutant_core::{Brief, RunId, SessionId, Task};
+use adjutant_core::{Brief, RequestedTask, RunId, SessionId};
 
 use crate::runner::clock::{WallClock, wall_now};
 
@@ -46,7 +46,7 @@ impl IdSource {
         &self,
         briefs: Vec<Brief>,
         is_taken: impl Fn(SessionId) -> bool,
-    ) -> Result<Vec<Task>, getrandom::Error> {
+    ) -> Result<Vec<RequestedTask>, getrandom::Error> {
         let seconds = (self.wall)() / 1000;
         let mut made = BTreeSet::new();
         let mut tasks = Vec::with_capacity(briefs.len());
@@ -57,7 +57,7 @@ impl IdSource {
                     break session;
                 }
             };
-            tasks.push(Task { session, brief });
+            tasks.push(RequestedTask { session, brief });
         }
         Ok(tasks)
     }

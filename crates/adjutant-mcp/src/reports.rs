@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_engine::artifact_facts;
 use adjutant_formats::contract::{Contract, MetadataSource, Required, validate};
 use rmcp::model::CallToolResult;
@@ -49,7 +49,7 @@ impl RunReports {
     pub(crate) async fn results(
         &self,
         run: &str,
-        results: ReturnForm,
+        results: ReturnFormat,
         is_repeated: bool,
         bytes: usize,
     ) -> Result<CallToolResult, String> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adjutant_core::schema::{CallLimits, DELEGATE, ReturnForm, delegate_spec};
+use adjutant_core::schema::{CallLimits, DELEGATE, ReturnFormat, delegate_spec};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -152,8 +152,8 @@ impl McpTool {
         });
         let form = json!({
             "type": "string",
-            "enum": ReturnForm::ALL.map(ReturnForm::as_str),
-            "default": ReturnForm::default().as_str(),
+            "enum": ReturnFormat::ALL.map(ReturnFormat::as_str),
+            "default": ReturnFormat::default().as_str(),
         });
         let (properties, required) = match self {
             Self::Delegate | Self::Start => return delegate_spec(limits).schema,
@@ -317,7 +317,7 @@ pub(crate) struct WaitToolArgs {
     #[serde(default)]
     pub(crate) timeout_s: Option<u64>,
     #[serde(default, rename = "return")]
-    pub(crate) form: ReturnForm,
+    pub(crate) form: ReturnFormat,
 }
 
 /// The arguments of `delegate_status`.
@@ -334,7 +334,7 @@ pub(crate) struct StatusToolArgs {
 pub(crate) struct ResultToolArgs {
     pub(crate) run: String,
     #[serde(default, rename = "return")]
-    pub(crate) form: ReturnForm,
+    pub(crate) form: ReturnFormat,
 }
 
 /// The arguments of `delegate_cancel`.

@@ -4,7 +4,7 @@
 //! HTTP status, then phrases in the message, because words are stable and prose is not. What a
 //! person reads is cleaned: no key, no header, no body, and never long.
 
-use adjutant_core::{AttemptError, ErrorKind, Secret};
+use adjutant_core::{AttemptError, ModelErrorKind, Secret};
 use serde_json::Value;
 
 /// The most characters of a provider's own message that are shown.
@@ -40,17 +40,17 @@ pub(crate) fn from_stream(error: &Value) -> AttemptError {
 
 /// Returns the error of a stream that broke off or made no sense.
 pub(crate) fn truncated(what: &str) -> AttemptError {
-    plain(ErrorKind::Truncated, what)
+    plain(ModelErrorKind::Truncated, what)
 }
 
 /// Returns an error in our own words.
-pub(crate) fn plain(kind: ErrorKind, what: &str) -> AttemptError {
+pub(crate) fn plain(kind: ModelErrorKind, what: &str) -> AttemptError {
     AttemptError { kind, message: what.to_owned(), retry_after_ms: None, never_began: false }
 }
 
 /// Returns the error of a call that did not reach its provider.
 pub(crate) fn unreached(what: &str) -> AttemptError {
-    AttemptError { never_began: true, ..plain(ErrorKind::Network, what) }
+    AttemptError { never_began: true, ..plain(ModelErrorKind::Network, what) }
 }
 
 /// Says whether a provider that answers with this status has not begun to work on the call.
@@ -102,42 +102,42 @@ fn words(error: &Value) -> Vec<&str> {
     all.filter(|word| !word.is_empty() && *word != "error").collect()
 }
 
-fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ErrorKind {
+fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ModelErrorKind {
     if let Some(kind) = words.iter().find_map(|word| by_word(word)) {
         // OpenAI says `model_not_found` where a key may not use a model that there is.
-        let barred = kind == ErrorKind::BadRequest && matches!(status, Some(401..=403));
-        return if barred { ErrorKind::Authentication } else { kind };
+        let barred = kind == ModelErrorKind::BadRequest && matches!(status, Some(401..=403));
+        return if barred { ModelErrorKind::Authentication } else { kind };
     }
     let kind = match status {
-        Some(402) => ErrorKind::OutOfCredit,
-        Some(401 | 403) => ErrorKind::Authentication,
-        Some(408) => ErrorKind::Network,
-        Some(413) => ErrorKind::ContextExhausted,
-        Some(429) => ErrorKind::RateLimited,
-        Some(500..) => ErrorKind::Overloaded,
-        Some(_) => ErrorKind::BadRequest,
-        None if words.iter().any(|word| is_request_word(word)) => ErrorKind::BadRequest,
-        None => ErrorKind::Overloaded,
+        Some(402) => ModelErrorKind::OutOfCredit,
+        Some(401 | 403) => ModelErrorKind::Authentication,
+        Some(408) => ModelErrorKind::Network,
+        Some(413) => ModelErrorKind::ContextExhausted,
+        Some(429) => ModelErrorKind::RateLimited,
+        Some(500..) => ModelErrorKind::Overloaded,
+        Some(_) => ModelErrorKind::BadRequest,
+        None if words.iter().any(|word| is_request_word(word)) => ModelErrorKind::BadRequest,
+        None => ModelErrorKind::Overloaded,
     };
-    if kind == ErrorKind::BadRequest || kind == ErrorKind::Overloaded {
+    if kind == ModelErrorKind::BadRequest || kind == ModelErrorKind::Overloaded {
         return by_phrase(message).unwrap_or(kind);
     }
     kind
 }
 
 /// Words with one meaning; `api_error` and `invalid_request_error` have several and are left out.
-fn by_word(word: &str) -> Option<ErrorKind> {
+fn by_word(word: &str) -> Option<ModelErrorKind> {
     Some(match word {
         "context_length_exceeded"
         | "model_context_window_exceeded"
         | "exceed_context_size_error"
-        | "request_too_large" => ErrorKind::ContextExhausted,
+        | "request_too_large" => ModelErrorKind::ContextExhausted,
         "rate_limit_error"
         | "rate_limit_exceeded"
         | "RESOURCE_EXHAUSTED"
         | "too_many_requests"
         | "tokens"
-        | "requests" => ErrorKind::RateLimited,
+        | "requests" => ModelErrorKind::RateLimited,
         "overloaded_error"
         | "server_is_overloaded"
         | "slow_down"
@@ -147,23 +147,23 @@ fn by_word(word: &str) -> Option<ErrorKind> {
         | "INTERNAL"
         | "DEADLINE_EXCEEDED"
         | "service_unavailable"
-        | "unavailable_error" => ErrorKind::Overloaded,
+        | "unavailable_error" => ModelErrorKind::Overloaded,
         "billing_error"
         | "billing_not_active"
         | "insufficient_quota"
         | "insufficient_credits"
         | "billing_hard_limit_reached"
         | "credit_balance_exhausted"
-        | "enforced_spend_limit_reached" => ErrorKind::OutOfCredit,
+        | "enforced_spend_limit_reached" => ModelErrorKind::OutOfCredit,
         "authentication_error"
         | "permission_error"
         | "invalid_api_key"
         | "account_deactivated"
         | "UNAUTHENTICATED"
         | "PERMISSION_DENIED"
-        | "API_KEY_INVALID" => ErrorKind::Authentication,
-        "content_filter" | "content_policy_violation" | "invalid_prompt" => ErrorKind::Refused,
-        "model_not_found" | "not_found_error" | "NOT_FOUND" => ErrorKind::BadRequest,
+        | "API_KEY_INVALID" => ModelErrorKind::Authentication,
+        "content_filter" | "content_policy_violation" | "invalid_prompt" => ModelErrorKind::Refused,
+        "model_not_found" | "not_found_error" | "NOT_FOUND" => ModelErrorKind::BadRequest,
         _ => return None,
     })
 }
@@ -172,7 +172,7 @@ fn is_request_word(word: &str) -> bool {
     matches!(word, "invalid_request_error" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION")
 }
 
-fn by_phrase(message: &str) -> Option<ErrorKind> {
+fn by_phrase(message: &str) -> Option<ModelErrorKind> {
     const FULL: [&str; 7] = [
         "prompt is too long",
         "context length",
@@ -188,13 +188,13 @@ fn by_phrase(message: &str) -> Option<ErrorKind> {
     let message = message.to_lowercase();
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
     if says(&FULL) {
-        Some(ErrorKind::ContextExhausted)
+        Some(ModelErrorKind::ContextExhausted)
     } else if says(&FILTERED) {
-        Some(ErrorKind::Refused)
+        Some(ModelErrorKind::Refused)
     } else if says(&UNPAID) {
-        Some(ErrorKind::OutOfCredit)
+        Some(ModelErrorKind::OutOfCredit)
     } else if says(&WRONG_KEY) {
-        Some(ErrorKind::Authentication)
+        Some(ModelErrorKind::Authentication)
     } else {
         None
     }
@@ -282,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    fn check(status: u16, body: &Value) -> (ErrorKind, String) {
+    fn check(status: u16, body: &Value) -> (ModelErrorKind, String) {
         let key = Secret::new("fake-key-000");
         let error = from_status(status, body.to_string().as_bytes(), None, key.as_ref());
         (error.kind, error.message)
@@ -293,7 +293,7 @@ mod tests {
         let anthropic = |kind: &str, message: &str| json!({"type":"error","error":{"type":kind,"message":message},"request_id":"req_1"});
         let openai = |code: Value, kind: &str, message: &str| json!({"error":{"message":message,"type":kind,"param":null,"code":code}});
         let gemini = |code: u16, status: &str, message: &str| json!({"error":{"code":code,"message":message,"status":status}});
-        use ErrorKind as E;
+        use ModelErrorKind as E;
         for (status, body, expected) in [
             (401, anthropic("authentication_error", "invalid x-api-key"), E::Authentication),
             (402, anthropic("billing_error", "pay"), E::OutOfCredit),
@@ -366,15 +366,18 @@ mod tests {
     #[test]
     fn an_error_inside_a_stream_is_judged_by_its_words_alone() {
         for (error, expected) in [
-            (json!({"type":"overloaded_error","message":"Overloaded"}), ErrorKind::Overloaded),
-            (json!({"code":"rate_limit_exceeded","message":"x"}), ErrorKind::RateLimited),
-            (json!({"code":"context_length_exceeded","message":"x"}), ErrorKind::ContextExhausted),
-            (json!({"code":"invalid_prompt","message":"x"}), ErrorKind::Refused),
-            (json!({"code":502,"message":"upstream"}), ErrorKind::Overloaded),
-            (json!({"code":429,"message":"upstream"}), ErrorKind::RateLimited),
-            (json!({"type":"invalid_request_error","message":"x"}), ErrorKind::BadRequest),
-            (json!("broken"), ErrorKind::Overloaded),
-            (Value::Null, ErrorKind::Overloaded),
+            (json!({"type":"overloaded_error","message":"Overloaded"}), ModelErrorKind::Overloaded),
+            (json!({"code":"rate_limit_exceeded","message":"x"}), ModelErrorKind::RateLimited),
+            (
+                json!({"code":"context_length_exceeded","message":"x"}),
+                ModelErrorKind::ContextExhausted,
+            ),
+            (json!({"code":"invalid_prompt","message":"x"}), ModelErrorKind::Refused),
+            (json!({"code":502,"message":"upstream"}), ModelErrorKind::Overloaded),
+            (json!({"code":429,"message":"upstream"}), ModelErrorKind::RateLimited),
+            (json!({"type":"invalid_request_error","message":"x"}), ModelErrorKind::BadRequest),
+            (json!("broken"), ModelErrorKind::Overloaded),
+            (Value::Null, ModelErrorKind::Overloaded),
         ] {
             assert_eq!(from_stream(&error).kind, expected, "{error}");
         }

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use adjutant_core::{AttemptError, ErrorKind, SessionId};
+use adjutant_core::{AttemptError, ModelErrorKind, SessionId};
 use tokio::time::Instant;
 
 /// How long everyone waits when a provider says "too many" and not for how long.
@@ -45,13 +45,13 @@ impl Limiter {
 
     /// Remembers what a failed attempt said about waiting.
     pub(crate) fn hear(&self, error: &AttemptError) {
-        if !matches!(error.kind, ErrorKind::RateLimited | ErrorKind::Overloaded) {
+        if !matches!(error.kind, ModelErrorKind::RateLimited | ModelErrorKind::Overloaded) {
             return;
         }
         let asked = error.retry_after_ms.map(Duration::from_millis);
         let pause = match (asked, error.kind) {
             (Some(asked), _) => asked.min(LONGEST_PAUSE),
-            (None, ErrorKind::RateLimited) => SILENT_PAUSE,
+            (None, ModelErrorKind::RateLimited) => SILENT_PAUSE,
             (None, _) => return,
         };
         let new = Pause { until: Instant::now() + pause, spread: (pause / 4).min(MAX_SPREAD) };
@@ -82,7 +82,7 @@ pub(crate) fn draw(session: SessionId, turn: u32, attempt: u32) -> u64 {
 mod tests {
     use super::*;
 
-    fn told(kind: ErrorKind, retry_after_ms: Option<u64>) -> AttemptError {
+    fn told(kind: ModelErrorKind, retry_after_ms: Option<u64>) -> AttemptError {
         AttemptError { kind, message: String::new(), retry_after_ms, never_began: false }
     }
 
@@ -92,7 +92,7 @@ mod tests {
         let start = Instant::now();
         limiter.pass(3, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        limiter.hear(&told(ErrorKind::RateLimited, Some(8_000)));
+        limiter.hear(&told(ModelErrorKind::RateLimited, Some(8_000)));
         let waits = futures(&limiter, [0, 500, 2_000, 2_001]).await;
         assert_eq!(waits, [8_000, 8_500, 10_000, 10_000]);
     }
@@ -101,11 +101,11 @@ mod tests {
     async fn whoever_waits_hears_for_how_long_and_again_when_it_takes_longer() {
         let limiter = Limiter::default();
         limiter.pass(0, |_| panic!("there is no pause")).await;
-        limiter.hear(&told(ErrorKind::RateLimited, Some(1_000)));
+        limiter.hear(&told(ModelErrorKind::RateLimited, Some(1_000)));
         let mut heard = Vec::new();
         let waits = limiter.pass(0, |wait| {
             if heard.is_empty() {
-                limiter.hear(&told(ErrorKind::RateLimited, Some(3_000)));
+                limiter.hear(&told(ModelErrorKind::RateLimited, Some(3_000)));
             }
             heard.push(wait.as_millis());
         });
@@ -127,8 +127,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_longer_wish_wins_and_an_endless_one_is_cut() {
         let limiter = Limiter::default();
-        limiter.hear(&told(ErrorKind::Overloaded, Some(86_400_000)));
-        limiter.hear(&told(ErrorKind::RateLimited, Some(10)));
+        limiter.hear(&told(ModelErrorKind::Overloaded, Some(86_400_000)));
+        limiter.hear(&told(ModelErrorKind::RateLimited, Some(10)));
         let start = Instant::now();
         limiter.pass(0, |_| {}).await;
         assert_eq!(start.elapsed(), LONGEST_PAUSE);
@@ -137,12 +137,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_errors_about_load_make_others_wait() {
         let limiter = Limiter::default();
-        limiter.hear(&told(ErrorKind::Network, Some(5_000)));
-        limiter.hear(&told(ErrorKind::Overloaded, None));
+        limiter.hear(&told(ModelErrorKind::Network, Some(5_000)));
+        limiter.hear(&told(ModelErrorKind::Overloaded, None));
         let start = Instant::now();
         limiter.pass(9, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        limiter.hear(&told(ErrorKind::RateLimited, None));
+        limiter.hear(&told(ModelErrorKind::RateLimited, None));
         limiter.pass(0, |_| {}).await;
         assert_eq!(start.elapsed(), SILENT_PAUSE);
     }

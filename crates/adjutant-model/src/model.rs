@@ -8,7 +8,7 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 
-use adjutant_core::{Attempt, Message, ModelSpec, SessionId, ToolSpec};
+use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId, ToolSpec};
 
 /// A boxed future that may move between threads, so that [`Model`] stays object-safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -40,7 +40,7 @@ pub trait Model: Send + Sync + Debug {
         &'a self,
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> BoxFuture<'a, Attempt>;
+    ) -> BoxFuture<'a, AttemptResult>;
 
     /// Drops what was kept for a session that will not ask again.
     fn forget(&self, session: SessionId) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_core::{Attempt, Message, ModelSpec, SessionId};
+use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId};
 use adjutant_model::{BoxFuture, Model, Progress, TurnRequest};
 
 /// One request, as the model saw it.
@@ -54,7 +54,7 @@ impl Model for Watched {
         &'a self,
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> BoxFuture<'a, Attempt> {
+    ) -> BoxFuture<'a, AttemptResult> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request {
             label: request.label.to_owned(),
             turn: request.turn,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use adjutant_core::policy::{Operation, WorkspaceKind};
-use adjutant_core::schema::{ReturnForm, TaskSpec};
+use adjutant_core::schema::{ReturnFormat, TaskSpec};
 use adjutant_core::{
     AgentName, Assignment, Event, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
 };
@@ -408,7 +408,7 @@ impl Rig {
 struct Ends(Rc<RefCell<Vec<(Timestamp, Event)>>>);
 
 impl Narrator for Ends {
-    fn results(&self, parent: SessionId, call: u32, _form: ReturnForm) -> String {
+    fn results(&self, parent: SessionId, call: u32, _form: ReturnFormat) -> String {
         let events = self.0.borrow();
         let of_call = |event: &Event| match event {
             Event::Granted(grant) if grant.parent == parent && grant.call == call => {

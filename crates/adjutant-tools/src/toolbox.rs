@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use adjutant_core::message::ToolSpec;
-use adjutant_core::{Change, HostSet, Writes, content_hash};
+use adjutant_core::{ContentChange, HostSet, WriteScope, content_hash};
 use adjutant_workspace::sandbox::CancelHandle;
 use adjutant_workspace::{MissingParents, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
@@ -228,7 +228,7 @@ impl Toolbox {
 
     /// Works out what a call of Write or Edit would change, where `writes` lets it; changes nothing.
     #[must_use]
-    pub fn prepare_write(&self, name: &str, arguments: &Value, writes: &Writes) -> Prepared {
+    pub fn prepare_write(&self, name: &str, arguments: &Value, writes: &WriteScope) -> Prepared {
         let Some(tool) = writer(name) else {
             return Prepared::Answer(self.call_by_name(name, arguments, &|| false));
         };
@@ -245,8 +245,8 @@ impl Toolbox {
         &self,
         name: &str,
         arguments: &Value,
-        writes: &Writes,
-        change: &Change,
+        writes: &WriteScope,
+        change: &ContentChange,
         temp: &str,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolOutput {

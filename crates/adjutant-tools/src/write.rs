@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use adjutant_core::{Change, Writes, content_hash};
+use adjutant_core::{ContentChange, WriteScope, content_hash};
 use adjutant_workspace::{FileImage, FileKind, FileTarget, MissingParents, PathError, RelPath};
 
 use crate::args::{ArgError, Args, Field, brief};
@@ -38,7 +38,7 @@ pub enum Prepared {
     /// This change; `before` is all of the file as it is, if there is one.
     Change {
         /// What is to be recorded before it happens.
-        change: Change,
+        change: ContentChange,
         /// The content that will be lost.
         before: Option<Vec<u8>>,
     },
@@ -58,7 +58,7 @@ struct Plan {
 type Objection = String;
 
 /// Works out what a call would change.
-pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &Writes) -> Prepared {
+pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &WriteScope) -> Prepared {
     let plan = match plan(call, tool, writes, MissingParents::Leave) {
         Ok(plan) => plan,
         Err(objection) => return Prepared::Answer(ToolOutput::error(objection)),
@@ -72,7 +72,7 @@ pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &Writes) -> Prepa
         // Whoever comes to the very same text a second time has done the work all the same.
         return Prepared::Answer(ToolOutput { touched: vec![path], ..ToolOutput::ok(text) });
     }
-    let change = Change {
+    let change = ContentChange {
         path,
         before: before.as_deref().map(content_hash),
         after: Some(content_hash(&plan.content)),
@@ -84,8 +84,8 @@ pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &Writes) -> Prepa
 pub(crate) fn commit(
     call: &Call<'_>,
     tool: ToolName,
-    writes: &Writes,
-    change: &Change,
+    writes: &WriteScope,
+    change: &ContentChange,
     temp: &OsStr,
 ) -> ToolOutput {
     let plan = match plan(call, tool, writes, MissingParents::Create) {
@@ -112,14 +112,14 @@ pub(crate) fn commit(
 fn plan(
     call: &Call<'_>,
     tool: ToolName,
-    writes: &Writes,
+    writes: &WriteScope,
     folders: MissingParents,
 ) -> Result<Plan, Objection> {
     let below = match writes {
-        Writes::Nowhere => return Err("you may not write files".to_owned()),
-        Writes::Below(folder) => folder.as_str(),
+        WriteScope::Nowhere => return Err("you may not write files".to_owned()),
+        WriteScope::Below(folder) => folder.as_str(),
         // In a workspace of its own the root is the workspace.
-        Writes::Own | Writes::Anywhere => "",
+        WriteScope::Own | WriteScope::Anywhere => "",
     };
     let fields: &'static [Field] =
         if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };

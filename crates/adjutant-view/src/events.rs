@@ -4,7 +4,7 @@
 //! delegation has exactly one `completed` event, even if it was refused, so that readers can count. Start at
 //! [`translate`].
 
-use adjutant_core::space::{ChangedFile, Clash};
+use adjutant_core::workspace::{ChangedFile, MergeConflict};
 use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
 use serde::Serialize;
 
@@ -110,7 +110,7 @@ pub enum WireEventKind {
     Merged {
         label: String,
         files: Vec<String>,
-        conflicts: Vec<Clash>,
+        conflicts: Vec<MergeConflict>,
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },

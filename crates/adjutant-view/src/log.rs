@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
-use adjutant_core::space::MergeRequest;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_core::{Change, Event, Nudge, SessionId};
+use adjutant_core::workspace::MergeRequest;
+use adjutant_core::{ContentChange, Event, SessionId, ToldReason};
 use serde_json::Value;
 
 use crate::layout::{bracketed, fit};
@@ -181,7 +181,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
 }
 
 /// Returns the start of the file's hash before and after a change.
-fn hashes(change: &Change) -> String {
+fn hashes(change: &ContentChange) -> String {
     let short = |hash: &Option<String>| hash.as_deref().map_or("none".into(), |hash| fit(hash, 12));
     format!(" ({} → {})", short(&change.before), short(&change.after))
 }
@@ -228,12 +228,12 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
         Event::Messaged { text, .. } => format!("a person says: {}", safe(text)),
         Event::Told { nudge, text, .. } => {
             let why = match nudge {
-                Nudge::LastCall(code) => format!("last call, {}", code_words(*code)),
-                Nudge::Shorten => "shorten".into(),
-                Nudge::Repair => "repair".into(),
-                Nudge::Person => "person".into(),
-                Nudge::Results => "results".into(),
-                Nudge::Check => "check".into(),
+                ToldReason::LastCall(code) => format!("last call, {}", code_words(*code)),
+                ToldReason::Shorten => "shorten".into(),
+                ToldReason::Repair => "repair".into(),
+                ToldReason::Person => "person".into(),
+                ToldReason::Results => "results".into(),
+                ToldReason::Check => "check".into(),
             };
             format!("told ({why}): {}", safe(text))
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adjutant_core::space::MergeRequest;
+use adjutant_core::workspace::MergeRequest;
 use clap::{Args, ValueEnum};
 
 use super::NAME;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
 use adjutant_core::{AgentName, Outcome, Preset};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::results::probe_machine;
@@ -84,14 +84,15 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
     let mut policy = Preset::Story.policy();
     policy.enabled = true;
     let result_tokens = policy.result_tokens;
-    let engine = engine(policy, wiring::script(SCRIPT, MODEL)?, tree)?.with_story(StoryWork {
-        id: story.id.clone(),
-        title: story.title.clone(),
-        prd: Some(tree.join("prd.json").display().to_string()),
-        verify: story.verify.clone(),
-        asked: asked(story, story.verify.as_deref()),
-        ..StoryWork::default()
-    });
+    let engine =
+        engine(policy, wiring::script(SCRIPT, MODEL)?, tree)?.with_story(StoryAssignment {
+            id: story.id.clone(),
+            title: story.title.clone(),
+            prd: Some(tree.join("prd.json").display().to_string()),
+            verify: story.verify.clone(),
+            asked: asked(story, story.verify.as_deref()),
+            ..StoryAssignment::default()
+        });
     let goal =
         Goal { agent: AgentName::new("story"), system: String::new(), text: story_prompt(story) };
     // Workspaces are inside the temporary directory, so they are deleted with it.

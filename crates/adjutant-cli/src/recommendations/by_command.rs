@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use adjutant_core::policy::Key;
-use adjutant_core::refusal::{ContextRemedy, FanOut, Scope, TimeBound, Untold};
+use adjutant_core::policy::PolicyKey;
+use adjutant_core::refusal::{BudgetScope, ContextRemedy, FanOutScope, TellProblem, TimeBound};
 use adjutant_core::{AgentName, Preset, Refusal, SessionId, ToolSet, Usd};
 use clap::CommandFactory;
 
@@ -51,7 +51,7 @@ fn advice_for(refusal: &Refusal) -> AdviceFor {
         | Refusal::Model { .. }
         | Refusal::Time { .. }
         | Refusal::QueueFull { .. }
-        | Refusal::Untold { .. } => AdviceFor::NoCommand,
+        | Refusal::MessageRejected { .. } => AdviceFor::NoCommand,
     }
 }
 
@@ -77,7 +77,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::ContextFile { path: text(), problem: text() },
         Refusal::Model { problem: text() },
         Refusal::Money {
-            scope: Scope::Run,
+            scope: BudgetScope::Run,
             needed: usd(20_000_000_000),
             left: usd(1),
             max: usd(10_000_000_000),
@@ -85,7 +85,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Time { bound: TimeBound::Total, seconds: Some(3) },
         Refusal::QueueFull { waiting: 9, max: 9 },
     ];
-    for scope in [FanOut::Call, FanOut::Parent, FanOut::Run] {
+    for scope in [FanOutScope::Call, FanOutScope::Parent, FanOutScope::Run] {
         all.push(Refusal::TooMany { scope, count: 9, max: 8 });
     }
     for remedy in [
@@ -96,17 +96,17 @@ fn refusals() -> Vec<Refusal> {
     ] {
         all.push(Refusal::ContextBudget { current: 1, estimate: 2, max: 2, remedy });
     }
-    for scope in [Scope::Delegation, Scope::Run] {
+    for scope in [BudgetScope::Delegation, BudgetScope::Run] {
         all.push(Refusal::Tokens { scope, needed: 5_100, left: 10, max: 10 });
     }
     for problem in [
-        Untold::NotLive,
-        Untold::NoAgent,
-        Untold::Empty,
-        Untold::TooLong { bytes: 9, max: 8 },
-        Untold::Full { max: 8 },
+        TellProblem::NotLive,
+        TellProblem::NoAgent,
+        TellProblem::Empty,
+        TellProblem::TooLong { bytes: 9, max: 8 },
+        TellProblem::Full { max: 8 },
     ] {
-        all.push(Refusal::Untold { session, problem });
+        all.push(Refusal::MessageRejected { session, problem });
     }
     for reason in ["the person said no", "nobody answered within 5 minutes", "no terminal"] {
         all.push(Refusal::ApprovalDenied { reason: reason.into() });
@@ -154,13 +154,14 @@ fn complaints(text: &str) -> Vec<String> {
     for flag in flags(resume) {
         wrong.extend(complaint(&format!("adjutant resume sess_1735460684_a1b2c3 {flag}")));
         let key = flag.strip_prefix("--set ").and_then(|it| it.split_once('='));
-        let is_fixed = |name: &str| !Key::parse(name).is_some_and(Key::is_set_on_resume);
+        let is_fixed =
+            |name: &str| !PolicyKey::parse(name).is_some_and(PolicyKey::is_set_on_resume);
         wrong.extend(key.filter(|(name, _)| is_fixed(name)).map(|_| format!("resume {flag}")));
     }
     for flag in flags(begin) {
         wrong.extend(BEGIN.iter().filter_map(|it| complaint(&format!("adjutant {it} {flag}"))));
         let key = flag.strip_prefix("--set ").and_then(|it| it.split_once('='));
-        let is_known = |name: &str| Key::parse(name).is_some();
+        let is_known = |name: &str| PolicyKey::parse(name).is_some();
         wrong.extend(key.filter(|(name, _)| !is_known(name)).map(|_| flag.clone()));
     }
     wrong

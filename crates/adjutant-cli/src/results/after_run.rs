@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adjutant_core::space::MergeRequest;
+use adjutant_core::workspace::MergeRequest;
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::Archive;
 use adjutant_engine::results::{MergeOutcome, shared_files};

@@ -14,7 +14,7 @@ mod prune_results;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::space::KeptWork;
+use adjutant_core::workspace::KeptWork;
 use adjutant_core::{Outcome, RunId, SessionId, State};
 use adjutant_engine::results::{
     Conflict, ConflictKind, ConflictSide, Diff, DiffEntry, DiffStatus, GitError, KeptResult,

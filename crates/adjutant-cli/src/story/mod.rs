@@ -22,8 +22,8 @@ mod typed_flags;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use adjutant_core::story::StoryWork;
-use adjutant_core::{Layered, Outcome, Policy, Preset, RegistryRefusal, RunId};
+use adjutant_core::story::StoryAssignment;
+use adjutant_core::{LayeredPolicy, Outcome, Policy, Preset, RegistryRefusal, RunId};
 use adjutant_engine::prd::{PrdError, PrdFile};
 use adjutant_engine::roster::AgentRoster;
 use adjutant_engine::{Archive, RegistryError, new_run_id};
@@ -138,7 +138,7 @@ pub(crate) fn run_story(
 }
 
 /// Tightens the limits as the PRD says, and warns about settings that have no effect.
-fn settle_policy(policy: &mut Layered, file: &PrdFile) -> Result<(), Failure> {
+fn settle_policy(policy: &mut LayeredPolicy, file: &PrdFile) -> Result<(), Failure> {
     let origin = file.path().display().to_string();
     for warning in policy.tighten(file.prd().config(), &origin) {
         say(&format!("adjutant: {warning}"));
@@ -322,7 +322,10 @@ impl PrdSession<'_> {
 
     /// Records in the registry that a run on a story begins. Returns its id and its limits: the run budget minus what the
     /// stories before it have used.
-    fn begin(&self, work: &StoryWork) -> Result<Result<(RunId, Policy), RegistryRefusal>, Failure> {
+    fn begin(
+        &self,
+        work: &StoryAssignment,
+    ) -> Result<Result<(RunId, Policy), RegistryRefusal>, Failure> {
         let policy = self.settings.policy.policy().clone();
         let run = match &self.terms {
             Some(terms) => terms.run(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
 use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, SaveOutcome};
@@ -133,7 +133,7 @@ fn write_conflict(
 /// Returns why the outcome of a resumed run could not be written. `None` also if the PRD cannot be read.
 pub(super) fn resume_conflict(
     archive: &Archive,
-    work: &StoryWork,
+    work: &StoryAssignment,
     run: RunId,
 ) -> Result<Option<String>, Failure> {
     let Some(file) = work.prd.as_deref().and_then(|path| PrdFile::open(path).ok()) else {
@@ -147,7 +147,7 @@ pub(super) fn resume_conflict(
 fn entry_conflict(
     prd: &Prd,
     archive: &Archive,
-    work: &StoryWork,
+    work: &StoryAssignment,
     (run, passes): (RunId, bool),
 ) -> Result<Option<String>, Failure> {
     let Some(entry) = prd.story(&work.id) else { return Ok(None) };

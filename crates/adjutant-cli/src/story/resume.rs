@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use adjutant_core::RunId;
-use adjutant_core::budget::Cap;
-use adjutant_core::story::StoryWork;
+use adjutant_core::budget::BudgetCap;
+use adjutant_core::story::StoryAssignment;
 use adjutant_engine::prd::{PrdFile, reserved_files};
 use adjutant_engine::{Archive, Engine, RegistryError, ReleaseOnDrop, ResumeInfo, WorkspaceSetup};
 use adjutant_view::story::StoryReport;
@@ -25,7 +25,7 @@ use crate::results::{MergeScope, after_run};
 pub(crate) struct ResumedStory<'a> {
     archive: &'a Archive,
     run: RunId,
-    work: StoryWork,
+    work: StoryAssignment,
     /// Held until the outcome is written. Absent for a story without a PRD, or if the registry is unavailable.
     claim: Option<ReleaseOnDrop>,
     /// Whether the registry recorded that the run was resumed.
@@ -90,7 +90,8 @@ impl<'a> ResumedStory<'a> {
         if let Some(prd) = prd {
             let (registry, story) = (self.archive.registry(), (prd, self.work.id.as_str()));
             // The budget was granted when the run began.
-            let begun = registry.begin_story(story, self.run, &self.work.asked, Cap::default());
+            let begun =
+                registry.begin_story(story, self.run, &self.work.asked, BudgetCap::default());
             if let Err(error) = &begun {
                 let failure = Failure::caused(Exit::Failed, error);
                 say(&format!(

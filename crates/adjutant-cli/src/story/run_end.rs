@@ -1,7 +1,7 @@
 //! Records in the registry how a run on a story ended. Later runs decide by it.
 
 use adjutant_core::Outcome;
-use adjutant_core::budget::Amount;
+use adjutant_core::budget::BudgetAmount;
 use adjutant_core::registry::StoryEnd;
 use adjutant_engine::{Archive, StoryOutcome};
 use adjutant_formats::prd::child_number;
@@ -17,7 +17,7 @@ pub(super) fn record_end(archive: &Archive, view: &RunView) {
     let spent = view.total();
     let outcome = StoryOutcome {
         end: story_end(view),
-        spent: Amount { tokens: spent.usage.total(), usd: spent.usd },
+        spent: BudgetAmount { tokens: spent.usage.total(), usd: spent.usd },
         commit: commit_of(view),
         last_child: last_child_of(view),
     };

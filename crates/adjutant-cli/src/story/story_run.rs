@@ -2,7 +2,7 @@
 //!
 //! Start at [`PrdSession::work_on`]. Whether the story may begin was decided before.
 
-use adjutant_core::story::{MarkedTask, StoryWork};
+use adjutant_core::story::{MarkedTask, StoryAssignment};
 use adjutant_core::{AgentName, Outcome, Policy, RunId};
 use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Engine, EngineSetup, Goal, WorkspaceSetup};
@@ -31,7 +31,7 @@ impl PrdSession<'_> {
     pub(super) fn work_on(
         &mut self,
         story: &Story,
-        work: StoryWork,
+        work: StoryAssignment,
         (run, mut policy): (RunId, Policy),
         chosen: ChosenModel,
         remarks: Vec<String>,
@@ -131,7 +131,7 @@ impl PrdSession<'_> {
         own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
     }
 
-    pub(super) fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryWork {
+    pub(super) fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryAssignment {
         let plan = story.planned.iter().map(|planned| MarkedTask {
             description: planned.task(),
             hours: planned.hours,
@@ -139,7 +139,7 @@ impl PrdSession<'_> {
         });
         let verify = self.verify_of(story);
         let written = u64::from(self.file.prd().last_child_number(&story.id));
-        StoryWork {
+        StoryAssignment {
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),
@@ -149,7 +149,7 @@ impl PrdSession<'_> {
             takes_in,
             numbered: written.max(self.history.last_child()),
             typed: typed().to_vec(),
-            ..StoryWork::default()
+            ..StoryAssignment::default()
         }
     }
 

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assignment::{Assignment, Mark};
+use crate::assignment::{Assignment, TaskListUpdate};
 use crate::brief::Brief;
-use crate::budget::{Amount, Reservation, Settlement};
+use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::Code;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
@@ -21,11 +21,11 @@ use crate::outcome::{Outcome, Reason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
-use crate::schema::ReturnForm;
-use crate::space::{KeptWork, MergeRequest, MergedWork, Space, SpaceTerms};
-use crate::story::{RejectedMarker, StoryWork};
+use crate::schema::ReturnFormat;
+use crate::story::{RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
-use crate::write::Change;
+use crate::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace, WorkspaceTerms};
+use crate::write::ContentChange;
 use adjutant_formats::contract::{Complaint, Return};
 
 /// A fact in the life of a run.
@@ -48,7 +48,7 @@ pub enum Event {
         model: Option<ModelSpec>,
         /// What a person said about agents that write; absent where none has a workspace of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        terms: Option<Box<SpaceTerms>>,
+        terms: Option<Box<WorkspaceTerms>>,
         /// The depth of the root: `DELEGATION_DEPTH` of the environment that the run started in.
         #[serde(default, skip_serializing_if = "is_zero")]
         base_depth: u64,
@@ -63,7 +63,7 @@ pub enum Event {
         max_turns: Option<u32>,
     },
     /// An agent handed tasks down by a tool call; its result is due when all of them have ended.
-    Delegated { session: SessionId, call: u32, origin: Origin },
+    Delegated { session: SessionId, call: u32, origin: DelegationOrigin },
     /// A task was admitted.
     Granted(Box<Grant>),
     /// A task was not admitted; this is also its end.
@@ -83,7 +83,7 @@ pub enum Event {
     /// The run works on a story, and must have ended by `deadline`.
     StoryTaken {
         #[serde(flatten)]
-        story: Box<StoryWork>,
+        story: Box<StoryAssignment>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
     },
@@ -134,7 +134,7 @@ pub enum Event {
     /// A call under way was closed at its full reservation because its delegation ended.
     Settled { session: SessionId, turn: u32, attempt: u32, settlement: Settlement },
     /// A provider billed more than was held open.
-    Overran { session: SessionId, amount: Amount },
+    Overran { session: SessionId, amount: BudgetAmount },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
     /// A model call is held back, because its provider asked someone for a pause.
@@ -142,7 +142,7 @@ pub enum Event {
     /// A person said something to an agent; it waits for the agent's next turn.
     Messaged { session: SessionId, text: String },
     /// The engine put a message into the conversation.
-    Told { session: SessionId, nudge: Nudge, text: String },
+    Told { session: SessionId, nudge: ToldReason, text: String },
     /// A tool was about to run.
     ToolCalled { session: SessionId, call: u32 },
     /// A person has to say yes to a host before a tool asks it.
@@ -165,7 +165,7 @@ pub enum Event {
         session: SessionId,
         call: u32,
         #[serde(flatten)]
-        change: Change,
+        change: ContentChange,
     },
     /// What a delegation handed back was judged against the contract: taken, or not for what is
     /// wrong with it.
@@ -189,14 +189,14 @@ pub enum Event {
     Marked {
         session: SessionId,
         #[serde(flatten)]
-        mark: Mark,
+        mark: TaskListUpdate,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
     /// A command that runs for a delegation printed something.
     Printed { session: SessionId, text: String },
     /// A workspace of a delegation's own is there.
-    SpaceMade { session: SessionId, space: Space },
+    SpaceMade { session: SessionId, space: OwnWorkspace },
     /// The work in a workspace was kept, as far as there is no problem.
     SpaceKept {
         session: SessionId,
@@ -219,7 +219,7 @@ pub enum Event {
     /// A person had a file put back to what it was; nothing else follows from it.
     Undone {
         #[serde(flatten)]
-        change: Change,
+        change: ContentChange,
     },
     /// A person let the run go on, after it was interrupted or had ended. From here on nobody holds
     /// more than `rights`, nor an agent more than `agents` says of it; those who were at work get
@@ -244,7 +244,7 @@ pub enum Event {
         questions_until: Timestamp,
         /// What holds from here on for agents that write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        terms: Option<Box<SpaceTerms>>,
+        terms: Option<Box<WorkspaceTerms>>,
         /// The limits that a person changed, by the names of their keys.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         limits: BTreeMap<String, serde_json::Value>,
@@ -347,20 +347,20 @@ pub struct Reopening {
 
 /// What a delegation was asked for by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct DelegationOrigin {
     /// The parent's turn.
     pub turn: u32,
     /// The place of the tool call in that turn, from 0; absent for markers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     /// How the parent wants its results.
-    pub form: ReturnForm,
+    pub form: ReturnFormat,
 }
 
 /// Why the engine spoke to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Nudge {
+pub enum ToldReason {
     /// Its end is near for this reason: report now.
     LastCall(Code),
     /// Its answer was cut off: say it shorter.

@@ -5,15 +5,17 @@
 use serde_json::{Value, json};
 
 use super::layer::PolicyError;
-use super::{Approval, ContractKind, CycleKey, HARD_MAX_DEPTH, Policy, Timeout, WorkspaceKind};
-use crate::domain::HostSet;
+use super::{
+    ApprovalRule, ContractKind, CycleKey, HARD_MAX_DEPTH, Policy, TimeoutRule, WorkspaceKind,
+};
 use crate::money::Usd;
 use crate::rights::ToolSet;
+use crate::web_host::HostSet;
 use crate::write::is_folder;
 
 /// What an untrusted layer may do to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tighter {
+pub enum TighteningRule {
     /// Lower it; an absent limit is the loosest.
     Lower,
     /// Lower it or take it away; an absent amount is the tightest.
@@ -28,7 +30,7 @@ pub enum Tighter {
     Unordered,
 }
 
-impl Tighter {
+impl TighteningRule {
     /// Returns what an untrusted layer may do, as a fragment for people.
     #[must_use]
     pub const fn describe(self) -> &'static str {
@@ -47,9 +49,9 @@ macro_rules! keys {
     ($($variant:ident $name:literal $tighter:ident $doc:literal),+ $(,)?) => {
         /// A key of the policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Key { $(#[doc = $doc] $variant),+ }
+        pub enum PolicyKey { $(#[doc = $doc] $variant),+ }
 
-        impl Key {
+        impl PolicyKey {
             /// Every key, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
@@ -67,8 +69,8 @@ macro_rules! keys {
 
             /// Returns what an untrusted layer may do to it.
             #[must_use]
-            pub const fn tighter(self) -> Tighter {
-                match self { $(Self::$variant => Tighter::$tighter),+ }
+            pub const fn tighter(self) -> TighteningRule {
+                match self { $(Self::$variant => TighteningRule::$tighter),+ }
             }
         }
     };
@@ -113,7 +115,7 @@ keys! {
     RetentionDays "retention_days" Unordered "days for which content is kept",
 }
 
-impl Key {
+impl PolicyKey {
     /// Returns the key of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
@@ -217,7 +219,9 @@ impl Key {
             Self::MergeChildren => policy.merge_children = self.boolean(value)?,
             Self::Network => policy.network = self.boolean(value)?,
             Self::WebDomains => policy.web_domains = self.hosts(value)?,
-            Self::Approval => policy.approval = self.word::<Approval>(value, "none or batch")?,
+            Self::Approval => {
+                policy.approval = self.word::<ApprovalRule>(value, "none or batch")?
+            }
             Self::ApproveBelowUsd => policy.approve_below_usd = self.dollars(value)?,
             Self::ApprovalS => policy.approval_s = self.count(value)?,
             Self::AnswerMinMs => policy.answer_min_ms = self.limit(value)?,
@@ -271,13 +275,13 @@ impl Key {
         }
     }
 
-    fn timeout(self, value: &Value) -> Result<Timeout, PolicyError> {
+    fn timeout(self, value: &Value) -> Result<TimeoutRule, PolicyError> {
         if is_none(value) {
-            Ok(Timeout::None)
+            Ok(TimeoutRule::None)
         } else if value == "by_operation" {
-            Ok(Timeout::ByOperation)
+            Ok(TimeoutRule::ByOperation)
         } else {
-            self.count(value).map(Timeout::Seconds)
+            self.count(value).map(TimeoutRule::Seconds)
         }
     }
 
@@ -338,10 +342,10 @@ fn is_none(value: &Value) -> bool {
     value.is_null() || value == "none"
 }
 
-fn timeout_value(timeout: Timeout) -> Value {
+fn timeout_value(timeout: TimeoutRule) -> Value {
     match timeout {
-        Timeout::None => Value::Null,
-        Timeout::Seconds(seconds) => json!(seconds),
-        Timeout::ByOperation => json!("by_operation"),
+        TimeoutRule::None => Value::Null,
+        TimeoutRule::Seconds(seconds) => json!(seconds),
+        TimeoutRule::ByOperation => json!("by_operation"),
     }
 }

@@ -8,14 +8,14 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::key::{Key, Tighter};
+use super::key::{PolicyKey, TighteningRule};
 use super::preset::WRITER_OUTPUT_TOKENS;
 use super::{HARD_MAX_DEPTH, Operation, Policy, Preset, WorkspaceKind};
 use adjutant_formats::nearest;
 
 /// How far the origin of a setting is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub enum SourceTrust {
     /// A person's own word: may widen.
     Person,
     /// Content of a repository or a model: may only tighten.
@@ -24,7 +24,7 @@ pub enum Trust {
 
 /// Where a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum PolicySource {
     /// The preset itself.
     Preset(Preset),
     /// The user's own configuration file.
@@ -39,20 +39,20 @@ pub enum Source {
     Content(String),
 }
 
-impl Source {
+impl PolicySource {
     /// Returns how far this origin is trusted.
     #[must_use]
-    pub const fn trust(&self) -> Trust {
+    pub const fn trust(&self) -> SourceTrust {
         match self {
             Self::Preset(_) | Self::UserConfig | Self::Environment(_) | Self::Flag(_) => {
-                Trust::Person
+                SourceTrust::Person
             }
-            Self::ProjectConfig | Self::Content(_) => Trust::Content,
+            Self::ProjectConfig | Self::Content(_) => SourceTrust::Content,
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for PolicySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Preset(preset) => write!(f, "preset {preset}"),
@@ -94,7 +94,7 @@ pub enum PolicyError {
     #[error("{}: {value} is not {expected}", key.name())]
     WrongType {
         /// The key.
-        key: Key,
+        key: PolicyKey,
         /// What was written.
         value: String,
         /// What it takes.
@@ -104,7 +104,7 @@ pub enum PolicyError {
     #[error("{}: {value} is negative", key.name())]
     Negative {
         /// The key.
-        key: Key,
+        key: PolicyKey,
         /// What was written.
         value: String,
     },
@@ -112,7 +112,7 @@ pub enum PolicyError {
     #[error("{}: 0 is not allowed, the least is {}", key.name(), least(*key))]
     Zero {
         /// The key.
-        key: Key,
+        key: PolicyKey,
     },
     /// The depth is beyond what anyone may permit.
     #[error("max_depth: {depth} is too deep, the hard maximum is {HARD_MAX_DEPTH}")]
@@ -124,7 +124,7 @@ pub enum PolicyError {
     #[error("{}: {origin} may not change {current} to {attempted}, it {}", key.name(), key.tighter().describe())]
     Loosens {
         /// The key.
-        key: Key,
+        key: PolicyKey,
         /// Where the setting comes from.
         origin: String,
         /// The value in force.
@@ -136,7 +136,7 @@ pub enum PolicyError {
     #[error("{}: cannot be changed when a run goes on; `resume` sets {}", key.name(), resume_keys())]
     FixedAtStart {
         /// The key.
-        key: Key,
+        key: PolicyKey,
     },
     /// `--set` was given something else than `key=value`.
     #[error("`{text}` is not of the form key=value")]
@@ -147,7 +147,7 @@ pub enum PolicyError {
 }
 
 fn resume_keys() -> String {
-    let keys = Key::ALL.iter().filter(|key| key.is_set_on_resume());
+    let keys = PolicyKey::ALL.iter().filter(|key| key.is_set_on_resume());
     keys.map(|key| key.name()).collect::<Vec<_>>().join(", ")
 }
 
@@ -155,10 +155,10 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-fn least(key: Key) -> &'static str {
-    if matches!(key, Key::BudgetUsd | Key::ApproveBelowUsd) {
+fn least(key: PolicyKey) -> &'static str {
+    if matches!(key, PolicyKey::BudgetUsd | PolicyKey::ApproveBelowUsd) {
         "any amount above it, or none"
-    } else if key == Key::MaxDepth {
+    } else if key == PolicyKey::MaxDepth {
         "1 (to switch delegation off, set enabled=false)"
     } else {
         "1"
@@ -167,12 +167,12 @@ fn least(key: Key) -> &'static str {
 
 /// A policy together with the origin of each of its values.
 #[derive(Clone, Debug)]
-pub struct Layered {
+pub struct LayeredPolicy {
     policy: Policy,
-    sources: BTreeMap<Key, Source>,
+    sources: BTreeMap<PolicyKey, PolicySource>,
 }
 
-impl Layered {
+impl LayeredPolicy {
     /// Starts from a preset.
     #[must_use]
     pub fn new(preset: Preset) -> Self {
@@ -180,11 +180,18 @@ impl Layered {
     }
 
     /// Sets one key, judged by how far its origin is trusted.
-    pub fn set(&mut self, name: &str, value: &Value, source: &Source) -> Result<(), PolicyError> {
+    pub fn set(
+        &mut self,
+        name: &str,
+        value: &Value,
+        source: &PolicySource,
+    ) -> Result<(), PolicyError> {
         let key = key_of(name)?;
         let mut changed = self.policy.clone();
         key.set(&mut changed, value)?;
-        if source.trust() == Trust::Content && !is_tighter_or_equal(key, &self.policy, &changed) {
+        if source.trust() == SourceTrust::Content
+            && !is_tighter_or_equal(key, &self.policy, &changed)
+        {
             return Err(PolicyError::Loosens {
                 key,
                 origin: source.to_string(),
@@ -200,7 +207,7 @@ impl Layered {
 
     /// Gives agents that can write files their usual output, unless anyone has set another.
     fn settle_output(&mut self) {
-        if self.sources.contains_key(&Key::MaxOutputTokens) {
+        if self.sources.contains_key(&PolicyKey::MaxOutputTokens) {
             return;
         }
         let usual = self.policy.preset.policy().max_output_tokens;
@@ -210,18 +217,18 @@ impl Layered {
     }
 
     /// Returns the key by which agents can write files, outside of a command's own folder.
-    fn writing_key(&self) -> Option<Key> {
+    fn writing_key(&self) -> Option<PolicyKey> {
         if self.policy.in_place {
-            return Some(Key::InPlace);
+            return Some(PolicyKey::InPlace);
         }
-        (self.policy.workspace == WorkspaceKind::Own).then_some(Key::Workspace)
+        (self.policy.workspace == WorkspaceKind::Own).then_some(PolicyKey::Workspace)
     }
 
     /// Sets the keys of an object in order, all or none.
     pub fn apply(
         &mut self,
         layer: &serde_json::Map<String, Value>,
-        source: &Source,
+        source: &PolicySource,
     ) -> Result<(), PolicyError> {
         let mut changed = self.clone();
         for (name, value) in layer {
@@ -239,19 +246,19 @@ impl Layered {
 
     /// Returns where a key's value comes from.
     #[must_use]
-    pub fn source(&self, key: Key) -> Source {
+    pub fn source(&self, key: PolicyKey) -> PolicySource {
         let mut key = key;
-        if key == Key::MaxOutputTokens && !self.sources.contains_key(&key) {
+        if key == PolicyKey::MaxOutputTokens && !self.sources.contains_key(&key) {
             key = self.writing_key().unwrap_or(key);
         }
-        self.sources.get(&key).cloned().unwrap_or(Source::Preset(self.policy.preset))
+        self.sources.get(&key).cloned().unwrap_or(PolicySource::Preset(self.policy.preset))
     }
 
     /// Returns how many of `tasks` that a person typed in one call work at once: all of them, up to the
     /// preset's limit. `None` leaves it to `concurrency`, which holds where anyone has set it.
     #[must_use]
     pub fn typed_concurrency(&self, tasks: u64) -> Option<u64> {
-        let is_set = self.sources.contains_key(&Key::Concurrency);
+        let is_set = self.sources.contains_key(&PolicyKey::Concurrency);
         let limit = self.policy.preset.typed_concurrency().filter(|_| !is_set)?;
         Some(tasks.min(limit).max(self.policy.concurrency))
     }
@@ -263,10 +270,10 @@ impl Layered {
     }
 }
 
-fn key_of(name: &str) -> Result<Key, PolicyError> {
-    Key::parse(name).ok_or_else(|| PolicyError::UnknownKey {
+fn key_of(name: &str) -> Result<PolicyKey, PolicyError> {
+    PolicyKey::parse(name).ok_or_else(|| PolicyError::UnknownKey {
         name: name.to_owned(),
-        nearest: nearest(name, Key::ALL.iter().map(|key| key.name())),
+        nearest: nearest(name, PolicyKey::ALL.iter().map(|key| key.name())),
     })
 }
 
@@ -287,7 +294,7 @@ impl Policy {
     /// Returns the limits that differ in `wanted`, of those that may be set when a run goes on.
     #[must_use]
     pub fn limits_changed_by(&self, wanted: &Self) -> BTreeMap<String, Value> {
-        let keys = Key::ALL.iter().filter(|key| key.is_set_on_resume());
+        let keys = PolicyKey::ALL.iter().filter(|key| key.is_set_on_resume());
         keys.filter(|key| key.get(self) != key.get(wanted))
             .map(|key| (key.name().to_owned(), key.get(wanted)))
             .collect()
@@ -305,23 +312,23 @@ pub fn parse_assignment(text: &str) -> Result<(&str, Value), PolicyError> {
     Ok((key.trim(), parsed))
 }
 
-fn is_tighter_or_equal(key: Key, current: &Policy, changed: &Policy) -> bool {
+fn is_tighter_or_equal(key: PolicyKey, current: &Policy, changed: &Policy) -> bool {
     let (before, after) = (key.get(current), key.get(changed));
     before == after
         || match key.tighter() {
-            Tighter::Lower => after.as_f64().is_some_and(|after| after <= bound(&before)),
-            Tighter::Less => {
+            TighteningRule::Lower => after.as_f64().is_some_and(|after| after <= bound(&before)),
+            TighteningRule::Less => {
                 let allowed = before.as_f64();
                 after.is_null() || after.as_f64().zip(allowed).is_some_and(|(a, b)| a <= b)
             }
-            Tighter::Off => after == Value::Bool(false),
-            Tighter::Fewer => {
+            TighteningRule::Off => after == Value::Bool(false),
+            TighteningRule::Fewer => {
                 let held = before.as_array();
                 let is_held = |name: &Value| held.is_some_and(|held| held.contains(name));
                 after.as_array().is_some_and(|names| names.iter().all(is_held))
             }
-            Tighter::Ask => current.approval == super::Approval::None,
-            Tighter::Unordered => false,
+            TighteningRule::Ask => current.approval == super::ApprovalRule::None,
+            TighteningRule::Unordered => false,
         }
 }
 

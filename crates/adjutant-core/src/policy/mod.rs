@@ -12,15 +12,15 @@ mod preset;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Cap;
-use crate::domain::HostSet;
+use crate::budget::BudgetCap;
 use crate::money::Usd;
 use crate::refusal::Refusal;
 use crate::rights::ToolSet;
 use crate::tree::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S};
+use crate::web_host::HostSet;
 
-pub use key::{Key, Tighter};
-pub use layer::{Layered, PolicyError, Source, Trust, parse_assignment};
+pub use key::{PolicyKey, TighteningRule};
+pub use layer::{LayeredPolicy, PolicyError, PolicySource, SourceTrust, parse_assignment};
 pub use preset::{Operation, Preset, SPECS, WRITER_OUTPUT_TOKENS};
 
 /// The deepest level any policy may permit. Inclusive; nothing and nobody raises it.
@@ -55,9 +55,9 @@ pub struct Policy {
     /// What makes a delegation a cycle.
     pub cycle_key: CycleKey,
     /// How long one delegation may take when it does not say.
-    pub timeout_s: Timeout,
+    pub timeout_s: TimeoutRule,
     /// The longest a delegation may ask for; a larger wish is clamped.
-    pub timeout_max_s: Timeout,
+    pub timeout_max_s: TimeoutRule,
     /// How long one parent may spend delegating in all, from its first grant.
     pub total_s: Option<u64>,
     /// How long a model call may go without a byte.
@@ -105,7 +105,7 @@ pub struct Policy {
     #[serde(default, skip_serializing_if = "HostSet::is_empty")]
     pub web_domains: HostSet,
     /// Who is asked before a batch starts.
-    pub approval: Approval,
+    pub approval: ApprovalRule,
     /// Dollars up to which calls start without asking, by their worst cases added up over the run.
     /// Inclusive; absent means that every call asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +169,7 @@ const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
 /// A time limit that may depend on the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Timeout {
+pub enum TimeoutRule {
     /// No limit.
     None,
     /// The same for everything.
@@ -203,7 +203,7 @@ pub enum WorkspaceKind {
 /// Who is asked before a batch starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Approval {
+pub enum ApprovalRule {
     /// Nobody.
     None,
     /// A person, once for each call.
@@ -222,7 +222,7 @@ pub enum ContractKind {
 
 /// The time a delegation is given, and whether its wish was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allotted {
+pub struct AllottedTime {
     /// Seconds, or `None` for no limit of its own.
     pub seconds: Option<u64>,
     /// Whether the wish was larger than allowed.
@@ -234,19 +234,19 @@ impl Policy {
     #[must_use]
     pub const fn longest(&self, operation: Operation) -> Option<u64> {
         match self.timeout_max_s {
-            Timeout::None => None,
-            Timeout::Seconds(seconds) => Some(seconds),
-            Timeout::ByOperation => Some(operation.max_seconds()),
+            TimeoutRule::None => None,
+            TimeoutRule::Seconds(seconds) => Some(seconds),
+            TimeoutRule::ByOperation => Some(operation.max_seconds()),
         }
     }
 
     /// Returns the time for an operation: the wish where there is one, cut to the maximum.
     #[must_use]
-    pub fn allot(&self, operation: Operation, wish: Option<u64>) -> Allotted {
+    pub fn allot(&self, operation: Operation, wish: Option<u64>) -> AllottedTime {
         let default = match self.timeout_s {
-            Timeout::None => None,
-            Timeout::Seconds(seconds) => Some(seconds),
-            Timeout::ByOperation => Some(operation.default_seconds()),
+            TimeoutRule::None => None,
+            TimeoutRule::Seconds(seconds) => Some(seconds),
+            TimeoutRule::ByOperation => Some(operation.default_seconds()),
         };
         let max = self.longest(operation);
         // No time at all is no wish.
@@ -256,7 +256,7 @@ impl Policy {
             (Some(wanted), Some(max)) => Some(wanted.min(max)),
             (None, limit) | (limit, None) => limit,
         };
-        Allotted { seconds, clamped: wish.is_some_and(|wish| Some(wish) != seconds) }
+        AllottedTime { seconds, clamped: wish.is_some_and(|wish| Some(wish) != seconds) }
     }
 
     /// Judges whether an agent at `depth` may delegate to `target`. Returns the depth of the target.
@@ -284,13 +284,13 @@ impl Policy {
 
     /// Returns what a run may use up in all.
     #[must_use]
-    pub const fn run_cap(&self) -> Cap {
-        Cap { tokens: self.budget_tokens_run, usd: self.budget_usd }
+    pub const fn run_cap(&self) -> BudgetCap {
+        BudgetCap { tokens: self.budget_tokens_run, usd: self.budget_usd }
     }
 
     /// Returns the limits of a run that may use up `cap` in all.
     #[must_use]
-    pub const fn with_run_cap(mut self, cap: Cap) -> Self {
+    pub const fn with_run_cap(mut self, cap: BudgetCap) -> Self {
         (self.budget_tokens_run, self.budget_usd) = (cap.tokens, cap.usd);
         self
     }

@@ -5,11 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Approval, ContractKind, CycleKey, Policy, Timeout, VERIFY_ATTEMPTS, VERIFY_S, WorkspaceKind,
+    ApprovalRule, ContractKind, CycleKey, Policy, TimeoutRule, VERIFY_ATTEMPTS, VERIFY_S,
+    WorkspaceKind,
 };
-use crate::domain::HostSet;
 use crate::money::Usd;
 use crate::rights::ToolSet;
+use crate::web_host::HostSet;
 
 /// Where agents of `command` may write, unless the project keeps its specs elsewhere.
 pub const SPECS: &str = ".adjutant/specs";
@@ -93,12 +94,12 @@ impl Preset {
                 tasks_per_call: 1,
                 concurrency: 1,
                 cycle_key: CycleKey::Agent,
-                timeout_s: Timeout::ByOperation,
-                timeout_max_s: Timeout::ByOperation,
+                timeout_s: TimeoutRule::ByOperation,
+                timeout_max_s: TimeoutRule::ByOperation,
                 result_tokens: None,
                 tools: ToolSet::command(),
                 write_below: Some(SPECS.to_owned()),
-                approval: Approval::None,
+                approval: ApprovalRule::None,
                 contract: ContractKind::Standard,
                 ..scout()
             },
@@ -111,8 +112,8 @@ impl Preset {
                 concurrency: 3,
                 concurrency_max: 8,
                 cycle_key: CycleKey::Story,
-                timeout_s: Timeout::Seconds(1_800),
-                timeout_max_s: Timeout::Seconds(1_800),
+                timeout_s: TimeoutRule::Seconds(1_800),
+                timeout_max_s: TimeoutRule::Seconds(1_800),
                 total_s: Some(7_200),
                 context_tokens: Some(100_000),
                 max_output_tokens: WRITER_OUTPUT_TOKENS,
@@ -120,7 +121,7 @@ impl Preset {
                 workspace: WorkspaceKind::Own,
                 merge_children: true,
                 tools: ToolSet::all(),
-                approval: Approval::None,
+                approval: ApprovalRule::None,
                 contract: ContractKind::Standard,
                 ..scout()
             },
@@ -139,8 +140,8 @@ fn scout() -> Policy {
         concurrency: 2,
         concurrency_max: 4,
         cycle_key: CycleKey::Task,
-        timeout_s: Timeout::None,
-        timeout_max_s: Timeout::None,
+        timeout_s: TimeoutRule::None,
+        timeout_max_s: TimeoutRule::None,
         total_s: None,
         stall_s: Some(600),
         context_tokens: None,
@@ -159,7 +160,7 @@ fn scout() -> Policy {
         merge_children: false,
         network: false,
         web_domains: HostSet::default(),
-        approval: Approval::Batch,
+        approval: ApprovalRule::Batch,
         approve_below_usd: None,
         approval_s: crate::tree::APPROVAL_EXPIRES_S,
         answer_min_ms: Some(crate::tree::ANSWER_MIN_MS),

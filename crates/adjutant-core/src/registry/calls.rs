@@ -2,7 +2,7 @@
 
 use crate::ids::RunId;
 
-use super::decide::Decision;
+use super::decide::RegistryDecision;
 use super::event::RegistryEvent as Event;
 use super::refusal::RegistryRefusal;
 use super::state::{CallKey, HolderId, Registry};
@@ -18,7 +18,7 @@ impl Registry {
         call: CallKey,
         run: RunId,
         instead_of: Option<RunId>,
-    ) -> Decision {
+    ) -> RegistryDecision {
         self.must_know(&holder)?;
         if let Some(known) = self.calls.get(&call) {
             self.must_not_be_cancelled(known.run)?;
@@ -41,20 +41,20 @@ impl Registry {
         }
     }
 
-    pub(super) fn wait(&self, holder: HolderId, run: RunId) -> Decision {
+    pub(super) fn wait(&self, holder: HolderId, run: RunId) -> RegistryDecision {
         self.must_know(&holder)?;
         self.must_not_be_cancelled(run)?;
         Ok(vec![Event::WaitBegun { holder, run }])
     }
 
-    pub(super) fn stop_waiting(&self, holder: HolderId, run: RunId) -> Decision {
+    pub(super) fn stop_waiting(&self, holder: HolderId, run: RunId) -> RegistryDecision {
         if !self.waits.get(&run).is_some_and(|waits| waits.contains_key(&holder)) {
             return Err(RegistryRefusal::NotWaiting { run });
         }
         Ok(vec![Event::WaitEnded { holder, run }])
     }
 
-    pub(super) fn start_cancelling(&self, holder: HolderId, run: RunId) -> Decision {
+    pub(super) fn start_cancelling(&self, holder: HolderId, run: RunId) -> RegistryDecision {
         self.must_know(&holder)?;
         self.must_not_be_cancelled(run)?;
         match self.waits_for(run) {
@@ -63,7 +63,7 @@ impl Registry {
         }
     }
 
-    pub(super) fn stop_cancelling(&self, run: RunId) -> Decision {
+    pub(super) fn stop_cancelling(&self, run: RunId) -> RegistryDecision {
         if !self.cancelling.contains_key(&run) {
             return Err(RegistryRefusal::RunUnknown { run });
         }

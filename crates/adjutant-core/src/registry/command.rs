@@ -1,6 +1,6 @@
 //! What a process asks of the registry.
 
-use crate::budget::{Amount, Cap};
+use crate::budget::{BudgetAmount, BudgetCap};
 use crate::ids::RunId;
 use crate::money::Usd;
 
@@ -140,7 +140,7 @@ pub enum RegistryCommand {
         /// The digest of what the story asks for.
         asked: String,
         /// What all stories of the PRD may use up in this process.
-        budget: Cap,
+        budget: BudgetCap,
     },
     /// Records how a run on a story ended.
     EndStory {
@@ -149,7 +149,7 @@ pub enum RegistryCommand {
         /// How it ended.
         end: StoryEnd,
         /// What it used up.
-        spent: Amount,
+        spent: BudgetAmount,
         /// The commit of its work.
         commit: Option<String>,
         /// The highest number that a child of the story had.

@@ -6,7 +6,7 @@ use super::refusal::RegistryRefusal;
 use super::state::{HolderId, Registry};
 
 /// What the registry answers.
-pub(super) type Decision = Result<Vec<Event>, RegistryRefusal>;
+pub(super) type RegistryDecision = Result<Vec<Event>, RegistryRefusal>;
 
 impl Registry {
     /// Judges `command` at `wall_ms`, in Unix milliseconds; the only place that can say no.
@@ -14,7 +14,7 @@ impl Registry {
     /// # Errors
     ///
     /// Why nothing may happen.
-    pub fn decide(&self, wall_ms: u64, command: Command) -> Decision {
+    pub fn decide(&self, wall_ms: u64, command: Command) -> RegistryDecision {
         match command {
             Command::Join { holder, pid } => Ok(vec![Event::HolderJoined { holder, pid }]),
             Command::HolderGone { holder } => {
@@ -100,7 +100,7 @@ impl Registry {
         Err(RegistryRefusal::UnknownHolder { holder: holder.clone() })
     }
 
-    fn give_consent(&self, digest: String) -> Decision {
+    fn give_consent(&self, digest: String) -> RegistryDecision {
         let is_digest = digest.len() == 64
             && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if !is_digest {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Amount;
+use crate::budget::BudgetAmount;
 use crate::ids::RunId;
 use crate::money::Usd;
 
@@ -176,7 +176,7 @@ pub enum RegistryEvent {
         /// How.
         end: StoryEnd,
         /// What it used up.
-        spent: Amount,
+        spent: BudgetAmount,
         /// The commit of its work.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         commit: Option<String>,

@@ -3,7 +3,7 @@
 use crate::ids::RunId;
 use crate::money::Usd;
 
-use super::decide::Decision;
+use super::decide::RegistryDecision;
 use super::event::RegistryEvent as Event;
 use super::refusal::RegistryRefusal;
 use super::state::{CallKey, HolderId, Registry, TreeKey, day_of};
@@ -16,7 +16,7 @@ impl Registry {
         tree: TreeKey,
         max_runs: u32,
         call: Option<CallKey>,
-    ) -> Decision {
+    ) -> RegistryDecision {
         self.must_know(&holder)?;
         if self.live_runs.contains_key(&run) {
             return Err(RegistryRefusal::RunKnown { run });
@@ -31,7 +31,7 @@ impl Registry {
         Ok(vec![Event::RunAdmitted { holder, run, tree, call }])
     }
 
-    pub(super) fn end_run(&self, run: RunId) -> Decision {
+    pub(super) fn end_run(&self, run: RunId) -> RegistryDecision {
         if !self.live_runs.contains_key(&run) {
             return Err(RegistryRefusal::RunUnknown { run });
         }
@@ -45,7 +45,7 @@ impl Registry {
         run: RunId,
         amount: Usd,
         limit: Usd,
-    ) -> Decision {
+    ) -> RegistryDecision {
         self.must_know(&holder)?;
         if self.has_reservation(run) {
             return Err(RegistryRefusal::RunKnown { run });
@@ -61,7 +61,7 @@ impl Registry {
         Ok(vec![Event::AllowanceReserved { holder, run, day: day_of(wall_ms), amount }])
     }
 
-    pub(super) fn settle_allowance(&self, run: RunId, spent: Usd) -> Decision {
+    pub(super) fn settle_allowance(&self, run: RunId, spent: Usd) -> RegistryDecision {
         if !self.has_reservation(run) {
             return Err(RegistryRefusal::RunUnknown { run });
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Amount;
+use crate::budget::BudgetAmount;
 use crate::ids::RunId;
 use crate::money::Usd;
 
@@ -200,7 +200,7 @@ pub struct Registry {
     /// By PRD and story.
     pub(super) story_claims: BTreeMap<String, BTreeMap<String, HolderId>>,
     /// What the stories of a PRD came to in one process, by process and PRD.
-    pub(super) story_spending: BTreeMap<HolderId, BTreeMap<String, Amount>>,
+    pub(super) story_spending: BTreeMap<HolderId, BTreeMap<String, BudgetAmount>>,
     /// In the order in which they were begun.
     pub(super) story_runs: Vec<StoryRun>,
     /// The PRDs whose runs of earlier versions are among them, the latest last.

@@ -1,16 +1,16 @@
 //! Stories of PRDs: one process for each, and a budget that those of one process share.
 
-use crate::budget::Cap;
+use crate::budget::BudgetCap;
 use crate::ids::RunId;
 use crate::money::Usd;
 
-use super::decide::Decision;
+use super::decide::RegistryDecision;
 use super::event::RegistryEvent as Event;
 use super::refusal::RegistryRefusal;
 use super::state::{HolderId, Registry, StoryKey, StoryRun, StoryRunState};
 
 impl Registry {
-    pub(super) fn claim_story(&self, holder: HolderId, story: StoryKey) -> Decision {
+    pub(super) fn claim_story(&self, holder: HolderId, story: StoryKey) -> RegistryDecision {
         self.must_know(&holder)?;
         if let Some((held_by, record)) = self.story_holder(&story) {
             let (holder, pid) = (held_by.clone(), record.pid);
@@ -38,8 +38,8 @@ impl Registry {
         story: StoryKey,
         run: RunId,
         asked: String,
-        budget: Cap,
-    ) -> Decision {
+        budget: BudgetCap,
+    ) -> RegistryDecision {
         self.must_hold(&holder, &story)?;
         if let Some(run) = self.run_at_work_on(&story) {
             return Err(RegistryRefusal::StoryHasRun { run });

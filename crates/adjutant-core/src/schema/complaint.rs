@@ -65,9 +65,9 @@ impl From<FieldFault> for SchemaComplaint {
 
 /// Everything that is wrong with a call, while it is read.
 #[derive(Debug, Default)]
-pub(super) struct Complaints(Vec<SchemaComplaint>);
+pub(super) struct ComplaintCollector(Vec<SchemaComplaint>);
 
-impl Complaints {
+impl ComplaintCollector {
     /// Passes `read` on when there was nothing to complain about.
     pub(super) fn finish<T>(self, read: Option<T>) -> Result<T, SchemaError> {
         read.filter(|_| self.0.is_empty()).ok_or(SchemaError { complaints: self.0 })

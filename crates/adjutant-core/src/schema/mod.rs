@@ -5,14 +5,14 @@
 //! [`DelegateCall::parse`]; `Task` hands exactly one task to an agent it names. Invariant: what the schema forbids, the parser refuses, naming every
 //! place at once.
 
-mod call;
 mod complaint;
-mod returning;
-mod spec;
-mod task;
+mod delegate_call;
+mod delegate_tool;
+mod return_tool;
+mod task_tool;
 
-pub use call::{DelegateCall, TaskSpec};
 pub use complaint::{SchemaComplaint, SchemaError};
-pub use returning::{RETURN, return_spec};
-pub use spec::{CallLimits, DELEGATE, ReturnForm, delegate_spec};
-pub use task::{AgentCard, TASK, TaskCall, task_spec};
+pub use delegate_call::{DelegateCall, TaskSpec};
+pub use delegate_tool::{CallLimits, DELEGATE, ReturnFormat, delegate_spec};
+pub use return_tool::{RETURN, return_spec};
+pub use task_tool::{AgentCard, TASK, TaskCall, task_spec};

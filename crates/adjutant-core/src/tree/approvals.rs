@@ -1,20 +1,20 @@
 //! What a person is asked about a call, and what their answer comes to.
 //!
 //! Owns the most a call can consume, the hash an answer is bound to, and yes, no and silence. Whether
-//! anybody is asked is decided at admission (see `admit` and `automatic`). Start at [`Tree::approve`].
+//! anybody is asked is decided at admission (see `admission` and `auto_approval`). Start at [`Tree::approve`].
 //! Invariant: a question is answered once, and only for the very grants it was asked about.
 
 use sha2::{Digest, Sha256};
 
 use super::{PendingApproval, Tree};
-use crate::budget::Amount;
+use crate::budget::BudgetAmount;
 use crate::event::{Event, Grant};
 use crate::money::Usd;
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
-use crate::tree::node::End;
+use crate::tree::node::PlannedEnd;
 
 /// Seconds for which a question to a person stays open where nobody says otherwise.
 pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
@@ -75,7 +75,7 @@ impl Tree {
     pub(super) fn deny(&self, hash: &str, reason: &str) -> Vec<Event> {
         let Some(pending) = self.approvals.get(hash) else { return Vec::new() };
         let refusal = Refusal::ApprovalDenied { reason: reason.to_owned() };
-        let end = End { outcome: Outcome::Refused, reason: Some(refusal.reason()) };
+        let end = PlannedEnd { outcome: Outcome::Refused, reason: Some(refusal.reason()) };
         let mut events = vec![Event::Denied { hash: hash.to_owned(), reason: reason.to_owned() }];
         for &node in &pending.nodes {
             if self.nodes[node].is_live() {
@@ -106,9 +106,9 @@ impl Tree {
 
 /// Returns the most a set of tasks can consume under a policy: what a person is asked to risk.
 #[must_use]
-pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
+pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (BudgetAmount, Option<u64>) {
     let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
-    let whole = Amount { tokens, usd: policy.budget_usd.unwrap_or(Usd::MAX) };
+    let whole = BudgetAmount { tokens, usd: policy.budget_usd.unwrap_or(Usd::MAX) };
     worst_case_within(policy, whole, grants)
 }
 
@@ -116,9 +116,9 @@ pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (Amount, Option<u64>) {
 #[must_use]
 pub fn worst_case_within<'a>(
     policy: &Policy,
-    left: Amount,
+    left: BudgetAmount,
     grants: impl IntoIterator<Item = &'a Grant>,
-) -> (Amount, Option<u64>) {
+) -> (BudgetAmount, Option<u64>) {
     let grants: Vec<&Grant> = grants.into_iter().collect();
     let each = policy.budget_tokens.unwrap_or(u64::MAX);
     let tokens = each.saturating_mul(grants.len() as u64).min(left.tokens);
@@ -134,7 +134,7 @@ pub fn worst_case_within<'a>(
     let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
     let unbounded = grants.iter().any(|grant| grant.timeout_s.is_none());
     let seconds = longest.filter(|_| !unbounded).map(|seconds| seconds.saturating_mul(rounds));
-    (Amount { tokens, usd }, seconds)
+    (BudgetAmount { tokens, usd }, seconds)
 }
 
 /// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.

@@ -7,15 +7,15 @@
 
 use super::node::Node;
 use super::phase::Phase;
-use super::turn_state::{ModelCall, OpenCalls, TurnState};
+use super::turn_state::{ModelCall, OpenToolCalls, TurnState};
 use super::{ROOT, Tree};
 use crate::command::{Command, Effect, Reaction};
-use crate::domain::WEB_FETCH;
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, RETURN, TASK};
+use crate::web_host::WEB_FETCH;
 use crate::write::{is_in_turn, is_look};
 
 /// A part of the state for which something can be due.
@@ -67,7 +67,7 @@ impl Tree {
             Phase::Queued(_) if node.parent.is_none() => {
                 due.commands.push(Command::StartQueued { parent: session });
             }
-            Phase::MakingWorkspace(_) if !node.duties.tell.begin => {
+            Phase::MakingWorkspace(_) if !node.duties.list_updates.begin => {
                 due.effects.push(self.make_space(node));
             }
             Phase::Working(turn_state) => self.add_due_turn(node, turn_state, due),
@@ -77,7 +77,7 @@ impl Tree {
             | Phase::MakingWorkspace(_)
             | Phase::Ended(_) => {}
         }
-        if !node.handed_down.queue.is_empty() && !node.is_waiting() {
+        if !node.delegations.queue.is_empty() && !node.is_waiting() {
             due.commands.push(Command::StartQueued { parent: session });
         }
     }
@@ -101,7 +101,7 @@ impl Tree {
                 due.effects.push(Effect::Markers { session, turn, markers: markers.clone() });
             }
             TurnState::AwaitingResults => {
-                let call = node.handed_down.marked_call();
+                let call = node.delegations.marked_call();
                 due.effects.extend(call.and_then(|call| self.hand_up(node, call)));
             }
             TurnState::Judging(answer) => self.add_due_judgement(node, answer.stop, due),
@@ -111,11 +111,11 @@ impl Tree {
         }
     }
 
-    fn add_due_tools(&self, node: &Node, calls: &OpenCalls, due: &mut Reaction) {
+    fn add_due_tools(&self, node: &Node, calls: &OpenToolCalls, due: &mut Reaction) {
         let mut begun = 0;
         for (number, call) in calls.iter().filter(|(number, _)| calls.is_begun(*number)) {
             begun += 1;
-            due.effects.extend(match node.handed_down.tool_call(node.turn, number) {
+            due.effects.extend(match node.delegations.tool_call(node.turn, number) {
                 Some(delegation) => self.hand_up(node, delegation),
                 None => self.run_tool(node, number, call, calls.count() == 1),
             });
@@ -160,7 +160,7 @@ impl Tree {
     /// Merges the work of the tasks of a call once all of them have ended, then hands their results up.
     fn hand_up(&self, node: &Node, call: u32) -> Option<Effect> {
         let session = node.session;
-        let open = node.handed_down.open.get(&call).filter(|open| open.live == 0)?;
+        let open = node.delegations.open.get(&call).filter(|open| open.live == 0)?;
         if self.is_marking(session, call) || self.is_keeping(session, call) {
             return None;
         }

@@ -3,18 +3,18 @@
 
 use std::collections::VecDeque;
 
-use super::admit::fingerprint;
-use super::domains::Domain;
-use super::lead::WHOLE_RUN;
+use super::admission::fingerprint;
+use super::host_approvals::HostApproval;
 use super::node::Node;
 use super::node_parts::{OpenDelegation, TurnLimit};
 use super::phase::Phase;
 use super::turn::uses_tools;
-use super::turn_state::{LastAnswer, OpenCalls, TurnState};
-use super::{Agent, Deadline, PendingApproval, ROOT, Tree};
-use crate::assignment::Work;
-use crate::budget::{Cap, Ledger, Reservation, Settlement};
-use crate::event::{Event, Grant, IllegalEvent, Nudge};
+use super::turn_state::{LastAnswer, OpenToolCalls, TurnState};
+use super::whole_run::WHOLE_RUN;
+use super::{DeadlineKind, KnownAgent, PendingApproval, ROOT, Tree};
+use crate::assignment::WorkStage;
+use crate::budget::{BudgetCap, BudgetLedger, Reservation, Settlement};
+use crate::event::{Event, Grant, IllegalEvent, ToldReason};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{ModelSpec, StopReason, ToolSpec};
@@ -40,7 +40,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             let index = tree.running("delegated", *session)?;
             let open = OpenDelegation { origin: *origin, live: 0 };
             let node = &mut tree.nodes[index];
-            node.handed_down.open.insert(*call, open);
+            node.delegations.open.insert(*call, open);
             if origin.index.is_none() {
                 node.await_results();
             }
@@ -49,10 +49,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Granted(grant) => tree.granted(at, grant),
         Event::Refused { parent, call, reason, .. } => {
             let parent = tree.known("refused", *parent)?;
-            tree.nodes[parent].handed_down.numbered += 1;
-            tree.nodes[parent].handed_down.refusal = Some(reason.clone());
-            tree.nodes[parent].handed_down.calls_made = *call;
-            tree.nodes[parent].handed_down.ends.push(Outcome::Refused);
+            tree.nodes[parent].delegations.numbered += 1;
+            tree.nodes[parent].delegations.refusal = Some(reason.clone());
+            tree.nodes[parent].delegations.calls_made = *call;
+            tree.nodes[parent].delegations.ends.push(Outcome::Refused);
             Ok(())
         }
         Event::ApprovalAsked { parent, call, hash, expires } => {
@@ -113,11 +113,11 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::DomainAllowed { host } => {
-            tree.domains.insert(host.clone(), Domain::Allowed);
+            tree.domains.insert(host.clone(), HostApproval::Allowed);
             Ok(())
         }
         Event::DomainDenied { host, reason } => {
-            tree.domains.insert(host.clone(), Domain::Denied(reason.clone()));
+            tree.domains.insert(host.clone(), HostApproval::Denied(reason.clone()));
             Ok(())
         }
         Event::ToolRefused { session, call, text } => {
@@ -139,7 +139,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
                     .extend(change.into_iter().chain(output.touched.iter().cloned()));
             }
             let is_open = |open: &OpenDelegation| open.origin.index != Some(*call) || open.live > 0;
-            node.handed_down.open.retain(|_, open| is_open(open));
+            node.delegations.open.retain(|_, open| is_open(open));
             tree.answer_call(index, *call, output.content.len())
         }
         Event::Assigned(assignment) => {
@@ -218,12 +218,12 @@ impl Tree {
         let session = run.root_session();
         let label = Label::new("root").map_err(|error| unfit("run_started", error.to_string()))?;
         let rights = Rights::of(policy);
-        let cap = Cap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
+        let cap = BudgetCap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = Node::blank(session, agent.clone(), label, rights, cap);
         root.phase = Phase::Working(TurnState::first(model));
         root.terms.works = false;
         root.time.started = Some(Timestamp::ZERO);
-        root.handed_down.places = policy.concurrency;
+        root.delegations.places = policy.concurrency;
         root.model = model.cloned();
         root.context.appended_bytes = goal.len() as u64;
         root.terms.fingerprint =
@@ -246,7 +246,7 @@ impl Tree {
             .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
             .sum();
         let preamble_bytes = (system.len() + tool_bytes) as u64;
-        let known = Agent { rights: rights.clone(), preamble_bytes };
+        let known = KnownAgent { rights: rights.clone(), preamble_bytes };
         if let Some(root) = self.nodes.first_mut()
             && root.agent == *agent
         {
@@ -298,8 +298,11 @@ impl Tree {
                 TurnState::Judging(LastAnswer { stop: *stop, is_blank: text.trim().is_empty() })
             }
         };
-        *node.turn_state_mut() =
-            if uses_tools { TurnState::UsingTools(OpenCalls::new(tool_calls, next)) } else { next };
+        *node.turn_state_mut() = if uses_tools {
+            TurnState::UsingTools(OpenToolCalls::new(tool_calls, next))
+        } else {
+            next
+        };
         Ok(())
     }
 
@@ -309,7 +312,7 @@ impl Tree {
             return Err(unfit("granted", format!("{} exists already", grant.session)));
         }
         let index = self.nodes.len();
-        let cap = Cap { tokens: self.policy.budget_tokens, usd: None };
+        let cap = BudgetCap { tokens: self.policy.budget_tokens, usd: None };
         let brief = &grant.brief;
         let mut node = Node::blank(
             grant.session,
@@ -337,7 +340,7 @@ impl Tree {
         node.terms.max_output_wish = brief.max_output_tokens;
         node.turn_limit = TurnLimit::new(brief.max_turns);
         node.context.appended_bytes = grant.opening_bytes;
-        node.handed_down.places = self.policy.concurrency;
+        node.delegations.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
             let above = self.nodes[parent]
                 .terms
@@ -352,20 +355,20 @@ impl Tree {
         self.live += 1;
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
         let above = &mut self.nodes[parent];
-        above.handed_down.children.push(index);
-        above.handed_down.granted += 1;
-        above.handed_down.numbered += 1;
+        above.delegations.children.push(index);
+        above.delegations.granted += 1;
+        above.delegations.numbered += 1;
         above.loops.vain_markers = 0;
-        above.handed_down.live += 1;
-        above.handed_down.calls_made = grant.call;
-        if let Some(open) = above.handed_down.open.get_mut(&grant.call) {
+        above.delegations.live += 1;
+        above.delegations.calls_made = grant.call;
+        if let Some(open) = above.delegations.open.get_mut(&grant.call) {
             open.live += 1;
         }
-        above.handed_down.places = grant.places;
-        above.handed_down.total_deadline = above.handed_down.total_deadline.or(total);
+        above.delegations.places = grant.places;
+        above.delegations.total_deadline = above.delegations.total_deadline.or(total);
         self.waiting += 1;
         if !grant.awaiting_approval {
-            self.nodes[parent].handed_down.queue.push_back(index);
+            self.nodes[parent].delegations.queue.push_back(index);
         }
         Ok(())
     }
@@ -387,8 +390,8 @@ impl Tree {
             child.call == call && child.is_awaiting_approval()
         };
         let nodes: Vec<usize> =
-            self.nodes[parent].handed_down.children.iter().filter(waiting).copied().collect();
-        self.timers.insert((expires, parent, Deadline::Approval));
+            self.nodes[parent].delegations.children.iter().filter(waiting).copied().collect();
+        self.timers.insert((expires, parent, DeadlineKind::Approval));
         self.approvals.insert(hash.to_owned(), PendingApproval { expires, parent, nodes });
         Ok(())
     }
@@ -403,7 +406,7 @@ impl Tree {
             for node in nodes {
                 self.enter(node, Phase::Queued);
                 if node != pending.parent {
-                    self.nodes[pending.parent].handed_down.queue.push_back(node);
+                    self.nodes[pending.parent].delegations.queue.push_back(node);
                 }
             }
         }
@@ -415,7 +418,7 @@ impl Tree {
         let same =
             |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
         if !self.approvals.values().any(same) {
-            self.timers.remove(&(gone.expires, gone.parent, Deadline::Approval));
+            self.timers.remove(&(gone.expires, gone.parent, DeadlineKind::Approval));
         }
     }
 
@@ -443,7 +446,7 @@ impl Tree {
         };
         // Places are given in order; whoever ended while waiting is passed over.
         let next = loop {
-            match self.nodes[parent].handed_down.queue.pop_front() {
+            match self.nodes[parent].delegations.queue.pop_front() {
                 Some(ended) if !self.nodes[ended].is_live() => {}
                 next => break next,
             }
@@ -451,15 +454,15 @@ impl Tree {
         if next != Some(index) {
             return Err(unfit("started", format!("{session} was not next in the queue")));
         }
-        self.nodes[parent].handed_down.running += 1;
+        self.nodes[parent].delegations.running += 1;
         let node = &mut self.nodes[index];
         node.time.started = Some(at);
         node.time.deadline = deadline;
         node.time.bound = bound;
         if let Some(deadline) = deadline {
-            self.timers.insert((deadline, index, Deadline::Timeout));
+            self.timers.insert((deadline, index, DeadlineKind::Timeout));
         }
-        self.open_mark(index, Work::Begun);
+        self.open_mark(index, WorkStage::Begun);
         self.enter_work(index);
         Ok(())
     }
@@ -474,22 +477,27 @@ impl Tree {
         Ok(())
     }
 
-    fn told(&mut self, session: SessionId, nudge: Nudge, text: &str) -> Result<(), IllegalEvent> {
+    fn told(
+        &mut self,
+        session: SessionId,
+        nudge: ToldReason,
+        text: &str,
+    ) -> Result<(), IllegalEvent> {
         let index = self.running("told", session)?;
         let node = &mut self.nodes[index];
         node.context.appended_bytes += text.len() as u64;
         node.hear();
         match nudge {
-            Nudge::LastCall(code) => node.corrections.last_call = Some(code),
-            Nudge::Shorten => node.corrections.shortened = true,
-            Nudge::Repair => node.corrections.repairs += 1,
-            Nudge::Check => {}
-            Nudge::Results => {
-                node.handed_down.open.retain(|_, open| open.origin.index.is_some());
-                node.handed_down.rejected.clear();
+            ToldReason::LastCall(code) => node.corrections.last_call = Some(code),
+            ToldReason::Shorten => node.corrections.shortened = true,
+            ToldReason::Repair => node.corrections.repairs += 1,
+            ToldReason::Check => {}
+            ToldReason::Results => {
+                node.delegations.open.retain(|_, open| open.origin.index.is_some());
+                node.delegations.rejected.clear();
                 node.take_results();
             }
-            Nudge::Person => {
+            ToldReason::Person => {
                 node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
             }
         }
@@ -513,26 +521,26 @@ impl Tree {
         // Calls without a result and words not heard stay: whoever takes it up again must be told.
         node.loops.recent_calls = VecDeque::new();
         if let Some(deadline) = node.time.deadline {
-            self.timers.remove(&(deadline, index, Deadline::Timeout));
+            self.timers.remove(&(deadline, index, DeadlineKind::Timeout));
         }
         self.forget_fetches(index);
         if was_asked_about {
             self.forget_idle_questions();
         }
-        self.open_mark(index, Work::Ended);
+        self.open_mark(index, WorkStage::Ended);
         self.open_keep(index);
         let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {
             self.live -= 1;
             let above = &mut self.nodes[parent];
-            above.handed_down.live -= 1;
-            if let Some(open) = above.handed_down.open.get_mut(&call) {
+            above.delegations.live -= 1;
+            if let Some(open) = above.delegations.open.get_mut(&call) {
                 // In a damaged journal a call may have been opened after its tasks were granted.
                 open.live = open.live.saturating_sub(1);
             }
-            above.handed_down.ends.push(outcome);
+            above.delegations.ends.push(outcome);
             if was_running {
-                above.handed_down.running -= 1;
+                above.delegations.running -= 1;
             }
         }
         Ok(())
@@ -555,7 +563,7 @@ impl Tree {
         Ok(index)
     }
 
-    fn each_scope(&mut self, index: usize, mut change: impl FnMut(&mut Ledger)) {
+    fn each_scope(&mut self, index: usize, mut change: impl FnMut(&mut BudgetLedger)) {
         let mut scope = Some(index);
         while let Some(index) = scope {
             change(&mut self.nodes[index].ledger);

@@ -1,33 +1,33 @@
 //! What was started and not yet over.
 //!
-//! A runtime holds one [`InFlight`] beside its tree and hands it to [`Tree::react`]; a new process begins with an
+//! A runtime holds one [`EffectsInFlight`] beside its tree and hands it to [`Tree::react`]; a new process begins with an
 //! empty one. It holds exactly what was due when it last looked, so an effect is started once, when it becomes due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Tree;
 use super::due::{DueSubject, stopped_by};
-use crate::assignment::Work;
+use crate::assignment::WorkStage;
 use crate::command::{Command, Effect, Reaction};
 use crate::event::Event;
 use crate::ids::SessionId;
 
 /// The effects that are under way.
 #[derive(Clone, Debug, Default)]
-pub struct InFlight(BTreeMap<DueSubject, BTreeSet<EffectKey>>);
+pub struct EffectsInFlight(BTreeMap<DueSubject, BTreeSet<EffectKey>>);
 
 /// What tells one effect from another: everything but what may be said differently the next time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EffectKey {
     kind: &'static str,
-    about: About,
+    about: EffectTarget,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum About {
+enum EffectTarget {
     Session(SessionId),
     /// A session, and a turn and a number within it.
-    Step(SessionId, u32, u32),
+    CallStep(SessionId, u32, u32),
     /// The hash of a question, or a host.
     Text(String),
     Nothing,
@@ -41,7 +41,7 @@ impl Tree {
     pub fn react<'a>(
         &self,
         events: impl IntoIterator<Item = &'a Event>,
-        in_flight: &mut InFlight,
+        in_flight: &mut EffectsInFlight,
     ) -> Reaction {
         let (mut reaction, mut seen) = (Reaction::default(), BTreeSet::new());
         let mut touched = Vec::new();
@@ -64,7 +64,7 @@ impl Tree {
     }
 }
 
-impl InFlight {
+impl EffectsInFlight {
     /// Takes what is due for a subject now, and returns what of it was not due before.
     fn start(&mut self, subject: DueSubject, due: Vec<Effect>) -> Vec<Effect> {
         let before = self.0.remove(&subject).unwrap_or_default();
@@ -92,36 +92,40 @@ impl Effect {
     /// Returns what tells this effect from others.
     #[must_use]
     pub fn key(&self) -> EffectKey {
-        use About::{Nothing, Session, Step, Text};
+        use EffectTarget::{CallStep, Nothing, Session, Text};
         let (kind, about) = match self {
             Self::AskApproval { hash, .. } => ("ask_approval", Text(hash.clone())),
             Self::AskDomain { host, .. } => ("ask_domain", Text(host.clone())),
             Self::Model { session, turn, attempt, .. } => {
-                ("model", Step(*session, *turn, *attempt))
+                ("model", CallStep(*session, *turn, *attempt))
             }
-            Self::Tool { session, turn, index, .. } => ("tool", Step(*session, *turn, *index)),
+            Self::Tool { session, turn, index, .. } => ("tool", CallStep(*session, *turn, *index)),
             Self::PrepareWrite { session, turn, index, .. } => {
-                ("prepare_write", Step(*session, *turn, *index))
+                ("prepare_write", CallStep(*session, *turn, *index))
             }
-            Self::Write { session, turn, index, .. } => ("write", Step(*session, *turn, *index)),
-            Self::Fetch { session, turn, index, .. } => ("fetch", Step(*session, *turn, *index)),
+            Self::Write { session, turn, index, .. } => {
+                ("write", CallStep(*session, *turn, *index))
+            }
+            Self::Fetch { session, turn, index, .. } => {
+                ("fetch", CallStep(*session, *turn, *index))
+            }
             Self::Delegate { session, turn, index, .. } => {
-                ("delegate", Step(*session, *turn, *index))
+                ("delegate", CallStep(*session, *turn, *index))
             }
             Self::HandUp { session, call, origin } => {
-                ("hand_up", Step(*session, origin.turn, *call))
+                ("hand_up", CallStep(*session, origin.turn, *call))
             }
             Self::Verify { session, returned: None } => ("verify", Session(*session)),
             Self::Verify { session, returned: Some((call, _)) } => {
-                ("verify_call", Step(*session, 0, *call))
+                ("verify_call", CallStep(*session, 0, *call))
             }
             Self::Mark { session, mark } => match mark.work {
-                Work::Begun => ("mark_begun", Session(*session)),
-                Work::Ended => ("mark_ended", Session(*session)),
+                WorkStage::Begun => ("mark_begun", Session(*session)),
+                WorkStage::Ended => ("mark_ended", Session(*session)),
             },
             Self::MakeSpace { session, .. } => ("make_space", Session(*session)),
             Self::KeepSpace { session, .. } => ("keep_space", Session(*session)),
-            Self::Markers { session, turn, .. } => ("markers", Step(*session, *turn, 0)),
+            Self::Markers { session, turn, .. } => ("markers", CallStep(*session, *turn, 0)),
             Self::Merge { session, .. } => ("merge", Session(*session)),
             Self::Check { session, .. } => ("check", Session(*session)),
             Self::StopModel { session } => ("stop_model", Session(*session)),

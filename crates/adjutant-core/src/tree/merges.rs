@@ -10,7 +10,7 @@ use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::Outcome;
-use crate::space::{KeptWork, MergedWork};
+use crate::workspace::{KeptWork, MergedWork};
 
 impl Tree {
     /// Records what came of a merge.
@@ -54,7 +54,7 @@ impl Tree {
 
     /// Returns the next merge of a call, once all of its tasks are at rest.
     pub(super) fn due_merge(&self, parent: &Node, call: u32) -> Option<Effect> {
-        let children = parent.handed_down.children.iter().map(|child| &self.nodes[*child]);
+        let children = parent.delegations.children.iter().map(|child| &self.nodes[*child]);
         let mut waiting =
             children.filter(|child| child.call == call && child.duties.merge.is_some());
         let child = waiting.next().filter(|_| parent.is_running())?;

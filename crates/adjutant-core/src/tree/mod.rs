@@ -7,19 +7,17 @@
 //! every delegation ends exactly once; what is settled and reserved in a scope stays within its
 //! cap, save what a provider billed beyond a reservation.
 
-mod admit;
+mod admission;
 mod approvals;
-mod automatic;
-mod checks;
-mod clock;
-mod domains;
+mod auto_approval;
+mod changed_limits;
+mod deadlines;
 mod due;
 mod evolve;
+mod file_writes;
+mod host_approvals;
 mod in_flight;
-mod lead;
-mod limits;
-mod mail;
-mod marks;
+mod mailbox;
 mod merges;
 mod node;
 mod node_parts;
@@ -28,11 +26,13 @@ mod queue;
 mod resume;
 mod resume_time;
 mod returns;
-mod spaces;
-mod stories;
+mod story_markers;
+mod task_list;
 mod turn;
 mod turn_state;
-mod writes;
+mod verification;
+mod whole_run;
+mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,30 +41,30 @@ use sha2::{Digest, Sha256};
 use crate::assignment::Assignment;
 use crate::command::Command;
 use crate::event::{Event, IllegalEvent};
-use crate::graph::StoryGraph;
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::money::Usd;
 use crate::outcome::Outcome;
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
 use crate::rights::Rights;
-use crate::story::StoryWork;
+use crate::story::StoryAssignment;
+use crate::story_graph::StoryGraph;
 use crate::time::Timestamp;
 use adjutant_formats::contract::ORCHESTRATOR;
 
-use node::End;
+use node::PlannedEnd;
 
-pub use admit::{Admission, QUEUE_LIMIT};
+pub use admission::{Admission, QUEUE_LIMIT};
 pub use approvals::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S, worst_case, worst_case_within};
-pub use clock::Deadline;
-pub use in_flight::{EffectKey, InFlight};
-pub use lead::{WHOLE_RUN, worst_case_of_run};
-pub use mail::{MAILBOX, TELL_BYTES};
+pub use deadlines::DeadlineKind;
+pub use in_flight::{EffectKey, EffectsInFlight};
+pub use mailbox::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
 pub use returns::MAX_REPAIRS;
 pub(crate) use turn::uses_tools;
 pub use turn::{CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MIN_OUTPUT};
+pub use whole_run::{WHOLE_RUN, worst_case_of_run};
 
 /// The state of one run, folded from its events.
 #[derive(Clone, Debug)]
@@ -73,18 +73,18 @@ pub struct Tree {
     policy: Policy,
     nodes: Vec<Node>,
     by_session: BTreeMap<SessionId, usize>,
-    agents: Option<BTreeMap<AgentName, Agent>>,
+    agents: Option<BTreeMap<AgentName, KnownAgent>>,
     /// What a slash command said the run is about.
     assignment: Option<Assignment>,
     /// What was recorded before the first turn; an answer about the whole run is bound to it.
     opening: Sha256,
     stories: StoryGraph,
-    timers: BTreeSet<(Timestamp, usize, Deadline)>,
+    timers: BTreeSet<(Timestamp, usize, DeadlineKind)>,
     approvals: BTreeMap<String, PendingApproval>,
     /// The story the run works on.
-    story: Option<Box<StoryWork>>,
+    story: Option<Box<StoryAssignment>>,
     /// Hosts a person was asked about.
-    domains: BTreeMap<String, domains::Domain>,
+    domains: BTreeMap<String, host_approvals::HostApproval>,
     /// Delegations granted so far in the whole run.
     granted: u64,
     /// Delegations that have not ended.
@@ -104,7 +104,7 @@ pub struct Tree {
 
 /// What is known of an agent definition.
 #[derive(Clone, Debug)]
-struct Agent {
+struct KnownAgent {
     rights: Rights,
     /// Bytes of its system prompt and tools, which open every conversation.
     preamble_bytes: u64,
@@ -381,7 +381,7 @@ impl Tree {
             // What a command fell short of may be done by now, though nobody asked its agent again.
             Some(_) if self.without_root && self.assignment.is_some() => self.command_end().outcome,
             Some(outcome) => outcome,
-            None => Outcome::of_all(root.handed_down.ends.iter().copied()),
+            None => Outcome::of_all(root.delegations.ends.iter().copied()),
         };
         let outcome = self.as_kept(outcome);
         let mut events = Vec::new();
@@ -393,17 +393,22 @@ impl Tree {
     }
 
     /// Ends the delegation at `index` and everything live below it, the deepest first.
-    fn end_subtree(&self, index: usize, end: &End) -> Vec<Event> {
+    fn end_subtree(&self, index: usize, end: &PlannedEnd) -> Vec<Event> {
         self.end_where(index, end, |_| true)
     }
 
     /// Like [`Tree::end_subtree`], for those delegations only that `ends` selects.
-    fn end_where(&self, index: usize, end: &End, ends: impl Fn(usize) -> bool) -> Vec<Event> {
+    fn end_where(
+        &self,
+        index: usize,
+        end: &PlannedEnd,
+        ends: impl Fn(usize) -> bool,
+    ) -> Vec<Event> {
         let mut order = vec![index];
         let mut next = 0;
         while let Some(&node) = order.get(next) {
             // Also below who has ended: a person may have taken up one of its own again.
-            order.extend(&self.nodes[node].handed_down.children);
+            order.extend(&self.nodes[node].delegations.children);
             next += 1;
         }
         let mut events = Vec::new();
@@ -412,7 +417,7 @@ impl Tree {
                 continue;
             }
             let session = self.nodes[node].session;
-            let end = if node == index { end.clone() } else { End::below(end, session) };
+            let end = if node == index { end.clone() } else { PlannedEnd::below(end, session) };
             let is_asked_about = self.nodes[node].is_awaiting_approval();
             let end = if is_asked_about { end.before_it_began() } else { end };
             self.end_one(node, end, &mut events);
@@ -420,7 +425,7 @@ impl Tree {
         events
     }
 
-    fn end_one(&self, index: usize, end: End, events: &mut Vec<Event>) {
+    fn end_one(&self, index: usize, end: PlannedEnd, events: &mut Vec<Event>) {
         let node = &self.nodes[index];
         let session = node.session;
         if let Some(open) = &node.reservation() {
@@ -436,8 +441,9 @@ impl Tree {
 
     fn cancel(&self, session: SessionId) -> Result<Vec<Event>, Refusal> {
         let index = self.by_session.get(&session);
-        let events =
-            index.map_or_else(Vec::new, |index| self.end_subtree(*index, &End::cancelled(session)));
+        let events = index.map_or_else(Vec::new, |index| {
+            self.end_subtree(*index, &PlannedEnd::cancelled(session))
+        });
         if events.is_empty() {
             return Err(Refusal::UnknownParent { parent: session.to_string() });
         }
@@ -453,14 +459,14 @@ impl Tree {
         };
         let awaited = (0..self.nodes.len()).filter(|index| is_awaited(&self.nodes[*index]));
         let kept: BTreeSet<usize> = awaited.flat_map(|index| self.scopes(index)).collect();
-        self.end_where(ROOT, &End::disk_full(run), |index| !kept.contains(&index))
+        self.end_where(ROOT, &PlannedEnd::disk_full(run), |index| !kept.contains(&index))
     }
 
     fn crash(&self, session: SessionId, message: String, backtrace: String) -> Vec<Event> {
         let Some((index, _)) = self.live(session) else {
             return vec![Event::Late { session, what: "crash".into(), text: message }];
         };
-        let end = End::crashed(&message);
+        let end = PlannedEnd::crashed(&message);
         let mut events = vec![Event::Crashed { session, message, backtrace }];
         events.extend(self.end_subtree(index, &end));
         events

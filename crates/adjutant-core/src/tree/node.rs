@@ -2,24 +2,24 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::marks::Marks;
 use super::node_parts::{
     ContextSize, Corrections, Delegations, LoopGuard, TaskTerms, TurnLimit, WorkResults, WorkTime,
 };
 use super::phase::Phase;
+use super::task_list::PendingListUpdates;
 use super::turn_state::{LastAnswer, TurnState};
-use crate::budget::{Cap, Ledger};
+use crate::budget::{BudgetCap, BudgetLedger};
 use crate::code::Code;
-use crate::event::Origin;
+use crate::event::DelegationOrigin;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::ModelSpec;
 use crate::money::Usd;
 use crate::outcome::{Outcome, Reason};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
-use crate::space::Space;
 use crate::time::Timestamp;
 use crate::usage::Usage;
+use crate::workspace::OwnWorkspace;
 
 /// What the tree knows of a delegation, or of the root.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Node {
     /// Where it is in its life.
     pub(super) phase: Phase,
     /// What is yet to be done about it beside its own work.
-    pub(super) duties: Duties,
+    pub(super) duties: PendingDuties,
     /// What it was given to do.
     pub(super) terms: TaskTerms,
     /// What it may do.
@@ -52,7 +52,7 @@ pub struct Node {
     /// The turns it has taken or begun.
     pub turn: u32,
     /// Tokens, money and caps of it and all below it.
-    pub ledger: Ledger,
+    pub ledger: BudgetLedger,
     /// What its own model calls consumed.
     pub usage: Usage,
     /// What its own model calls cost.
@@ -68,9 +68,9 @@ pub struct Node {
     /// What came of its work.
     pub(super) results: WorkResults,
     /// What it handed down.
-    pub(super) handed_down: Delegations,
+    pub(super) delegations: Delegations,
     /// The workspace of its own, once there is one.
-    pub space: Option<Space>,
+    pub space: Option<OwnWorkspace>,
 }
 
 impl Node {
@@ -100,7 +100,7 @@ impl Node {
         agent: AgentName,
         label: Label,
         rights: Rights,
-        cap: Cap,
+        cap: BudgetCap,
     ) -> Self {
         Self {
             session,
@@ -110,7 +110,7 @@ impl Node {
             parent: None,
             call: 0,
             phase: Phase::Queued(TurnState::default()),
-            duties: Duties::default(),
+            duties: PendingDuties::default(),
             terms: TaskTerms {
                 fingerprint: None,
                 story: None,
@@ -130,7 +130,7 @@ impl Node {
             },
             turn_limit: TurnLimit::default(),
             turn: 0,
-            ledger: Ledger { cap, ..Ledger::default() },
+            ledger: BudgetLedger { cap, ..BudgetLedger::default() },
             usage: Usage::default(),
             cost: Usd::ZERO,
             context: ContextSize::default(),
@@ -138,7 +138,7 @@ impl Node {
             corrections: Corrections::default(),
             loops: LoopGuard::default(),
             results: WorkResults::default(),
-            handed_down: Delegations { places: 1, ..Delegations::default() },
+            delegations: Delegations { places: 1, ..Delegations::default() },
             space: None,
         }
     }
@@ -174,10 +174,10 @@ impl Node {
 
     /// Says whether tasks may be handed down from there: a tool call does so once, while it lacks
     /// its result. Markers are read once by their own account.
-    pub(super) fn may_hand_down(&self, origin: Origin) -> bool {
+    pub(super) fn may_hand_down(&self, origin: DelegationOrigin) -> bool {
         origin.index.is_none_or(|index| {
             self.awaits(origin.turn, index)
-                && self.handed_down.open.values().all(|open| open.origin != origin)
+                && self.delegations.open.values().all(|open| open.origin != origin)
         })
     }
 
@@ -194,9 +194,9 @@ impl Node {
 /// What is yet to be done about a node beside its own work; several can be open at once. A node is handed up, and the
 /// run ends, only once nothing of it is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Duties {
+pub(super) struct PendingDuties {
     /// What is to be told on the project's list.
-    pub(super) tell: Marks,
+    pub(super) list_updates: PendingListUpdates,
     /// Whether the work in its workspace is to be kept.
     pub(super) keep: KeepDuty,
     /// The commit of its work, while that is to be merged into the workspace above.
@@ -217,12 +217,12 @@ pub(super) enum KeepDuty {
 
 /// How a delegation is to end.
 #[derive(Clone, Debug)]
-pub(super) struct End {
+pub(super) struct PlannedEnd {
     pub(super) outcome: Outcome,
     pub(super) reason: Option<Reason>,
 }
 
-impl End {
+impl PlannedEnd {
     pub(super) const fn completed() -> Self {
         Self { outcome: Outcome::Completed, reason: None }
     }

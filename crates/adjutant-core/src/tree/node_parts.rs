@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::code::Code;
-use crate::event::Origin;
+use crate::event::DelegationOrigin;
 use crate::fingerprint::Fingerprint;
 use crate::outcome::{Outcome, Reason};
 use crate::refusal::TimeBound;
@@ -169,7 +169,7 @@ pub(super) struct Delegations {
 /// Tasks that were handed down together, by a tool or by markers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenDelegation {
-    pub(super) origin: Origin,
+    pub(super) origin: DelegationOrigin,
     /// Tasks of it that have not ended.
     pub(super) live: u64,
 }

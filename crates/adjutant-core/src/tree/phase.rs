@@ -20,12 +20,12 @@ pub(super) enum Phase {
     /// It is at work: thinking, retrying, using tools, delegating, being judged or being checked.
     Working(TurnState),
     /// It has ended, and may be taken up again.
-    Ended(Ending),
+    Ended(RecordedEnd),
 }
 
 /// How a node ended.
 #[derive(Clone, Debug)]
-pub(super) struct Ending {
+pub(super) struct RecordedEnd {
     pub(super) outcome: Outcome,
     pub(super) reason: Option<Reason>,
     /// Whether it ended before a person said whether it may begin.
@@ -41,7 +41,7 @@ impl Phase {
             | Self::Queued(turn_state)
             | Self::MakingWorkspace(turn_state)
             | Self::Working(turn_state)
-            | Self::Ended(Ending { turn_state, .. }) => turn_state,
+            | Self::Ended(RecordedEnd { turn_state, .. }) => turn_state,
         }
     }
 
@@ -51,7 +51,7 @@ impl Phase {
             | Self::Queued(turn_state)
             | Self::MakingWorkspace(turn_state)
             | Self::Working(turn_state)
-            | Self::Ended(Ending { turn_state, .. }) => turn_state,
+            | Self::Ended(RecordedEnd { turn_state, .. }) => turn_state,
         }
     }
 
@@ -79,7 +79,7 @@ impl Node {
     }
 
     /// Returns how it ended, once it has.
-    pub(super) const fn ending(&self) -> Option<&Ending> {
+    pub(super) const fn ending(&self) -> Option<&RecordedEnd> {
         if let Phase::Ended(ending) = &self.phase { Some(ending) } else { None }
     }
 
@@ -131,7 +131,7 @@ impl Tree {
         self.take_model_call(index);
         let is_unapproved = self.nodes[index].is_awaiting_approval();
         self.enter(index, |turn_state| {
-            Phase::Ended(Ending { outcome, reason, is_unapproved, turn_state })
+            Phase::Ended(RecordedEnd { outcome, reason, is_unapproved, turn_state })
         });
     }
 
@@ -139,7 +139,8 @@ impl Tree {
     pub(super) fn enter_work(&mut self, index: usize) {
         let node = &self.nodes[index];
         // A node without a model takes no turns, and needs nothing for them.
-        let is_unready = node.model.is_some() && (node.duties.tell.begin || node.needs_space());
+        let is_unready =
+            node.model.is_some() && (node.duties.list_updates.begin || node.needs_space());
         self.enter(index, if is_unready { Phase::MakingWorkspace } else { Phase::Working });
     }
 

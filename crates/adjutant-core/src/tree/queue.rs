@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::ids::SessionId;
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
-use crate::tree::node::End;
+use crate::tree::node::PlannedEnd;
 
 impl Tree {
     /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
@@ -21,9 +21,9 @@ impl Tree {
         let Some(node) = self.node(parent).filter(|node| !node.is_waiting()) else {
             return Vec::new();
         };
-        let mut free = node.handed_down.places.saturating_sub(node.handed_down.running);
+        let mut free = node.delegations.places.saturating_sub(node.delegations.running);
         let mut events = Vec::new();
-        for &child in &node.handed_down.queue {
+        for &child in &node.delegations.queue {
             if !self.nodes[child].is_queued() {
                 continue;
             }
@@ -51,7 +51,7 @@ fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, 
     }
     // Its own time may have been cut to what is left above: where both end at once, that is the reason.
     let all = [
-        parent.handed_down.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
+        parent.delegations.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
         parent.time.deadline.map(|deadline| (deadline, TimeBound::Parent)),
         own,
     ];
@@ -60,8 +60,8 @@ fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, 
     (first.map(|(deadline, _)| deadline), bound)
 }
 
-fn waited_too_long(bound: TimeBound) -> End {
-    End::partial(
+fn waited_too_long(bound: TimeBound) -> PlannedEnd {
+    PlannedEnd::partial(
         Code::Timeout,
         format!("Timed out before it found a place, {}.", bound.noun()),
         "Delegate it again, with more time or fewer tasks beside it.",

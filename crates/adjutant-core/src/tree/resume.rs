@@ -6,19 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::evolve::unfit;
-use super::mail::TELL_BYTES;
+use super::mailbox::TELL_BYTES;
 use super::node::Node;
 use super::node_parts::Corrections;
 use super::phase::Phase;
-use super::turn_state::{OpenCalls, TurnState};
-use super::{Deadline, ROOT, Tree};
+use super::turn_state::{OpenToolCalls, TurnState};
+use super::{DeadlineKind, ROOT, Tree};
 use crate::budget::Settlement;
-use crate::command::Resumption;
+use crate::command::ResumeOptions;
 use crate::event::{Event, IllegalEvent, Reopening, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::{ModelSpec, ToolCall};
 use crate::outcome::Outcome;
-use crate::refusal::{Refusal, Untold};
+use crate::refusal::{Refusal, TellProblem};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
@@ -33,7 +33,11 @@ const GO_ON: &str = "Go on with your task from where you stopped.";
 
 impl Tree {
     /// Decides what goes on. No events mean that nothing can.
-    pub(super) fn resume(&self, now: Timestamp, wish: Resumption) -> Result<Vec<Event>, Refusal> {
+    pub(super) fn resume(
+        &self,
+        now: Timestamp,
+        wish: ResumeOptions,
+    ) -> Result<Vec<Event>, Refusal> {
         if self.run.is_none() {
             return Ok(Vec::new());
         }
@@ -72,7 +76,7 @@ impl Tree {
     }
 
     /// An answer that names nobody is for the one whose question is open, where there is one.
-    fn aimed(&self, mut wish: Resumption) -> Resumption {
+    fn aimed(&self, mut wish: ResumeOptions) -> ResumeOptions {
         let is_over = self.ended.is_some() && self.assignment.is_some();
         if is_over && wish.session.is_none() && wish.say.is_some() {
             let asks =
@@ -85,7 +89,7 @@ impl Tree {
 
     /// Takes the person's words for those who are at work; whoever is taken up again hears them
     /// with that.
-    fn words(&self, wish: &Resumption) -> Result<Vec<Event>, Refusal> {
+    fn words(&self, wish: &ResumeOptions) -> Result<Vec<Event>, Refusal> {
         let Some(text) = &wish.say else { return Ok(Vec::new()) };
         let root = self.nodes[ROOT].session;
         check_words(wish.session.unwrap_or(root), text)?;
@@ -101,12 +105,12 @@ impl Tree {
     }
 
     /// Answers the calls of a node that must not, or may no longer, be made.
-    fn close_tool_calls(&self, node: &Node, wish: &Resumption, events: &mut Vec<Event>) {
+    fn close_tool_calls(&self, node: &Node, wish: &ResumeOptions, events: &mut Vec<Event>) {
         let session = node.session;
         for (call, made) in node.open_calls() {
             let is_begun = node.is_begun(call);
             let unknown = || ToolOutput::error(INTERRUPTED);
-            let known = node.looked_at(call, &wish.looked).filter(|_| is_begun);
+            let known = node.looked_at(call, &wish.write_findings).filter(|_| is_begun);
             let known = known.or_else(|| (!node.may_run(call, made)).then(unknown));
             if let Some(output) = known {
                 events.push(Event::ToolReturned { session, call, output });
@@ -128,7 +132,7 @@ impl Tree {
     }
 
     /// Returns the ended nodes to take up again, parents first.
-    fn to_reopen(&self, wish: &Resumption) -> BTreeSet<usize> {
+    fn to_reopen(&self, wish: &ResumeOptions) -> BTreeSet<usize> {
         let mut again = BTreeSet::new();
         let named = wish.session.and_then(|session| self.by_session.get(&session).copied());
         match (named, wish.session) {
@@ -144,7 +148,7 @@ impl Tree {
             _ => {
                 let Some(root) = self.nodes.first() else { return again };
                 if root.model.is_none() {
-                    for &child in &root.handed_down.children {
+                    for &child in &root.delegations.children {
                         let asks = self.nodes[child].outcome() == Some(Outcome::Blocked);
                         if self.nodes[child].can_go_on(asks && wish.say.is_some()) {
                             self.reopen_with_helpers(child, &mut again);
@@ -176,9 +180,9 @@ impl Tree {
             if node.is_exhausted() {
                 continue;
             }
-            waiting.extend(node.handed_down.children.iter().copied().filter(|&child| {
+            waiting.extend(node.delegations.children.iter().copied().filter(|&child| {
                 let child = &self.nodes[child];
-                node.handed_down.open.contains_key(&child.call) && child.can_go_on(false)
+                node.delegations.open.contains_key(&child.call) && child.can_go_on(false)
             }));
         }
     }
@@ -212,10 +216,10 @@ impl Tree {
 
     /// Lets every open question stand until then.
     pub(super) fn ask_until(&mut self, expires: Timestamp) {
-        self.timers.retain(|(_, _, why)| *why != Deadline::Approval);
+        self.timers.retain(|(_, _, why)| *why != DeadlineKind::Approval);
         for open in self.approvals.values_mut() {
             open.expires = expires;
-            self.timers.insert((expires, open.parent, Deadline::Approval));
+            self.timers.insert((expires, open.parent, DeadlineKind::Approval));
         }
         self.renew_domain_questions(expires);
     }
@@ -252,15 +256,15 @@ impl Tree {
         };
         self.live += 1;
         let above = &mut self.nodes[parent];
-        above.handed_down.live += 1;
+        above.delegations.live += 1;
         // It may have ended while it waited, and still stand there.
-        above.handed_down.queue.retain(|waiting| *waiting != index);
-        above.handed_down.queue.push_back(index);
-        above.handed_down.total_deadline = total;
-        if let Some(old) = above.handed_down.ends.iter().position(|end| *end == outcome) {
-            above.handed_down.ends.swap_remove(old);
+        above.delegations.queue.retain(|waiting| *waiting != index);
+        above.delegations.queue.push_back(index);
+        above.delegations.total_deadline = total;
+        if let Some(old) = above.delegations.ends.iter().position(|end| *end == outcome) {
+            above.delegations.ends.swap_remove(old);
         }
-        if let Some(open) = above.handed_down.open.get_mut(&call) {
+        if let Some(open) = above.delegations.open.get_mut(&call) {
             open.live += 1;
         }
         Ok(())
@@ -282,13 +286,13 @@ impl Tree {
 /// Says whether words can be said at all, before anyone is taken up again for them.
 fn check_words(session: SessionId, text: &str) -> Result<(), Refusal> {
     let problem = if text.trim().is_empty() {
-        Untold::Empty
+        TellProblem::Empty
     } else if text.len() > TELL_BYTES {
-        Untold::TooLong { bytes: text.len(), max: TELL_BYTES }
+        TellProblem::TooLong { bytes: text.len(), max: TELL_BYTES }
     } else {
         return Ok(());
     };
-    Err(Refusal::Untold { session, problem })
+    Err(Refusal::MessageRejected { session, problem })
 }
 
 /// Returns what an agent still holds: what it held, within what is permitted now.
@@ -327,7 +331,7 @@ fn reopening(
     say: Option<&String>,
     handover: Option<&String>,
     timeout_s: Option<u64>,
-    wish: &Resumption,
+    wish: &ResumeOptions,
 ) -> Reopening {
     let afresh = handover.is_some();
     let words = say.map(String::as_str);
@@ -339,7 +343,7 @@ fn reopening(
         None if node.is_checking() || node.is_answer_unjudged() => words.map(str::to_owned),
         None => words.or_else(|| node.last_answer().map(|_| GO_ON)).map(str::to_owned),
     };
-    let handed_down = |number: u32| node.handed_down.tool_call(node.turn, number).is_some();
+    let handed_down = |number: u32| node.delegations.tool_call(node.turn, number).is_some();
     // Words come after the results of all calls, so no call stays open where there are words.
     let stays_open = |number: u32, made: &ToolCall| {
         let may_run = node.may_run(number, made) && node.may_still_use(&made.name, wish);
@@ -348,7 +352,7 @@ fn reopening(
     let (mut unanswered, mut seen) = (Vec::new(), Vec::new());
     let open = node.open_calls().filter(|(number, _)| !afresh && !handed_down(*number));
     for (number, made) in open {
-        match node.looked_at(number, &wish.looked) {
+        match node.looked_at(number, &wish.write_findings) {
             Some(output) => seen.push((number, output)),
             None if stays_open(number, made) => {}
             None => unanswered.push(number),
@@ -360,7 +364,7 @@ fn reopening(
 impl Node {
     /// Returns the calls of the last answer that lack a result, by number.
     fn open_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
-        self.calls().into_iter().flat_map(OpenCalls::iter)
+        self.calls().into_iter().flat_map(OpenToolCalls::iter)
     }
 
     fn is_begun(&self, call: u32) -> bool {
@@ -373,7 +377,7 @@ impl Node {
     }
 
     /// Says whether a tool is still available to the node with the rights of a resumption.
-    fn may_still_use(&self, tool: &str, wish: &Resumption) -> bool {
+    fn may_still_use(&self, tool: &str, wish: &ResumeOptions) -> bool {
         let rights = bounded(&self.rights, &self.agent, &wish.rights, &wish.agents);
         tool == RETURN || rights.usable_tools().contains(tool)
     }
@@ -401,7 +405,7 @@ impl Node {
             self.context.settled_input = None;
             self.context.appended_bytes = preamble_bytes + said;
             self.think();
-            self.handed_down.open.clear();
+            self.delegations.open.clear();
         } else {
             let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
             let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();

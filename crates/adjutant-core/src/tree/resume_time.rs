@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::node::Node;
-use super::{Deadline, ROOT, Tree};
-use crate::command::Resumption;
+use super::{DeadlineKind, ROOT, Tree};
+use crate::command::ResumeOptions;
 use crate::ids::SessionId;
-use crate::policy::{Key, Operation, Policy, Timeout};
+use crate::policy::{Operation, Policy, PolicyKey, TimeoutRule};
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
 
@@ -29,7 +29,7 @@ pub(super) struct RenewedTimes<'a> {
 
 impl Tree {
     /// Returns how much time each agent has after `wish`.
-    pub(super) fn renewed_times(&self, wish: &Resumption) -> RenewedTimes<'_> {
+    pub(super) fn renewed_times(&self, wish: &ResumeOptions) -> RenewedTimes<'_> {
         let limits = self.changed_limits(wish);
         let mut policy = self.policy.clone();
         for (name, value) in &limits {
@@ -40,17 +40,17 @@ impl Tree {
             tree: self,
             policy,
             given: wish.timeout_s,
-            is_timeout_set: limits.contains_key(Key::TimeoutS.name()),
-            is_maximum_set: limits.contains_key(Key::TimeoutMaxS.name()),
-            is_total_set: limits.contains_key(Key::TotalS.name()),
+            is_timeout_set: limits.contains_key(PolicyKey::TimeoutS.name()),
+            is_maximum_set: limits.contains_key(PolicyKey::TimeoutMaxS.name()),
+            is_total_set: limits.contains_key(PolicyKey::TotalS.name()),
         }
     }
 
     /// Returns the limit that bounds the root's time; nothing where the root has no time limit.
-    fn root_time_key(&self) -> Option<Key> {
+    fn root_time_key(&self) -> Option<PolicyKey> {
         match (&self.assignment, &self.story) {
-            (Some(_), _) => Some(Key::TimeoutMaxS),
-            (None, Some(_)) => Some(Key::TotalS),
+            (Some(_), _) => Some(PolicyKey::TimeoutMaxS),
+            (None, Some(_)) => Some(PolicyKey::TotalS),
             (None, None) => None,
         }
     }
@@ -83,7 +83,7 @@ impl Tree {
         deadlines: &BTreeMap<SessionId, Timestamp>,
         limits: &BTreeMap<String, Value>,
     ) {
-        let is_set = |key: Key| limits.contains_key(key.name());
+        let is_set = |key: PolicyKey| limits.contains_key(key.name());
         let total = self.policy.total_s.map(|seconds| at.plus_seconds(seconds));
         let is_root_set = self.root_time_key().is_some_and(is_set);
         for index in 0..self.nodes.len() {
@@ -97,9 +97,9 @@ impl Tree {
                 index == ROOT && is_root_set && self.root_seconds(&self.policy).is_none();
             let is_total = index == ROOT && is_root_set && self.story.is_some();
             let node = &mut self.nodes[index];
-            let hands_down = node.handed_down.granted > 0 && node.is_live();
-            if hands_down && (timeout_s.is_some() || is_set(Key::TotalS)) {
-                node.handed_down.total_deadline = total;
+            let hands_down = node.delegations.granted > 0 && node.is_live();
+            if hands_down && (timeout_s.is_some() || is_set(PolicyKey::TotalS)) {
+                node.delegations.total_deadline = total;
             }
             if node.is_waiting() && given.is_some() {
                 node.time.timeout_s = given;
@@ -118,7 +118,7 @@ impl Tree {
                 Some(_) | None => TimeBound::Own,
             };
             let old = std::mem::replace(&mut node.time.deadline, new);
-            self.move_timer(index, Deadline::Timeout, old, new);
+            self.move_timer(index, DeadlineKind::Timeout, old, new);
         }
     }
 }
@@ -133,7 +133,7 @@ impl RenewedTimes<'_> {
     /// else a new `timeout_s`.
     pub(super) const fn timeout_s(&self) -> Option<u64> {
         match (self.given, self.policy.timeout_s) {
-            (None, Timeout::Seconds(seconds)) if self.is_timeout_set => Some(seconds),
+            (None, TimeoutRule::Seconds(seconds)) if self.is_timeout_set => Some(seconds),
             (given, _) => given,
         }
     }
@@ -178,8 +178,8 @@ impl RenewedTimes<'_> {
 
     fn is_root_set(&self) -> bool {
         let key = self.tree.root_time_key();
-        (key == Some(Key::TotalS) && self.is_total_set)
-            || (key == Some(Key::TimeoutMaxS) && self.is_maximum_set)
+        (key == Some(PolicyKey::TotalS) && self.is_total_set)
+            || (key == Some(PolicyKey::TimeoutMaxS) && self.is_maximum_set)
     }
 
     /// Says whether a node that goes on gets less than a person gives.

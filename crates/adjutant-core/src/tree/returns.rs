@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::admit::Admission;
-use super::node::{End, Node};
-use super::turn::Held;
+use super::admission::Admission;
+use super::node::{Node, PlannedEnd};
+use super::turn::UnrecordedReservations;
 use super::turn_state::LastAnswer;
 use super::{ROOT, Tree};
 use crate::assignment::Assignment;
 use crate::brief::Brief;
 use crate::code::Code;
-use crate::event::{Event, IllegalEvent, Nudge, ToolOutput};
+use crate::event::{Event, IllegalEvent, ToldReason, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::ToolCall;
 use crate::outcome::{Outcome, Reason};
@@ -23,7 +23,7 @@ use crate::policy::ContractKind;
 use crate::rights::ToolSet;
 use crate::schema::RETURN;
 use crate::time::Timestamp;
-use crate::write::{EDIT, RUN, WRITE, Writes};
+use crate::write::{EDIT, RUN, WRITE, WriteScope};
 use adjutant_formats::contract::{
     ArtifactFact, Contract, Metadata, MetadataSource, Required, Return, Status, Verdict,
     repair_message, validate,
@@ -101,7 +101,7 @@ impl Tree {
             }
             (true, _) => still_invalid(EMPTY),
             (false, ROOT) => self.command_end(),
-            (false, _) => End::completed(),
+            (false, _) => PlannedEnd::completed(),
         };
         match node.terms.verify.clone().filter(|_| end.outcome == Outcome::Completed) {
             Some(command) => vec![Event::Checking { session: node.session, command }],
@@ -151,7 +151,7 @@ impl Tree {
     }
 
     /// Ends a delegation, unless a person has something to say to it first.
-    pub(super) fn hear_or_end(&self, index: usize, end: &End) -> Vec<Event> {
+    pub(super) fn hear_or_end(&self, index: usize, end: &PlannedEnd) -> Vec<Event> {
         let heard = self.hear_first(&self.nodes[index], index, true);
         heard.unwrap_or_else(|| self.end_subtree(index, end))
     }
@@ -159,8 +159,9 @@ impl Tree {
     /// A person who spoke after an agent's last call is heard before anything is final.
     fn hear_first(&self, node: &Node, index: usize, is_valid: bool) -> Option<Vec<Event>> {
         let is_over = is_valid || node.corrections.repairs >= MAX_REPAIRS;
-        let speaks = is_over && !self.mail(index, node, &Held::default()).is_empty();
-        speaks.then(|| self.take_turn_beside(node.session, &Held::default()))
+        let speaks =
+            is_over && !self.mail(index, node, &UnrecordedReservations::default()).is_empty();
+        speaks.then(|| self.take_turn_beside(node.session, &UnrecordedReservations::default()))
     }
 
     fn verdict(
@@ -229,7 +230,7 @@ impl Tree {
     pub(super) fn usable(&self, index: usize) -> ToolSet {
         let rights = &self.nodes[index].rights;
         // A root that only hands down has no workspace of its own, so it writes nowhere.
-        let is_idle = !self.nodes[index].terms.works && rights.writes == Writes::Own;
+        let is_idle = !self.nodes[index].terms.works && rights.writes == WriteScope::Own;
         let usable = if is_idle { rights.reading().usable_tools() } else { rights.usable_tools() };
         match self.contract(index) {
             ContractKind::Standard => usable.with(RETURN),
@@ -311,7 +312,7 @@ fn may_write(node: &Node) -> bool {
 }
 
 fn repair(node: &Node, text: String) -> Event {
-    Event::Told { session: node.session, nudge: Nudge::Repair, text }
+    Event::Told { session: node.session, nudge: ToldReason::Repair, text }
 }
 
 /// Says in one line what was wrong with a return, for people.
@@ -322,8 +323,8 @@ fn wrong_with(verdict: &Verdict) -> String {
     said.chain(more).collect::<Vec<_>>().join("; ")
 }
 
-fn still_invalid(complaint: &str) -> End {
-    End::new(
+fn still_invalid(complaint: &str) -> PlannedEnd {
+    PlannedEnd::new(
         Outcome::Failed,
         Code::ValidationFailed,
         format!("The return was still invalid after {MAX_REPAIRS} repairs. {complaint}"),
@@ -332,7 +333,7 @@ fn still_invalid(complaint: &str) -> End {
 }
 
 /// Returns the end that an accepted return asks for.
-fn end_of(returned: &Return) -> End {
+fn end_of(returned: &Return) -> PlannedEnd {
     let outcome = match returned.status {
         Status::Completed => Outcome::Completed,
         Status::Failed => Outcome::Failed,
@@ -348,7 +349,7 @@ fn end_of(returned: &Return) -> End {
         recommendation: error.recommendation.clone(),
         recoverable: error.recoverable,
     });
-    End { outcome, reason }
+    PlannedEnd { outcome, reason }
 }
 
 impl Node {

@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Tree;
-use super::node::{End, Node};
-use crate::budget::{Amount, Reservation, Settlement};
+use super::node::{Node, PlannedEnd};
+use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::Code;
-use crate::event::{Event, Nudge, ToolOutput};
+use crate::event::{Event, ToldReason, ToolOutput};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
-use crate::message::{AttemptError, ErrorKind, Reply, StopReason, ToolCall};
+use crate::message::{AttemptError, ModelErrorKind, ModelReply, StopReason, ToolCall};
 use crate::money::Usd;
 use crate::numbers::grouped;
 use crate::outcome::Outcome;
-use crate::refusal::{RAISE, Scope};
+use crate::refusal::{BudgetScope, RAISE};
 use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::RUN;
@@ -45,7 +45,7 @@ const FIRST_RETRY_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 
 /// How much a call may ask for, and what holds it back the most.
-pub(super) struct Room {
+pub(super) struct OutputAllowance {
     pub(super) max_output: u64,
     code: Code,
     is_last: bool,
@@ -53,17 +53,17 @@ pub(super) struct Room {
 
 /// What reservations of the same batch hold open in each scope, before they are folded in.
 #[derive(Default)]
-pub(super) struct Held(BTreeMap<usize, Amount>);
+pub(super) struct UnrecordedReservations(BTreeMap<usize, BudgetAmount>);
 
-impl Held {
-    pub(super) fn add(&mut self, tree: &Tree, index: usize, amount: Amount) {
+impl UnrecordedReservations {
+    pub(super) fn add(&mut self, tree: &Tree, index: usize, amount: BudgetAmount) {
         for scope in tree.scopes(index) {
             let held = self.0.entry(scope).or_default();
             *held = held.plus(amount);
         }
     }
 
-    fn by(&self, scope: usize) -> Amount {
+    fn by(&self, scope: usize) -> BudgetAmount {
         self.0.get(&scope).copied().unwrap_or_default()
     }
 }
@@ -74,11 +74,19 @@ impl Tree {
         // A provider asked for a pause, and the clock takes the turn when it is over; or something else
         // comes first, and the turn follows from that.
         let is_due = self.node(session).is_some_and(Node::is_to_think);
-        if is_due { self.take_turn_beside(session, &Held::default()) } else { Vec::new() }
+        if is_due {
+            self.take_turn_beside(session, &UnrecordedReservations::default())
+        } else {
+            Vec::new()
+        }
     }
 
     /// Does the same while reservations are held that the tree does not know of yet.
-    pub(super) fn take_turn_beside(&self, session: SessionId, held: &Held) -> Vec<Event> {
+    pub(super) fn take_turn_beside(
+        &self,
+        session: SessionId,
+        held: &UnrecordedReservations,
+    ) -> Vec<Event> {
         let Some((index, node)) = self.at_work(session) else { return Vec::new() };
         if node.reservation().is_some() || node.calls().is_some() || node.model.is_none() {
             return Vec::new();
@@ -99,12 +107,12 @@ impl Tree {
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
             return self.end_subtree(index, &self.exhausted(room.code, node));
         }
-        let person = |text| Event::Told { session, nudge: Nudge::Person, text };
+        let person = |text| Event::Told { session, nudge: ToldReason::Person, text };
         let mut events: Vec<Event> = mail.into_iter().map(person).collect();
         if tells {
             events.push(Event::Told {
                 session,
-                nudge: Nudge::LastCall(room.code),
+                nudge: ToldReason::LastCall(room.code),
                 text: LAST_CALL.into(),
             });
         }
@@ -116,7 +124,7 @@ impl Tree {
                 turn,
                 attempt: attempts + 1,
                 max_output,
-                amount: Amount {
+                amount: BudgetAmount {
                     tokens: input.saturating_add(max_output),
                     usd: ceiling(node, input, max_output),
                 },
@@ -134,7 +142,13 @@ impl Tree {
     /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
     ///
     /// `told_bytes` are about to join the conversation.
-    pub(super) fn room(&self, index: usize, node: &Node, told_bytes: u64, held: &Held) -> Room {
+    pub(super) fn room(
+        &self,
+        index: usize,
+        node: &Node,
+        told_bytes: u64,
+        held: &UnrecordedReservations,
+    ) -> OutputAllowance {
         let wish = self.output_wish(node);
         let input = node.context.input_bound().saturating_add(told_bytes);
         let window = node.window(self.policy.context_tokens).unwrap_or(u64::MAX);
@@ -157,7 +171,7 @@ impl Tree {
         if in_window > max_output && max_output < wish {
             code = Code::BudgetExceeded;
         }
-        Room { max_output, code, is_last: !next_fits }
+        OutputAllowance { max_output, code, is_last: !next_fits }
     }
 
     /// Settles an answer; what follows from it is decided next.
@@ -166,7 +180,7 @@ impl Tree {
         session: SessionId,
         turn: u32,
         attempt: u32,
-        reply: Reply,
+        reply: ModelReply,
     ) -> Vec<Event> {
         let late = || vec![Event::Late { session, what: "reply".into(), text: reply.text.clone() }];
         let Some((_, node)) = self.live(session) else { return late() };
@@ -218,7 +232,7 @@ impl Tree {
         now: Timestamp,
         index: usize,
         error: AttemptError,
-        end: &End,
+        end: &PlannedEnd,
     ) -> Vec<Event> {
         let node = &self.nodes[index];
         let Some(open) = &node.reservation() else { return Vec::new() };
@@ -294,7 +308,7 @@ impl Tree {
     pub(super) fn cut_off(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         if node.corrections.last_call.is_none() && !node.corrections.shortened {
-            return vec![Event::Told { session, nudge: Nudge::Shorten, text: SHORTEN.into() }];
+            return vec![Event::Told { session, nudge: ToldReason::Shorten, text: SHORTEN.into() }];
         }
         if let Some(code) = node.corrections.last_call {
             return self.end_subtree(index, &self.exhausted(code, node));
@@ -311,13 +325,16 @@ impl Tree {
         } else {
             format!("{shorter}.")
         };
-        self.end_subtree(index, &End::partial(Code::BudgetExceeded, message, &recommendation))
+        self.end_subtree(
+            index,
+            &PlannedEnd::partial(Code::BudgetExceeded, message, &recommendation),
+        )
     }
 
     pub(super) fn declined(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let error = AttemptError {
-            kind: ErrorKind::Refused,
+            kind: ModelErrorKind::Refused,
             message: "the model declined to answer".into(),
             retry_after_ms: None,
             never_began: false,
@@ -325,7 +342,7 @@ impl Tree {
         self.end_subtree(index, &self.provider_failed(&error, node))
     }
 
-    pub(super) fn exhausted(&self, code: Code, node: &Node) -> End {
+    pub(super) fn exhausted(&self, code: Code, node: &Node) -> PlannedEnd {
         if let Some(max) = node.turn_limit.max.filter(|max| node.turn >= *max)
             && code == Code::BudgetExceeded
         {
@@ -353,11 +370,11 @@ impl Tree {
                 },
             )
         };
-        End::partial(code, message, &recommendation)
+        PlannedEnd::partial(code, message, &recommendation)
     }
 
     /// Ends an agent whose provider says that the context is full, with the provider's own figures.
-    fn context_rejected(&self, error: &AttemptError, node: &Node) -> End {
+    fn context_rejected(&self, error: &AttemptError, node: &Node) -> PlannedEnd {
         let window = node.window(self.policy.context_tokens).unwrap_or_default();
         let message = format!(
             "The provider reports that the context is full: {} (estimated before the call: {} of {} tokens).",
@@ -365,7 +382,7 @@ impl Tree {
             grouped(node.context_estimate()),
             grouped(window),
         );
-        End::partial(Code::ContextExhausted, message, SMALLER_CONTEXT)
+        PlannedEnd::partial(Code::ContextExhausted, message, SMALLER_CONTEXT)
     }
 
     fn out_of_budget(&self, node: &Node) -> String {
@@ -382,11 +399,11 @@ impl Tree {
     }
 
     /// Returns what so many more calls of an agent take at the most, with a full answer each.
-    fn worst_case(&self, node: &Node, calls: u64) -> Amount {
+    fn worst_case(&self, node: &Node, calls: u64) -> BudgetAmount {
         let told = node.context.input_bound().saturating_add(LAST_CALL.len() as u64);
         let input = told.saturating_mul(calls);
         let output = self.output_wish(node).saturating_mul(calls);
-        Amount { tokens: input.saturating_add(output), usd: ceiling(node, input, output) }
+        BudgetAmount { tokens: input.saturating_add(output), usd: ceiling(node, input, output) }
     }
 
     /// Returns the flags that make room in every budget which lacks it.
@@ -402,7 +419,8 @@ impl Tree {
             let (left, taken) = (ledger.left(), ledger.settled.plus(ledger.reserved));
             let fits = taken.plus(needed);
             if let Some(cap) = ledger.cap.tokens.filter(|_| left.tokens < needed.tokens) {
-                let kind = if parent.is_none() { Scope::Run } else { Scope::Delegation };
+                let kind =
+                    if parent.is_none() { BudgetScope::Run } else { BudgetScope::Delegation };
                 flags.push(kind.flag(cap.saturating_mul(2).max(fits.tokens)));
             }
             if let Some(cap) = ledger.cap.usd.filter(|_| left.usd < needed.usd) {
@@ -413,28 +431,28 @@ impl Tree {
         (!flags.is_empty()).then(|| flags.join(" "))
     }
 
-    fn provider_failed(&self, error: &AttemptError, node: &Node) -> End {
-        if error.kind == ErrorKind::ContextExhausted {
+    fn provider_failed(&self, error: &AttemptError, node: &Node) -> PlannedEnd {
+        if error.kind == ModelErrorKind::ContextExhausted {
             return self.context_rejected(error, node);
         }
         let recommendation = match error.kind {
-            ErrorKind::RateLimited
-            | ErrorKind::Overloaded
-            | ErrorKind::Network
-            | ErrorKind::Truncated
-            | ErrorKind::Idle => "Try again later, or use another model.",
-            ErrorKind::Authentication => "Check the key of this provider.",
-            ErrorKind::OutOfCredit => {
+            ModelErrorKind::RateLimited
+            | ModelErrorKind::Overloaded
+            | ModelErrorKind::Network
+            | ModelErrorKind::Truncated
+            | ModelErrorKind::Idle => "Try again later, or use another model.",
+            ModelErrorKind::Authentication => "Check the key of this provider.",
+            ModelErrorKind::OutOfCredit => {
                 "Add credit to the account of this provider or raise its spend limit, or use another model."
             }
-            ErrorKind::BadRequest | ErrorKind::ContextExhausted => {
+            ModelErrorKind::BadRequest | ModelErrorKind::ContextExhausted => {
                 "Use another model, or change the task."
             }
-            ErrorKind::Refused => "Change the task, or use another model.",
-            ErrorKind::ScriptEnded => "Add the missing turn to the script, or record again.",
+            ModelErrorKind::Refused => "Change the task, or use another model.",
+            ModelErrorKind::ScriptEnded => "Add the missing turn to the script, or record again.",
         };
         let outcome = if node.results.has_findings { Outcome::Partial } else { Outcome::Failed };
-        End::new(outcome, Code::ProviderError, error.to_string(), recommendation)
+        PlannedEnd::new(outcome, Code::ProviderError, error.to_string(), recommendation)
     }
 }
 
@@ -443,9 +461,9 @@ const fn grace(wish: u64) -> u64 {
     wish / 4 + LAST_CALL.len() as u64
 }
 
-fn out_of_turns(max: u32) -> End {
+fn out_of_turns(max: u32) -> PlannedEnd {
     let s = if max == 1 { "" } else { "s" };
-    End::partial(
+    PlannedEnd::partial(
         Code::BudgetExceeded,
         format!("The definition of the agent allows {max} turn{s}, and all were taken."),
         "Split the task, or allow the agent more turns in its file.",
@@ -461,7 +479,7 @@ fn ceiling(node: &Node, input: u64, output: u64) -> crate::Usd {
 }
 
 /// Returns the output tokens that what is left of the money can pay for.
-fn affordable_output(node: &Node, input: u64, left: Amount) -> u64 {
+fn affordable_output(node: &Node, input: u64, left: BudgetAmount) -> u64 {
     let per_million = ceiling(node, 0, 1_000_000).as_pico();
     let spare = left.usd.saturating_sub(ceiling(node, input, 0)).as_pico();
     if per_million == 0 {
@@ -470,7 +488,7 @@ fn affordable_output(node: &Node, input: u64, left: Amount) -> u64 {
     u64::try_from(u128::from(spare) * 1_000_000 / u128::from(per_million)).unwrap_or(u64::MAX)
 }
 
-fn settle(node: &Node, open: &Reservation, reply: &Reply) -> Settlement {
+fn settle(node: &Node, open: &Reservation, reply: &ModelReply) -> Settlement {
     let price = node.model.as_ref().and_then(|model| model.price);
     reply.usage.map_or_else(
         || Settlement::estimated(open),
@@ -528,8 +546,8 @@ fn repeated(name: &str, times: usize) -> String {
     )
 }
 
-fn looped(session: SessionId, name: &str, times: usize) -> End {
-    End::partial(
+fn looped(session: SessionId, name: &str, times: usize) -> PlannedEnd {
+    PlannedEnd::partial(
         Code::LoopDetected,
         format!("The agent made the same {name} call {times} times."),
         &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),

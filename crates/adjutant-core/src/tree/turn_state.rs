@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::node::Node;
 use crate::budget::Reservation;
 use crate::message::{ModelSpec, StopReason, ToolCall};
-use crate::story::Markers;
+use crate::story::AnswerMarkers;
 use crate::time::Timestamp;
-use crate::write::{Change, is_in_turn};
+use crate::write::{ContentChange, is_in_turn};
 
 /// Where an agent is in its turn.
 #[derive(Clone, Debug)]
 pub(super) enum TurnState {
     /// Its model is called, or is to be called next where no call is under way.
-    Thinking(Attempts, Option<ModelCall>),
+    Thinking(AttemptCounts, Option<ModelCall>),
     /// Its model call failed, and the clock tries it again at that instant.
-    Retrying(Attempts, Timestamp),
+    Retrying(AttemptCounts, Timestamp),
     /// The calls of its last answer are being made.
-    UsingTools(OpenCalls),
+    UsingTools(OpenToolCalls),
     /// The markers of its last answer are to be handed down.
-    Delegating(Markers),
+    Delegating(AnswerMarkers),
     /// It waits for what its markers led to. A node without a model does nothing else.
     AwaitingResults,
     /// Its last answer is to be judged.
@@ -33,7 +33,7 @@ pub(super) enum TurnState {
 
 /// The attempts at the model call of a turn.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Attempts {
+pub(super) struct AttemptCounts {
     /// Attempts made so far.
     pub(super) made: u32,
     /// Those of them that a resumption does not hold against the agent.
@@ -50,7 +50,7 @@ pub(super) struct ModelCall {
 
 /// The calls of an answer, until each has its result.
 #[derive(Clone, Debug)]
-pub(super) struct OpenCalls {
+pub(super) struct OpenToolCalls {
     /// Every call of the answer; nothing in the place of one that has its result.
     calls: Vec<Option<ToolCall>>,
     /// How many of them lack their results.
@@ -60,7 +60,7 @@ pub(super) struct OpenCalls {
     /// Those that were begun and change files.
     pub(super) writing: BTreeSet<u32>,
     /// What they are about to change, as far as that is known.
-    pub(super) prepared: BTreeMap<u32, Change>,
+    pub(super) prepared: BTreeMap<u32, ContentChange>,
     /// What comes after the last result.
     then: Box<TurnState>,
 }
@@ -82,7 +82,7 @@ impl LastAnswer {
 
 impl Default for TurnState {
     fn default() -> Self {
-        Self::Thinking(Attempts::default(), None)
+        Self::Thinking(AttemptCounts::default(), None)
     }
 }
 
@@ -93,7 +93,7 @@ impl TurnState {
     }
 }
 
-impl OpenCalls {
+impl OpenToolCalls {
     pub(super) fn new(calls: &[ToolCall], then: TurnState) -> Self {
         Self {
             calls: calls.iter().cloned().map(Some).collect(),
@@ -157,7 +157,7 @@ impl Node {
         }
     }
 
-    pub(super) const fn attempts(&self) -> Option<Attempts> {
+    pub(super) const fn attempts(&self) -> Option<AttemptCounts> {
         if let TurnState::Thinking(attempts, _) | TurnState::Retrying(attempts, _) =
             self.turn_state()
         {
@@ -184,17 +184,17 @@ impl Node {
     /// Folds in that its model is called.
     pub(super) fn call_model(&mut self, reservation: Reservation) {
         let excused = self.attempts().unwrap_or_default().excused;
-        let attempts = Attempts { made: reservation.attempt, excused };
+        let attempts = AttemptCounts { made: reservation.attempt, excused };
         let call = ModelCall { reservation, stall_at: None };
         *self.turn_state_mut() = TurnState::Thinking(attempts, Some(call));
     }
 
     /// Returns the calls of its last answer, while one of them lacks its result.
-    pub(super) const fn calls(&self) -> Option<&OpenCalls> {
+    pub(super) const fn calls(&self) -> Option<&OpenToolCalls> {
         if let TurnState::UsingTools(calls) = self.turn_state() { Some(calls) } else { None }
     }
 
-    pub(super) const fn calls_mut(&mut self) -> Option<&mut OpenCalls> {
+    pub(super) const fn calls_mut(&mut self) -> Option<&mut OpenToolCalls> {
         if let TurnState::UsingTools(calls) = self.turn_state_mut() { Some(calls) } else { None }
     }
 
@@ -218,13 +218,13 @@ impl Node {
     }
 
     /// Returns the markers of its last answer, until they are read.
-    pub(super) fn markers(&self) -> Option<&Markers> {
+    pub(super) fn markers(&self) -> Option<&AnswerMarkers> {
         let state = self.calls().map_or_else(|| self.turn_state(), |calls| calls.then.as_ref());
         if let TurnState::Delegating(markers) = state { Some(markers) } else { None }
     }
 
     /// Takes the markers of its last answer, which are read now.
-    pub(super) fn take_markers(&mut self) -> Option<Markers> {
+    pub(super) fn take_markers(&mut self) -> Option<AnswerMarkers> {
         let state = self.later_state();
         if !matches!(state, TurnState::Delegating(_)) {
             return None;

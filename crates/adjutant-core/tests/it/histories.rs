@@ -1,10 +1,10 @@
 //! Random histories: policies with small limits, and steps that name their targets by number, so that
 //! they shrink well.
 
-use adjutant_core::policy::{Approval, ContractKind, CycleKey, Timeout};
+use adjutant_core::policy::{ApprovalRule, ContractKind, CycleKey, TimeoutRule};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, ErrorKind, Label, ModelSpec, Policy, Preset, Price, Reply,
-    StopReason, ToolOutput, Usage, Usd,
+    AgentName, AttemptError, Brief, Label, ModelErrorKind, ModelReply, ModelSpec, Policy, Preset,
+    Price, StopReason, ToolOutput, Usage, Usd,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -36,7 +36,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
                 children_per_run: fan_out.3,
                 concurrency,
                 cycle_key,
-                timeout_s: time.0.map_or(Timeout::None, Timeout::Seconds),
+                timeout_s: time.0.map_or(TimeoutRule::None, TimeoutRule::Seconds),
                 total_s: time.1,
                 stall_s: time.2,
                 budget_tokens: tokens.0,
@@ -47,7 +47,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
                 approve_below_usd: below
                     .and_then(|mills| Usd::from_dollars(mills as f64 / 1_000.0)),
                 network: true,
-                approval: if asks { Approval::Batch } else { Approval::None },
+                approval: if asks { ApprovalRule::Batch } else { ApprovalRule::None },
                 contract: if standard { ContractKind::Standard } else { ContractKind::Report },
                 ..Preset::Story.policy()
             }
@@ -64,7 +64,7 @@ pub(crate) enum Step {
     },
     Answer {
         who: Index,
-        reply: Reply,
+        reply: ModelReply,
     },
     Fail {
         who: Index,
@@ -152,7 +152,7 @@ fn briefs() -> impl Strategy<Value = Brief> {
         })
 }
 
-fn replies() -> impl Strategy<Value = Reply> {
+fn replies() -> impl Strategy<Value = ModelReply> {
     let usage = option::weighted(0.9, (0..1_000_u64, 0..600_u64, 0..200_u64, 0..200_u64));
     let kind = prop_oneof![
         4 => Just((StopReason::EndTurn, 0)),
@@ -160,7 +160,7 @@ fn replies() -> impl Strategy<Value = Reply> {
         1 => Just((StopReason::MaxOutput, 0)),
         1 => Just((StopReason::Refused, 0)),
     ];
-    (kind, "[a-z ]{0,12}", usage).prop_map(|((stop, calls), text, usage)| Reply {
+    (kind, "[a-z ]{0,12}", usage).prop_map(|((stop, calls), text, usage)| ModelReply {
         tool_calls: (0..calls)
             .map(|call| match call {
                 0 => read("same", "a"),
@@ -187,9 +187,9 @@ fn replies() -> impl Strategy<Value = Reply> {
 
 fn errors() -> impl Strategy<Value = AttemptError> {
     let kind = prop_oneof![
-        3 => Just(ErrorKind::Overloaded),
-        1 => Just(ErrorKind::BadRequest),
-        1 => Just(ErrorKind::ContextExhausted),
+        3 => Just(ModelErrorKind::Overloaded),
+        1 => Just(ModelErrorKind::BadRequest),
+        1 => Just(ModelErrorKind::ContextExhausted),
     ];
     (kind, option::of(0..20_000_u64), any::<bool>()).prop_map(
         |(kind, retry_after_ms, never_began)| AttemptError {

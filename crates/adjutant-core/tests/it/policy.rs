@@ -1,7 +1,9 @@
 //! All limits as data: who may set what, how a mistake is named, and what the presets are.
 
-use adjutant_core::policy::{Key, Operation, PolicyError, Tighter, Trust, parse_assignment};
-use adjutant_core::{Layered, Policy, Preset, Source, Usd};
+use adjutant_core::policy::{
+    Operation, PolicyError, PolicyKey, SourceTrust, TighteningRule, parse_assignment,
+};
+use adjutant_core::{LayeredPolicy, Policy, PolicySource, Preset, Usd};
 use serde_json::{Value, json};
 
 #[test]
@@ -39,17 +41,17 @@ fn a_run_reserves_its_worst_case_or_all_that_its_agents_may_start_unasked() {
     assert_eq!(policy(2, Some(usd(5.0))).unasked_budget(usd(0.75)), usd(0.75));
 }
 
-fn flag() -> Source {
-    Source::Flag("--set".into())
+fn flag() -> PolicySource {
+    PolicySource::Flag("--set".into())
 }
 
-fn content() -> Source {
-    Source::Content("the model's call".into())
+fn content() -> PolicySource {
+    PolicySource::Content("the model's call".into())
 }
 
 /// What each key takes, and what is tighter and looser than `from`.
 struct Row {
-    key: Key,
+    key: PolicyKey,
     from: Value,
     tighter: Vec<Value>,
     looser: Vec<Value>,
@@ -57,7 +59,7 @@ struct Row {
     wrong: Vec<Value>,
 }
 
-fn limit(key: Key) -> Row {
+fn limit(key: PolicyKey) -> Row {
     Row {
         key,
         from: json!(500),
@@ -68,14 +70,14 @@ fn limit(key: Key) -> Row {
 }
 
 /// A limit that must be a number: there is no `none`.
-fn count(key: Key) -> Row {
+fn count(key: PolicyKey) -> Row {
     let mut row = limit(key);
     row.looser.truncate(2);
     row.wrong.extend([Value::Null, json!("none")]);
     row
 }
 
-fn switch(key: Key) -> Row {
+fn switch(key: PolicyKey) -> Row {
     Row {
         key,
         from: json!(true),
@@ -85,7 +87,7 @@ fn switch(key: Key) -> Row {
     }
 }
 
-fn unordered(key: Key, values: [&str; 2]) -> Row {
+fn unordered(key: PolicyKey, values: [&str; 2]) -> Row {
     Row {
         key,
         from: json!(values[0]),
@@ -95,7 +97,7 @@ fn unordered(key: Key, values: [&str; 2]) -> Row {
     }
 }
 
-fn timeout(key: Key) -> Row {
+fn timeout(key: PolicyKey) -> Row {
     let mut row = limit(key);
     row.looser.push(json!("by_operation"));
     row
@@ -103,45 +105,45 @@ fn timeout(key: Key) -> Row {
 
 fn table() -> Vec<Row> {
     vec![
-        switch(Key::Enabled),
+        switch(PolicyKey::Enabled),
         Row {
             from: json!(2),
             tighter: vec![json!(1)],
             looser: vec![json!(3)],
-            ..count(Key::MaxDepth)
+            ..count(PolicyKey::MaxDepth)
         },
-        count(Key::TasksPerCall),
-        limit(Key::ChildrenPerParent),
-        limit(Key::ChildrenPerRun),
-        count(Key::Concurrency),
-        count(Key::ConcurrencyMax),
-        unordered(Key::CycleKey, ["task", "agent"]),
-        timeout(Key::TimeoutS),
-        timeout(Key::TimeoutMaxS),
-        limit(Key::TotalS),
-        limit(Key::StallS),
-        limit(Key::ContextTokens),
-        limit(Key::BudgetTokens),
-        limit(Key::BudgetTokensRun),
+        count(PolicyKey::TasksPerCall),
+        limit(PolicyKey::ChildrenPerParent),
+        limit(PolicyKey::ChildrenPerRun),
+        count(PolicyKey::Concurrency),
+        count(PolicyKey::ConcurrencyMax),
+        unordered(PolicyKey::CycleKey, ["task", "agent"]),
+        timeout(PolicyKey::TimeoutS),
+        timeout(PolicyKey::TimeoutMaxS),
+        limit(PolicyKey::TotalS),
+        limit(PolicyKey::StallS),
+        limit(PolicyKey::ContextTokens),
+        limit(PolicyKey::BudgetTokens),
+        limit(PolicyKey::BudgetTokensRun),
         Row {
             from: json!(2.5),
             tighter: vec![json!(2.49), json!(0.000_001), json!(2)],
             looser: vec![json!(2.51), Value::Null, json!("none")],
             wrong: vec![json!("$5"), json!(true), json!(1e30)],
-            key: Key::BudgetUsd,
+            key: PolicyKey::BudgetUsd,
         },
-        count(Key::MaxOutputTokens),
-        limit(Key::ResultTokens),
-        unordered(Key::Workspace, ["shared", "own"]),
+        count(PolicyKey::MaxOutputTokens),
+        limit(PolicyKey::ResultTokens),
+        unordered(PolicyKey::Workspace, ["shared", "own"]),
         Row {
-            key: Key::Tools,
+            key: PolicyKey::Tools,
             from: json!(["Read", "Grep"]),
             tighter: vec![json!(["Read"]), json!("Grep"), json!([])],
             looser: vec![json!(["Read", "Grep", "Glob"]), json!("Run")],
             wrong: vec![Value::Null, json!([1]), json!("Dance"), json!(["Read", "read"]), json!(3)],
         },
         Row {
-            key: Key::WriteBelow,
+            key: PolicyKey::WriteBelow,
             from: json!("docs/specs"),
             tighter: vec![Value::Null, json!("none")],
             looser: vec![json!("docs"), json!("docs/specs/plans")],
@@ -154,21 +156,21 @@ fn table() -> Vec<Row> {
                 json!(3),
             ],
         },
-        switch(Key::InPlace),
-        count(Key::WorkspaceBytes),
-        count(Key::WorkspaceEntries),
-        count(Key::RunMaxS),
-        switch(Key::MergeChildren),
-        switch(Key::Network),
+        switch(PolicyKey::InPlace),
+        count(PolicyKey::WorkspaceBytes),
+        count(PolicyKey::WorkspaceEntries),
+        count(PolicyKey::RunMaxS),
+        switch(PolicyKey::MergeChildren),
+        switch(PolicyKey::Network),
         Row {
-            key: Key::WebDomains,
+            key: PolicyKey::WebDomains,
             from: json!(["docs.rs", "crates.io"]),
             tighter: vec![json!(["docs.rs"]), json!("crates.io"), json!([])],
             looser: vec![json!(["docs.rs", "crates.io", "a.example"]), json!("sub.docs.rs")],
             wrong: vec![Value::Null, json!([1]), json!("https://docs.rs"), json!("*.rs"), json!(3)],
         },
         Row {
-            key: Key::Approval,
+            key: PolicyKey::Approval,
             from: json!("none"),
             tighter: vec![json!("batch")],
             looser: vec![],
@@ -179,34 +181,40 @@ fn table() -> Vec<Row> {
             tighter: vec![json!(2.49), json!(0.000_001), Value::Null, json!("none")],
             looser: vec![json!(2.51), json!(3)],
             wrong: vec![json!("$5"), json!(true), json!(1e30)],
-            key: Key::ApproveBelowUsd,
+            key: PolicyKey::ApproveBelowUsd,
         },
-        count(Key::ApprovalS),
-        Row { tighter: vec![], looser: vec![json!(499), json!(501)], ..limit(Key::AnswerMinMs) },
-        count(Key::VerifyAttempts),
-        count(Key::VerifyS),
-        unordered(Key::Contract, ["report", "standard"]),
-        Row { tighter: vec![], ..count(Key::RetentionDays) },
+        count(PolicyKey::ApprovalS),
+        Row {
+            tighter: vec![],
+            looser: vec![json!(499), json!(501)],
+            ..limit(PolicyKey::AnswerMinMs)
+        },
+        count(PolicyKey::VerifyAttempts),
+        count(PolicyKey::VerifyS),
+        unordered(PolicyKey::Contract, ["report", "standard"]),
+        Row { tighter: vec![], ..count(PolicyKey::RetentionDays) },
     ]
 }
 
-fn holding(row: &Row) -> Layered {
-    let mut layered = Layered::new(Preset::Scout);
+fn holding(row: &Row) -> LayeredPolicy {
+    let mut layered = LayeredPolicy::new(Preset::Scout);
     layered.set(row.key.name(), &row.from, &flag()).unwrap();
     layered
 }
 
 #[test]
 fn every_key_has_a_row_in_this_table() {
-    let rows: Vec<Key> = table().iter().map(|row| row.key).collect();
-    assert_eq!(rows, Key::ALL);
+    let rows: Vec<PolicyKey> = table().iter().map(|row| row.key).collect();
+    assert_eq!(rows, PolicyKey::ALL);
 }
 
 #[test]
 fn a_person_may_set_every_key_to_every_value() {
     for row in table() {
         for value in row.tighter.iter().chain(&row.looser) {
-            for source in [flag(), Source::UserConfig, Source::Environment("ADJUTANT_X".into())] {
+            for source in
+                [flag(), PolicySource::UserConfig, PolicySource::Environment("ADJUTANT_X".into())]
+            {
                 let mut layered = holding(&row);
                 let set = layered.set(row.key.name(), value, &source);
                 assert_eq!(set, Ok(()), "{} = {value}", row.key.name());
@@ -220,9 +228,9 @@ fn a_person_may_set_every_key_to_every_value() {
 #[test]
 fn content_may_tighten_every_key_that_has_an_order() {
     for row in table() {
-        assert_eq!(row.tighter.is_empty(), row.key.tighter() == Tighter::Unordered);
+        assert_eq!(row.tighter.is_empty(), row.key.tighter() == TighteningRule::Unordered);
         for value in row.tighter.iter().chain([&row.from]) {
-            for source in [content(), Source::ProjectConfig] {
+            for source in [content(), PolicySource::ProjectConfig] {
                 let mut layered = holding(&row);
                 let set = layered.set(row.key.name(), value, &source);
                 assert_eq!(set, Ok(()), "{} = {value}", row.key.name());
@@ -235,7 +243,7 @@ fn content_may_tighten_every_key_that_has_an_order() {
 fn content_may_loosen_no_key() {
     for row in table() {
         for value in &row.looser {
-            for source in [content(), Source::ProjectConfig] {
+            for source in [content(), PolicySource::ProjectConfig] {
                 let mut layered = holding(&row);
                 let before = layered.policy().clone();
                 let error = layered.set(row.key.name(), value, &source).unwrap_err();
@@ -253,11 +261,11 @@ fn content_may_loosen_no_key() {
 #[test]
 fn a_switch_that_is_off_and_a_question_that_is_asked_stay_so() {
     for (key, strict, loose) in [
-        (Key::Enabled, json!(false), json!(true)),
-        (Key::Network, json!(false), json!(true)),
-        (Key::Approval, json!("batch"), json!("none")),
+        (PolicyKey::Enabled, json!(false), json!(true)),
+        (PolicyKey::Network, json!(false), json!(true)),
+        (PolicyKey::Approval, json!("batch"), json!("none")),
     ] {
-        let mut layered = Layered::new(Preset::Scout);
+        let mut layered = LayeredPolicy::new(Preset::Scout);
         layered.set(key.name(), &strict, &flag()).unwrap();
         assert!(layered.set(key.name(), &loose, &content()).is_err(), "{}", key.name());
         layered.set(key.name(), &loose, &flag()).unwrap();
@@ -267,7 +275,7 @@ fn a_switch_that_is_off_and_a_question_that_is_asked_stay_so() {
 #[test]
 fn content_may_bound_what_has_no_bound() {
     for row in table().iter().filter(|row| row.looser.contains(&Value::Null)) {
-        let mut layered = Layered::new(Preset::Scout);
+        let mut layered = LayeredPolicy::new(Preset::Scout);
         layered.set(row.key.name(), &Value::Null, &flag()).unwrap();
         assert_eq!(layered.set(row.key.name(), &row.from, &content()), Ok(()));
         assert_eq!(row.key.get(layered.policy()), row.from, "{}", row.key.name());
@@ -276,10 +284,10 @@ fn content_may_bound_what_has_no_bound() {
 
 #[test]
 fn a_number_replaces_the_time_table_where_it_is_tighter_for_certain() {
-    for key in [Key::TimeoutS, Key::TimeoutMaxS] {
-        let mut layered = Layered::new(Preset::Command);
+    for key in [PolicyKey::TimeoutS, PolicyKey::TimeoutMaxS] {
+        let mut layered = LayeredPolicy::new(Preset::Command);
         assert_eq!(layered.set(key.name(), &json!(300), &content()), Ok(()));
-        let mut layered = Layered::new(Preset::Command);
+        let mut layered = LayeredPolicy::new(Preset::Command);
         assert!(layered.set(key.name(), &json!(7_201), &content()).is_err());
         assert_eq!(layered.set(key.name(), &json!("by_operation"), &content()), Ok(()));
     }
@@ -343,7 +351,9 @@ fn every_mistake_is_said_in_a_sentence_that_names_it() {
         .iter()
         .map(|text| {
             let error = parse_assignment(text)
-                .and_then(|(key, value)| Layered::new(Preset::Scout).set(key, &value, &flag()))
+                .and_then(|(key, value)| {
+                    LayeredPolicy::new(Preset::Scout).set(key, &value, &flag())
+                })
                 .unwrap_err();
             format!("{text:<20} {error}")
         })
@@ -376,18 +386,18 @@ fn every_mistake_is_said_in_a_sentence_that_names_it() {
 #[test]
 fn what_content_may_not_do_is_said_with_both_values_and_the_rule() {
     let lines: Vec<String> = [
-        ("max_depth", json!(3), Source::ProjectConfig),
-        ("enabled", json!(true), Source::ProjectConfig),
+        ("max_depth", json!(3), PolicySource::ProjectConfig),
+        ("enabled", json!(true), PolicySource::ProjectConfig),
         ("network", json!(true), content()),
         ("tools", json!(["Read", "Run"]), content()),
         ("cycle_key", json!("agent"), content()),
         ("budget_usd", Value::Null, content()),
         ("timeout_s", json!("by_operation"), content()),
-        ("approval", json!("none"), Source::Content("PRD stories.json".into())),
+        ("approval", json!("none"), PolicySource::Content("PRD stories.json".into())),
     ]
     .into_iter()
     .map(|(key, value, source)| {
-        let mut layered = Layered::new(Preset::Scout);
+        let mut layered = LayeredPolicy::new(Preset::Scout);
         layered.set("enabled", &json!(false), &flag()).unwrap();
         layered.set(key, &value, &source).unwrap_err().to_string()
     })
@@ -407,33 +417,33 @@ fn what_content_may_not_do_is_said_with_both_values_and_the_rule() {
 #[test]
 fn a_layer_is_applied_as_a_whole_or_not_at_all() {
     let layer = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
-    let mut layered = Layered::new(Preset::Story);
+    let mut layered = LayeredPolicy::new(Preset::Story);
     let before = layered.policy().clone();
     let error = layered.apply(&layer(r#"{"concurrency": 1, "max_depth": 9}"#), &flag());
     assert_eq!(error, Err(PolicyError::TooDeep { depth: 9 }));
     let error = layered.apply(&layer(r#"{"concurrency": 1, "total_s": 9000}"#), &content());
-    assert!(matches!(error, Err(PolicyError::Loosens { key: Key::TotalS, .. })), "{error:?}");
+    assert!(matches!(error, Err(PolicyError::Loosens { key: PolicyKey::TotalS, .. })), "{error:?}");
     assert_eq!(*layered.policy(), before);
-    assert_eq!(layered.source(Key::Concurrency), Source::Preset(Preset::Story));
+    assert_eq!(layered.source(PolicyKey::Concurrency), PolicySource::Preset(Preset::Story));
     layered.apply(&layer(r#"{"concurrency": 1, "total_s": 60}"#), &content()).unwrap();
     assert_eq!((layered.policy().concurrency, layered.policy().total_s), (1, Some(60)));
-    assert_eq!(layered.source(Key::TotalS), content());
-    assert_eq!(layered.source(Key::StallS), Source::Preset(Preset::Story));
+    assert_eq!(layered.source(PolicyKey::TotalS), content());
+    assert_eq!(layered.source(PolicyKey::StallS), PolicySource::Preset(Preset::Story));
 }
 
 #[test]
 fn a_person_is_trusted_and_content_is_not() {
     for (source, trust, shown) in [
-        (Source::Preset(Preset::Scout), Trust::Person, "preset scout"),
-        (Source::UserConfig, Trust::Person, "user config"),
+        (PolicySource::Preset(Preset::Scout), SourceTrust::Person, "preset scout"),
+        (PolicySource::UserConfig, SourceTrust::Person, "user config"),
         (
-            Source::Environment("MAX_DELEGATION_DEPTH".into()),
-            Trust::Person,
+            PolicySource::Environment("MAX_DELEGATION_DEPTH".into()),
+            SourceTrust::Person,
             "environment MAX_DELEGATION_DEPTH",
         ),
-        (Source::Flag("--budget-usd".into()), Trust::Person, "flag --budget-usd"),
-        (Source::ProjectConfig, Trust::Content, "project config"),
-        (Source::Content("PRD".into()), Trust::Content, "PRD"),
+        (PolicySource::Flag("--budget-usd".into()), SourceTrust::Person, "flag --budget-usd"),
+        (PolicySource::ProjectConfig, SourceTrust::Content, "project config"),
+        (PolicySource::Content("PRD".into()), SourceTrust::Content, "PRD"),
     ] {
         assert_eq!(source.trust(), trust, "{shown}");
         assert_eq!(source.to_string(), shown);
@@ -459,12 +469,12 @@ fn an_assignment_is_json_where_it_parses_and_text_otherwise() {
 #[test]
 fn a_value_is_written_as_it_is_read() {
     for preset in Preset::ALL {
-        for key in Key::ALL {
+        for key in PolicyKey::ALL {
             let value = key.get(&preset.policy());
-            let mut layered = Layered::new(preset);
+            let mut layered = LayeredPolicy::new(preset);
             assert_eq!(layered.set(key.name(), &value, &flag()), Ok(()), "{}", key.name());
             assert_eq!(*layered.policy(), preset.policy());
-            assert_eq!(Key::parse(key.name()), Some(*key));
+            assert_eq!(PolicyKey::parse(key.name()), Some(*key));
         }
     }
 }
@@ -545,9 +555,9 @@ fn the_presets_are_the_table_of_the_design() {
         ("retention_days", [json!(7), json!(7), json!(7)]),
     ];
     let names: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, Key::ALL.iter().map(|key| key.name()).collect::<Vec<_>>());
+    assert_eq!(names, PolicyKey::ALL.iter().map(|key| key.name()).collect::<Vec<_>>());
     for (name, expected) in rows {
-        let key = Key::parse(name).unwrap();
+        let key = PolicyKey::parse(name).unwrap();
         let found = Preset::ALL.map(|preset| key.get(&preset.policy()));
         assert_eq!(found, expected, "{name}");
     }
@@ -600,8 +610,8 @@ fn requirement_18_an_operation_is_known_by_the_names_of_both_guides() {
 
 #[test]
 fn tasks_that_a_person_typed_work_all_at_once_up_to_four_unless_concurrency_is_set() {
-    let typed = |preset, sets: &[(&str, Source)], tasks| {
-        let mut layered = Layered::new(preset);
+    let typed = |preset, sets: &[(&str, PolicySource)], tasks| {
+        let mut layered = LayeredPolicy::new(preset);
         for (setting, source) in sets {
             let (key, value) = parse_assignment(setting).unwrap();
             layered.set(key, &value, source).unwrap();
@@ -611,9 +621,12 @@ fn tasks_that_a_person_typed_work_all_at_once_up_to_four_unless_concurrency_is_s
     for (tasks, at_once) in [(1, 2), (2, 2), (3, 3), (4, 4), (8, 4)] {
         assert_eq!(typed(Preset::Scout, &[], tasks), Some(at_once), "{tasks}");
     }
-    for source in
-        [flag(), Source::UserConfig, Source::ProjectConfig, Source::Environment("X".into())]
-    {
+    for source in [
+        flag(),
+        PolicySource::UserConfig,
+        PolicySource::ProjectConfig,
+        PolicySource::Environment("X".into()),
+    ] {
         assert_eq!(typed(Preset::Scout, &[("concurrency=2", source)], 8), None);
     }
     assert_eq!(typed(Preset::Scout, &[("tasks_per_call=20", flag())], 20), Some(4));
@@ -624,12 +637,12 @@ fn tasks_that_a_person_typed_work_all_at_once_up_to_four_unless_concurrency_is_s
 #[test]
 fn agents_that_can_write_files_have_more_output_unless_another_number_is_set() {
     let explained = |preset, settings: &[&str]| {
-        let mut layered = Layered::new(preset);
+        let mut layered = LayeredPolicy::new(preset);
         for setting in settings {
             let (key, value) = parse_assignment(setting).unwrap();
             layered.set(key, &value, &flag()).unwrap();
         }
-        let source = layered.source(Key::MaxOutputTokens);
+        let source = layered.source(PolicyKey::MaxOutputTokens);
         format!("{}, {source}", layered.policy().max_output_tokens)
     };
     assert_eq!(explained(Preset::Scout, &[]), "4096, preset scout");

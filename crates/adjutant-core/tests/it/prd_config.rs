@@ -1,13 +1,17 @@
 //! What a PRD may do to the policy: only tighten it.
 
-use adjutant_core::{Layered, Preset};
+use adjutant_core::{LayeredPolicy, Preset};
 use adjutant_formats::prd::Prd;
 use serde_json::json;
 
-fn tightened(config: &str) -> (Layered, Vec<String>) {
-    let mut policy = Layered::new(Preset::Story);
+fn tightened(config: &str) -> (LayeredPolicy, Vec<String>) {
+    let mut policy = LayeredPolicy::new(Preset::Story);
     policy
-        .set("enabled", &json!(true), &adjutant_core::Source::Flag("--enable-delegation".into()))
+        .set(
+            "enabled",
+            &json!(true),
+            &adjutant_core::PolicySource::Flag("--enable-delegation".into()),
+        )
         .unwrap();
     let read = Prd::read(&format!(r#"{{"stories": [], "delegationConfig": {config}}}"#)).unwrap();
     let warnings = policy.tighten(read.config(), "prd.json");
@@ -45,7 +49,7 @@ fn a_wider_wish_is_a_warning_and_changes_nothing() {
         r#"{"max_depth": 3, "max_context_per_agent": 200000, "max_delegations_per_story": 9,
             "allow_parallel_execution": true}"#,
     );
-    let mut expected = Layered::new(Preset::Story).into_policy();
+    let mut expected = LayeredPolicy::new(Preset::Story).into_policy();
     (expected.enabled, expected.children_per_parent) = (true, Some(9));
     assert_eq!(*layered.policy(), expected);
     assert_eq!(
@@ -63,7 +67,7 @@ fn a_wider_wish_is_a_warning_and_changes_nothing() {
 
 #[test]
 fn to_be_enabled_is_only_a_hint() {
-    let mut policy = Layered::new(Preset::Story);
+    let mut policy = LayeredPolicy::new(Preset::Story);
     let read = Prd::read(r#"{"stories": [], "delegationConfig": {"enabled": true}}"#).unwrap();
     assert!(read.wants_delegation());
     assert_eq!(policy.tighten(read.config(), "prd.json"), Vec::<String>::new());

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adjutant_core::budget::Amount;
+use adjutant_core::budget::BudgetAmount;
 use adjutant_core::policy::{ContractKind, CycleKey, Operation};
-use adjutant_core::space::KeptWork;
-use adjutant_core::tree::InFlight;
+use adjutant_core::tree::EffectsInFlight;
+use adjutant_core::workspace::KeptWork;
 use adjutant_core::{
-    Assignment, Command, Conversation, Effect, ErrorKind, Event, Message, Nudge, Outcome, Policy,
-    Resumption, Rights, SessionId, State, Timestamp, ToolOutput, Tree,
+    Assignment, Command, Conversation, Effect, Event, Message, ModelErrorKind, Outcome, Policy,
+    ResumeOptions, Rights, SessionId, State, Timestamp, ToldReason, ToolOutput, Tree,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -319,7 +319,7 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
             Event::Messaged { text, .. } => talk.mailbox.push_back(text),
             Event::Told { nudge, text, .. } => {
                 assert!(talk.open.is_empty(), "told while {:?} lack their results", talk.open);
-                if *nudge == Nudge::Person {
+                if *nudge == ToldReason::Person {
                     assert!(text.contains(talk.mailbox.pop_front().unwrap()));
                     talk.told = true;
                 }
@@ -334,7 +334,7 @@ pub(crate) fn observed(tree: &Tree) -> String {
     format!("{tree:?}")
 }
 
-pub(crate) fn settled(log: &[(Timestamp, Event)]) -> Amount {
+pub(crate) fn settled(log: &[(Timestamp, Event)]) -> BudgetAmount {
     log.iter()
         .filter_map(|(_, event)| match event {
             Event::Replied { settlement, .. }
@@ -342,7 +342,7 @@ pub(crate) fn settled(log: &[(Timestamp, Event)]) -> Amount {
             | Event::Settled { settlement, .. } => Some(settlement.amount()),
             _ => None,
         })
-        .fold(Amount::default(), Amount::plus)
+        .fold(BudgetAmount::default(), BudgetAmount::plus)
 }
 
 proptest! {
@@ -439,7 +439,7 @@ proptest! {
             Box::new(Policy { budget_tokens_run, budget_tokens, ..sim.tree.policy().clone() })
         });
         let rights = Rights::of(sim.tree.policy());
-        let wish = Resumption { rights, limits, ..Resumption::default() };
+        let wish = ResumeOptions { rights, limits, ..ResumeOptions::default() };
         sim.restart(wish.clone());
         for step in more {
             if sim.tree.outcome().is_some() {
@@ -480,7 +480,7 @@ proptest! {
         let mut sim = play(policy, history);
         if again && sim.tree.outcome().is_none() {
             let rights = Rights::of(sim.tree.policy());
-            sim.restart(Resumption { rights, ..Resumption::default() });
+            sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
         }
         complete(&mut sim);
         check_prefixes(&sim);
@@ -502,11 +502,11 @@ proptest! {
         while make_marks(&mut sim) {}
         let done = sessions(&sim, |node| node.state() == State::Ended(Outcome::Completed));
         let session = pick(sessions(&sim, |node| node.depth > 0), who).filter(|_| named);
-        let events = sim.restart(Resumption {
+        let events = sim.restart(ResumeOptions {
             rights: Rights::of(sim.tree.policy()),
             session,
             say: say.then(|| "go on".to_owned()),
-            ..Resumption::default()
+            ..ResumeOptions::default()
         });
         if events.is_empty() {
             return Ok(());
@@ -529,7 +529,7 @@ proptest! {
         order in vec(any::<Index>(), 0..200),
     ) {
         let sim = play(policy, history);
-        let (mut tree, mut in_flight) = (Tree::default(), InFlight::default());
+        let (mut tree, mut in_flight) = (Tree::default(), EffectsInFlight::default());
         // The beginning first, or hardly anything fits.
         let shuffled = order.iter().map(|index| index.get(&sim.log));
         for (at, event) in sim.log.iter().take(1).chain(shuffled) {
@@ -589,7 +589,7 @@ fn random_histories_meet_every_kind_of_event() {
             }
             // Histories have no such error of their own: these attempts stalled.
             if let Event::AttemptFailed { error, .. } = event
-                && error.kind == ErrorKind::Idle
+                && error.kind == ModelErrorKind::Idle
             {
                 met.insert("stalled".to_owned());
             }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use adjutant_core::budget::{Amount, Cap};
+use adjutant_core::budget::{BudgetAmount, BudgetCap};
 use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, StoryRunState, TreeKey};
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal, RunId, Usd};
 use proptest::collection::vec;
@@ -284,13 +284,13 @@ impl World {
                 story: story(number),
                 run: self.new_run(),
                 asked: "digest".to_owned(),
-                budget: Cap { usd: Some(STORIES_USD), tokens: None },
+                budget: BudgetCap { usd: Some(STORIES_USD), tokens: None },
             },
             Step::EndStory { run, dollars } => match self.some_run(run) {
                 Some(run) => RegistryCommand::EndStory {
                     run,
                     end: StoryEnd::Over,
-                    spent: Amount { tokens: 1, usd: usd(dollars) },
+                    spent: BudgetAmount { tokens: 1, usd: usd(dollars) },
                     commit: None,
                     last_child: dollars,
                 },

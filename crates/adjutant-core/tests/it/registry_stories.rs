@@ -1,6 +1,6 @@
 //! Stories in the registry: the budget that those of a PRD share, and runs of versions that had no registry.
 
-use adjutant_core::budget::{Amount, Cap};
+use adjutant_core::budget::{BudgetAmount, BudgetCap};
 use adjutant_core::registry::{HolderId, StoryEnd, StoryKey, StoryRun, StoryRunState};
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal, RunId, Usd};
 
@@ -39,7 +39,12 @@ impl Process {
     }
 
     /// Begins a run on a story; returns what it may use up.
-    fn begin(&mut self, id: &str, number: u32, budget: Cap) -> Result<Cap, RegistryRefusal> {
+    fn begin(
+        &mut self,
+        id: &str,
+        number: u32,
+        budget: BudgetCap,
+    ) -> Result<BudgetCap, RegistryRefusal> {
         let (holder, story) = (self.holder.clone(), story(id));
         self.submit(RegistryCommand::ClaimStory { holder: holder.clone(), story: story.clone() })?;
         let (run, asked) = (run(number), String::new());
@@ -48,10 +53,10 @@ impl Process {
         let [RegistryEvent::StoryBegun { left_usd, left_tokens, .. }] = events.as_slice() else {
             panic!("{events:?}");
         };
-        Ok(Cap { usd: *left_usd, tokens: *left_tokens })
+        Ok(BudgetCap { usd: *left_usd, tokens: *left_tokens })
     }
 
-    fn end(&mut self, number: u32, spent: Amount) {
+    fn end(&mut self, number: u32, spent: BudgetAmount) {
         let (run, end) = (run(number), StoryEnd::Passed);
         let ended = RegistryCommand::EndStory { run, end, spent, commit: None, last_child: 0 };
         self.submit(ended).unwrap();
@@ -59,7 +64,7 @@ impl Process {
 }
 
 /// Returns what a second story may use up after the first came to `spent`.
-fn after(budget: Cap, spent: Amount) -> Result<Cap, RegistryRefusal> {
+fn after(budget: BudgetCap, spent: BudgetAmount) -> Result<BudgetCap, RegistryRefusal> {
     let mut process = Process::new();
     assert_eq!(process.begin("A", 1, budget), Ok(budget));
     process.end(1, spent);
@@ -68,19 +73,19 @@ fn after(budget: Cap, spent: Amount) -> Result<Cap, RegistryRefusal> {
 
 #[test]
 fn stories_leave_the_rest_of_their_budget_to_the_next_and_nothing_when_it_is_used_up() {
-    let budget = Cap { usd: Some(usd(1.0)), tokens: Some(1_000) };
-    let spent = |tokens, dollars| Amount { tokens, usd: usd(dollars) };
+    let budget = BudgetCap { usd: Some(usd(1.0)), tokens: Some(1_000) };
+    let spent = |tokens, dollars| BudgetAmount { tokens, usd: usd(dollars) };
     assert_eq!(after(budget, spent(0, 0.0)), Ok(budget));
-    let rest = Cap { usd: Some(usd(0.75)), tokens: Some(600) };
+    let rest = BudgetCap { usd: Some(usd(0.75)), tokens: Some(600) };
     assert_eq!(after(budget, spent(400, 0.25)), Ok(rest));
     for (tokens, dollars) in [(1_000, 0.1), (1_500, 0.1), (10, 1.0), (10, 1.2)] {
         let refused = Err(RegistryRefusal::StoryBudgetUsedUp);
         assert_eq!(after(budget, spent(tokens, dollars)), refused, "{tokens}, {dollars}");
     }
     // A budget of nothing is refused by its own name once something is asked for.
-    let nothing = Cap { usd: Some(Usd::ZERO), ..budget };
-    assert_eq!(after(nothing, Amount::default()), Ok(nothing));
-    assert_eq!(after(Cap::default(), spent(u64::MAX, 9.0)), Ok(Cap::default()));
+    let nothing = BudgetCap { usd: Some(Usd::ZERO), ..budget };
+    assert_eq!(after(nothing, BudgetAmount::default()), Ok(nothing));
+    assert_eq!(after(BudgetCap::default(), spent(u64::MAX, 9.0)), Ok(BudgetCap::default()));
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn what_a_story_passed_with_stays_known_though_its_run_goes_on() {
     let mut process = Process::new();
     let key = story("A");
     let (holder, run) = (process.holder.clone(), run(1));
-    process.begin("A", 1, Cap::default()).unwrap();
+    process.begin("A", 1, BudgetCap::default()).unwrap();
     let ends = [
         (StoryEnd::Passed, Some("c1"), ["c1"].as_slice()),
         (StoryEnd::Resumable, Some("c2"), &["c1"]),
@@ -97,13 +102,13 @@ fn what_a_story_passed_with_stays_known_though_its_run_goes_on() {
         (StoryEnd::Passed, Some("c1"), &["c3", "c1"]),
     ];
     for (end, commit, passed_with) in ends {
-        let (spent, commit) = (Amount::default(), commit.map(str::to_owned));
+        let (spent, commit) = (BudgetAmount::default(), commit.map(str::to_owned));
         process
             .submit(RegistryCommand::EndStory { run, end, spent, commit, last_child: 0 })
             .unwrap();
         assert_eq!(process.registry.story_run(run).unwrap().passed_with, passed_with);
         let (holder, story, asked) = (holder.clone(), key.clone(), String::new());
-        let budget = Cap::default();
+        let budget = BudgetCap::default();
         process.submit(RegistryCommand::BeginStory { holder, story, run, asked, budget }).unwrap();
     }
 }
@@ -119,7 +124,7 @@ fn runs_of_earlier_versions_are_imported_once_and_come_before_those_that_are_kno
         last_child: 3,
     };
     let mut process = Process::new();
-    process.begin("A", 3, Cap::default()).unwrap();
+    process.begin("A", 3, BudgetCap::default()).unwrap();
     assert!(!process.registry.has_imported_story_runs(PRD));
     // The known one may have been begun by an earlier version and resumed by this one.
     let runs = vec![earlier(1), earlier(2), earlier(3)];

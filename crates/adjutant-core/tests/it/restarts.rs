@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use adjutant_core::tree::EffectKey;
-use adjutant_core::{Command, Effect, Event, Resumption, Rights, SessionId, State, Tree};
+use adjutant_core::{Command, Effect, Event, ResumeOptions, Rights, SessionId, State, Tree};
 
 use crate::properties::sessions;
 use crate::sim::Sim;
@@ -25,7 +25,7 @@ pub(crate) fn check_restart(mut sim: Sim) {
     sim.spaces_at_once = false;
     let lived = sessions(&sim, |node| node.is_live());
     let queued = sessions(&sim, |node| node.state() == State::Queued);
-    sim.restart(Resumption { rights, ..Resumption::default() });
+    sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
     let began_or_ended = sessions(&sim, |node| node.is_live() != lived.contains(&node.session));
     let is_above = |one: SessionId, other| sim.chain(other).any(|above| above == one);
     let follows = |session| began_or_ended.iter().any(|other| is_above(*other, session));

@@ -6,14 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adjutant_core::budget::Amount;
-use adjutant_core::policy::{Approval, parse_assignment};
-use adjutant_core::space::{KeptWork, Space, SpaceKind};
-use adjutant_core::tree::{Deadline, EffectKey, InFlight};
+use adjutant_core::budget::BudgetAmount;
+use adjutant_core::policy::{ApprovalRule, parse_assignment};
+use adjutant_core::tree::{DeadlineKind, EffectKey, EffectsInFlight};
+use adjutant_core::workspace::{KeptWork, OwnWorkspace, OwnWorkspaceKind};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Code, Command, Effect, ErrorKind, Event, Label, Layered,
-    ModelSpec, Node, Outcome, Policy, Preset, Price, Reason, Refusal, Reply, Resumption, RunId,
-    SessionId, Source, State, StopReason, Task, Timestamp, ToolCall, ToolOutput, Tree, Usage,
+    AgentName, AttemptError, Brief, Code, Command, Effect, Event, Label, LayeredPolicy,
+    ModelErrorKind, ModelReply, ModelSpec, Node, Outcome, Policy, PolicySource, Preset, Price,
+    Reason, Refusal, RequestedTask, ResumeOptions, RunId, SessionId, State, StopReason, Timestamp,
+    ToolCall, ToolOutput, Tree, Usage,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +31,7 @@ pub(crate) struct Sim {
     /// The lengths of the log after each decision: a journal holds decisions whole.
     pub(crate) decisions: Vec<usize>,
     /// What was asked for and is not over.
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: EffectsInFlight,
     /// What was under way whenever nothing was left to decide, by the length of the log.
     pub(crate) rests: Vec<(usize, BTreeSet<EffectKey>)>,
     /// Whether something was recorded without what follows from it.
@@ -45,8 +46,8 @@ pub(crate) struct Sim {
 
 /// Returns what a runtime reports once it has made or kept a workspace.
 fn space_of(effect: &Effect, has_work: bool) -> Option<Command> {
-    let space = || Space {
-        kind: SpaceKind::Overlay,
+    let space = || OwnWorkspace {
+        kind: OwnWorkspaceKind::Overlay,
         path: "state/space".into(),
         base: "0".repeat(40),
         layers: Vec::new(),
@@ -107,7 +108,7 @@ impl Sim {
             log: Vec::new(),
             effects: Vec::new(),
             decisions: Vec::new(),
-            in_flight: InFlight::default(),
+            in_flight: EffectsInFlight::default(),
             rests: Vec::new(),
             is_cut_off: false,
             parents: BTreeMap::new(),
@@ -137,7 +138,7 @@ impl Sim {
             log: Vec::new(),
             effects: Vec::new(),
             decisions: Vec::new(),
-            in_flight: InFlight::default(),
+            in_flight: EffectsInFlight::default(),
             rests: Vec::new(),
             is_cut_off: true,
             parents: BTreeMap::new(),
@@ -204,7 +205,7 @@ impl Sim {
     }
 
     /// Dies here, loses every effect under way, and goes on as `wish` says.
-    pub(crate) fn restart(&mut self, wish: Resumption) -> Vec<Event> {
+    pub(crate) fn restart(&mut self, wish: ResumeOptions) -> Vec<Event> {
         let (made, at_once, has_work) = (self.made, self.spaces_at_once, self.has_work);
         let rests = std::mem::take(&mut self.rests);
         *self = Self::replay(&self.log);
@@ -225,16 +226,16 @@ impl Sim {
     }
 
     /// Jumps to the next instant at which time alone changes something.
-    pub(crate) fn tick_next(&mut self) -> Option<Deadline> {
+    pub(crate) fn tick_next(&mut self) -> Option<DeadlineKind> {
         let (at, why) = self.tree.next_deadline()?;
         self.tick_at_ms(at.as_millis());
         Some(why)
     }
 
     /// Makes an id for a brief.
-    pub(crate) fn task(&mut self, brief: Brief) -> Task {
+    pub(crate) fn task(&mut self, brief: Brief) -> RequestedTask {
         self.made += 1;
-        Task { session: SessionId::new(1_700_000_000 + self.made, [1; 6]), brief }
+        RequestedTask { session: SessionId::new(1_700_000_000 + self.made, [1; 6]), brief }
     }
 
     pub(crate) fn ask(
@@ -273,7 +274,7 @@ impl Sim {
     }
 
     /// Answers the model call that is open for `session`.
-    pub(crate) fn reply(&mut self, session: SessionId, reply: Reply) -> Vec<Event> {
+    pub(crate) fn reply(&mut self, session: SessionId, reply: ModelReply) -> Vec<Event> {
         let open = self.node(session).reservation().unwrap();
         let (turn, attempt) = (open.turn, open.attempt);
         self.submit(Command::Reply { session, turn, attempt, reply }).unwrap()
@@ -400,8 +401,8 @@ impl Sim {
         let policy = self.tree.policy();
         let automatic = self.tree.auto_approved();
         assert!(automatic <= policy.approve_below_usd.unwrap_or_default(), "started {automatic}");
-        let mut open: BTreeMap<SessionId, Amount> = BTreeMap::new();
-        let mut spent: BTreeMap<SessionId, Amount> = BTreeMap::new();
+        let mut open: BTreeMap<SessionId, BudgetAmount> = BTreeMap::new();
+        let mut spent: BTreeMap<SessionId, BudgetAmount> = BTreeMap::new();
         for node in self.tree.nodes() {
             assert!(node.depth <= policy.max_depth, "{} at depth {}", node.session, node.depth);
             assert!(
@@ -418,7 +419,7 @@ impl Sim {
                 node.state().word()
             );
             let held = node.reservation().map(|open| open.amount).unwrap_or_default();
-            let own = Amount { tokens: node.usage.total(), usd: node.cost };
+            let own = BudgetAmount { tokens: node.usage.total(), usd: node.cost };
             for above in self.chain(node.session) {
                 let scope = open.entry(above).or_default();
                 *scope = scope.plus(held);
@@ -533,10 +534,10 @@ pub(crate) fn refused(events: &[Event]) -> Vec<Code> {
 
 /// Returns a preset with settings a person typed.
 pub(crate) fn policy(preset: Preset, settings: &[&str]) -> Policy {
-    let mut layered = Layered::new(preset);
+    let mut layered = LayeredPolicy::new(preset);
     for setting in settings {
         let (key, value) = parse_assignment(setting).unwrap();
-        layered.set(key, &value, &Source::Flag("--set".into())).unwrap();
+        layered.set(key, &value, &PolicySource::Flag("--set".into())).unwrap();
     }
     layered.into_policy()
 }
@@ -544,7 +545,7 @@ pub(crate) fn policy(preset: Preset, settings: &[&str]) -> Policy {
 /// Returns `scout` without the question to a person.
 pub(crate) fn scout(settings: &[&str]) -> Policy {
     let mut policy = policy(Preset::Scout, settings);
-    policy.approval = Approval::None;
+    policy.approval = ApprovalRule::None;
     policy
 }
 
@@ -573,9 +574,9 @@ pub(crate) const fn used(input: u64, output: u64) -> Option<Usage> {
     Some(Usage { input, output, cache_read: 0, cache_write: 0 })
 }
 
-pub(crate) fn says(text: &str) -> Reply {
+pub(crate) fn says(text: &str) -> ModelReply {
     let usage = used(100, 10);
-    Reply {
+    ModelReply {
         text: text.into(),
         tool_calls: Vec::new(),
         stop: StopReason::EndTurn,
@@ -584,8 +585,8 @@ pub(crate) fn says(text: &str) -> Reply {
     }
 }
 
-pub(crate) fn asks(tool_calls: Vec<ToolCall>) -> Reply {
-    Reply {
+pub(crate) fn asks(tool_calls: Vec<ToolCall>) -> ModelReply {
+    ModelReply {
         text: String::new(),
         tool_calls,
         stop: StopReason::ToolUse,
@@ -602,7 +603,7 @@ pub(crate) fn read(id: &str, path: &str) -> ToolCall {
     tool(id, "Read", json!({"path": path}))
 }
 
-pub(crate) fn error(kind: ErrorKind) -> AttemptError {
+pub(crate) fn error(kind: ModelErrorKind) -> AttemptError {
     AttemptError {
         kind,
         message: "the provider said so".into(),

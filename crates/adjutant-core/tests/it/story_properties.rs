@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use adjutant_core::schema::ReturnForm;
-use adjutant_core::space::{Clash, MergedWork};
-use adjutant_core::story::{Check, MarkedTask, StoryWork};
-use adjutant_core::tree::InFlight;
+use adjutant_core::schema::ReturnFormat;
+use adjutant_core::story::{MarkedTask, StoryAssignment, VerifyResult};
+use adjutant_core::tree::EffectsInFlight;
+use adjutant_core::workspace::{MergeConflict, MergedWork};
 use adjutant_core::{
-    Brief, Command, Effect, Event, Nudge, Origin, Outcome, Policy, Resumption, Rights, SessionId,
-    State, Task, Timestamp, ToolOutput, Tree,
+    Brief, Command, DelegationOrigin, Effect, Event, Outcome, Policy, RequestedTask, ResumeOptions,
+    Rights, SessionId, State, Timestamp, ToldReason, ToolOutput, Tree,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -63,29 +63,29 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn stories() -> impl Strategy<Value = StoryWork> {
+fn stories() -> impl Strategy<Value = StoryAssignment> {
     (any::<bool>(), 0..3_usize, 0..3_u64).prop_map(|(verify, planned, numbered)| {
         let task = |nth: usize| MarkedTask {
             description: ["one", "two"][nth].to_owned(),
             hours: 1,
             verify: (nth == 0).then(|| "make one".to_owned()),
         };
-        StoryWork {
+        StoryAssignment {
             id: "US-7".into(),
             title: "Log in".into(),
             verify: verify.then(|| "make".to_owned()),
             numbered,
             plan: (0..planned).map(task).collect(),
-            ..StoryWork::default()
+            ..StoryAssignment::default()
         }
     })
 }
 
-fn wish(sim: &Sim) -> Resumption {
-    Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() }
+fn wish(sim: &Sim) -> ResumeOptions {
+    ResumeOptions { rights: Rights::of(sim.tree.policy()), ..ResumeOptions::default() }
 }
 
-fn marked(sim: &mut Sim, task: &MarkedTask) -> Task {
+fn marked(sim: &mut Sim, task: &MarkedTask) -> RequestedTask {
     let name = &task.description;
     sim.task(Brief {
         verify: task.verify.clone(),
@@ -104,21 +104,23 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
             let tasks = markers.tasks.iter().map(|task| marked(sim, task)).collect();
             Command::DelegateMarkers { session, turn, tasks, rejected: markers.rejected }
         }
-        Effect::HandUp { origin: Origin { turn, index: None, .. }, .. } => {
+        Effect::HandUp { origin: DelegationOrigin { turn, index: None, .. }, .. } => {
             Command::TellResults { session, turn, text }
         }
-        Effect::HandUp { origin: Origin { turn, index: Some(call), .. }, .. }
+        Effect::HandUp { origin: DelegationOrigin { turn, index: Some(call), .. }, .. }
         | Effect::Tool { turn, index: call, .. } => {
             let output = ToolOutput { content: text, ..ToolOutput::default() };
             Command::TakeOutput { session, turn, call, output }
         }
         Effect::Delegate { turn, index, .. } => {
-            let origin = Origin { turn, index: Some(index), form: ReturnForm::Markdown };
+            let origin =
+                DelegationOrigin { turn, index: Some(index), form: ReturnFormat::Markdown };
             let tasks = vec![sim.task(brief("d", "worker", "by a tool"))];
             Command::Delegate { parent: session, tasks, concurrency: None, origin: Some(origin) }
         }
         Effect::Merge { .. } => {
-            let clash = Clash { path: "a".into(), what: "both changed it".into(), patch: None };
+            let clash =
+                MergeConflict { path: "a".into(), what: "both changed it".into(), patch: None };
             let merged = match luck % 4 {
                 0 => Ok(MergedWork { conflicts: vec![clash], ..MergedWork::default() }),
                 1 => Err("the disk is full".to_owned()),
@@ -127,7 +129,12 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
             Command::TakeMerge { session, merged }
         }
         Effect::Check { .. } => {
-            let check = [Check::Passed, Check::Failed, Check::Failed, Check::NotRun];
+            let check = [
+                VerifyResult::Passed,
+                VerifyResult::Failed,
+                VerifyResult::Failed,
+                VerifyResult::NotRun,
+            ];
             Command::TakeCheck { session, check: check[usize::from(luck % 4)], text }
         }
         Effect::Verify { returned, .. } => {
@@ -181,7 +188,7 @@ fn act(sim: &mut Sim, act: Act) {
     }
 }
 
-fn play(policy: Policy, story: StoryWork, history: Vec<Act>) -> Sim {
+fn play(policy: Policy, story: StoryAssignment, history: Vec<Act>) -> Sim {
     let mut sim = Sim::led(policy, "story", "Do it.");
     sim.has_work = true;
     sim.submit(Command::TakeStory(Box::new(story))).unwrap();
@@ -252,7 +259,7 @@ fn check_once(log: &[(Timestamp, Event)]) {
                 assert!(read.insert((*session, *turn)), "read twice: {event:?}");
                 *untold.entry(*session).or_default() += 1;
             }
-            Event::Told { session, nudge: Nudge::Results, .. } => {
+            Event::Told { session, nudge: ToldReason::Results, .. } => {
                 let left = untold.entry(*session).or_default();
                 *left -= 1;
                 assert!(*left >= 0, "told twice: {event:?}");
@@ -384,7 +391,7 @@ proptest! {
         prop_assert_eq!(&read, &sim.log);
         prop_assert_eq!(observed(&Sim::replay(&read).tree), observed(&sim.tree));
         // A damaged journal breaks nothing.
-        let (mut tree, mut in_flight) = (Tree::default(), InFlight::default());
+        let (mut tree, mut in_flight) = (Tree::default(), EffectsInFlight::default());
         for (at, event) in read.iter().take(2).chain(order.iter().map(|it| it.get(&read))) {
             if tree.evolve(*at, event).is_ok() {
                 let _ = tree.react([event], &mut in_flight);

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::space::Space;
+use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{Command, Effect, Event, Outcome, SessionId, Timestamp, Tree};
 use adjutant_store::{Durability, Journal, Record, RunDir};
 
@@ -89,7 +89,7 @@ fn keep_workspaces(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
     let setup = WorkspaceSetup::new(state);
     let spaces = setup.open(workdir, false);
     let spaces = spaces.map(|all| RunWorkspaces::new(all, setup, run.id(), wall_now));
-    let kept = |session, space: &Space| match &spaces {
+    let kept = |session, space: &OwnWorkspace| match &spaces {
         Ok(spaces) => {
             spaces.keep(session, space, &message(tree, session), changed_by(tree, session))
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::{AgentName, Assignment, Brief, ContextFile, Found, ModelSpec};
+use adjutant_core::{AgentName, Assignment, Brief, ContextFile, ContextFileStatus, ModelSpec};
 use adjutant_model::Model;
 use adjutant_tools::{
     CONTEXT_CAP_BYTES, ContextError, ContextState, Masker, Toolbox, load_context, render_context,
@@ -198,11 +198,11 @@ impl BriefBuilder {
             // One at a time, so that one unusable file does not hide the others.
             let found = match load_context(root, &[&path], CONTEXT_CAP_BYTES, &self.masker) {
                 Ok(files) => {
-                    let found = files.first().map_or(Found::Missing, found);
+                    let found = files.first().map_or(ContextFileStatus::Missing, found);
                     loaded.extend(files);
                     found
                 }
-                Err(error) => Found::Unusable(problem(&error)),
+                Err(error) => ContextFileStatus::Unusable(problem(&error)),
             };
             brief.context.push(ContextFile { path, found });
         }
@@ -213,11 +213,11 @@ impl BriefBuilder {
     }
 }
 
-fn found(file: &adjutant_tools::ContextFile) -> Found {
+fn found(file: &adjutant_tools::ContextFile) -> ContextFileStatus {
     match file.state {
-        ContextState::Missing => Found::Missing,
-        ContextState::Loaded { lossy: true, .. } => Found::Lossy,
-        ContextState::Loaded { lossy: false, .. } => Found::Loaded,
+        ContextState::Missing => ContextFileStatus::Missing,
+        ContextState::Loaded { lossy: true, .. } => ContextFileStatus::Lossy,
+        ContextState::Loaded { lossy: false, .. } => ContextFileStatus::Loaded,
     }
 }
 

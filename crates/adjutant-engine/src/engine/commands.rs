@@ -8,7 +8,7 @@ use adjutant_core::schema::{AgentCard, CallLimits, TASK, delegate_spec, return_s
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
     AgentName, Brief, Command, Event, ModelSpec, Rights, RunId, Timestamp, ToolSet, ToolSpec, Tree,
-    Writes,
+    WriteScope,
 };
 
 use super::{Engine, EngineError, Goal};
@@ -199,7 +199,8 @@ impl Engine {
             .filter(|spec| works || spec.name != "Note")
             .filter(|spec| usable.contains(&spec.name))
             .map(|mut spec| {
-                if let (Writes::Below(folder), EDIT | WRITE) = (&rights.writes, spec.name.as_str())
+                if let (WriteScope::Below(folder), EDIT | WRITE) =
+                    (&rights.writes, spec.name.as_str())
                 {
                     spec.description += &format!(" You may write only below `{folder}`.");
                 }

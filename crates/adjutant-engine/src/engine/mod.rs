@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use adjutant_core::policy::{Operation, WorkspaceKind};
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::space::SpaceTerms;
+use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
     AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree, Usd,
 };
@@ -265,7 +265,7 @@ impl Engine {
     }
 
     /// Returns the workspace settings to record, if agents have their own workspaces.
-    pub(crate) fn terms(&self) -> Option<SpaceTerms> {
+    pub(crate) fn terms(&self) -> Option<WorkspaceTerms> {
         self.spaces.as_ref().filter(|_| self.gives_spaces()).map(WorkspaceSetup::terms)
     }
 

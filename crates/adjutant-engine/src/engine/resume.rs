@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use adjutant_core::space::{SpaceKind, SpaceTerms};
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
+use adjutant_core::workspace::{OwnWorkspaceKind, WorkspaceTerms};
 use adjutant_core::{
-    AgentName, Command, Conversation, Event, Node, Outcome, Policy, Resumption, Rights, RunId,
+    AgentName, Command, Conversation, Event, Node, Outcome, Policy, ResumeOptions, Rights, RunId,
     SessionId, State, Timestamp, Tree,
 };
 use adjutant_store::{Record, RunLock};
@@ -54,11 +54,11 @@ pub struct ResumeInfo {
     /// The number of questions that no person has answered.
     pub open_questions: usize,
     /// The last recorded workspace settings; absent if agents had no workspaces.
-    pub terms: Option<SpaceTerms>,
+    pub terms: Option<WorkspaceTerms>,
     /// Whether an agent has an overlay workspace, which is visible only in a sandbox.
     pub has_overlays: bool,
     /// The story it works on.
-    pub story: Option<StoryWork>,
+    pub story: Option<StoryAssignment>,
     /// Why nothing can be resumed without a message to an agent; absent if something can.
     pub nothing: Option<String>,
 }
@@ -100,10 +100,10 @@ impl LoadedJournal {
                     }
                 }
                 (Event::StoryTaken { story, .. }, Some(past)) => {
-                    past.story = Some(StoryWork::clone(story));
+                    past.story = Some(StoryAssignment::clone(story));
                 }
                 (Event::SpaceMade { space, .. }, Some(past)) => {
-                    past.has_overlays |= space.kind == SpaceKind::Overlay;
+                    past.has_overlays |= space.kind == OwnWorkspaceKind::Overlay;
                 }
                 _ => {}
             }
@@ -183,7 +183,7 @@ impl Engine {
         }
         let before = runner.tree.outcome();
         let handovers = handovers(&runner, &findings);
-        let resumption = Resumption {
+        let resumption = ResumeOptions {
             version,
             rights,
             agents,
@@ -192,7 +192,7 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
-            looked: look(&runner.tree, &|session| runner.tool_site(session)),
+            write_findings: look(&runner.tree, &|session| runner.tool_site(session)),
             terms,
             limits: wish.limits,
         };

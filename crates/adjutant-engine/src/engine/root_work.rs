@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
 use adjutant_core::{Assignment, Command, Policy};
 
 use super::Engine;
@@ -20,7 +20,7 @@ pub(super) enum RootWork {
     /// A slash command.
     SlashCommand(Box<Assignment>),
     /// A story of a PRD.
-    Story(Box<StoryWork>),
+    Story(Box<StoryAssignment>),
 }
 
 impl RootWork {
@@ -82,7 +82,7 @@ impl Engine {
 
     /// Sets the story that the run works on: the root agent does the work in its own workspace.
     #[must_use]
-    pub fn with_story(mut self, story: StoryWork) -> Self {
+    pub fn with_story(mut self, story: StoryAssignment) -> Self {
         self.root_work = RootWork::Story(Box::new(story));
         self
     }

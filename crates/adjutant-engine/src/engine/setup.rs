@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{AgentName, Policy, SessionId};
 use adjutant_model::Model;
 use adjutant_tools::{Tool, Web};
@@ -96,7 +96,7 @@ impl RunHost {
 struct TerseNarrator;
 
 impl Narrator for TerseNarrator {
-    fn results(&self, _parent: SessionId, _call: u32, _form: ReturnForm) -> String {
+    fn results(&self, _parent: SessionId, _call: u32, _form: ReturnFormat) -> String {
         "The tasks have ended.".to_owned()
     }
 }

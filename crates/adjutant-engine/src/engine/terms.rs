@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use adjutant_core::space::SpaceTerms;
+use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_workspace::Repository;
 
 use crate::error_chain::error_chain;
@@ -13,11 +13,11 @@ use crate::workspaces::WorkspaceSetup;
 impl WorkspaceSetup {
     /// Returns the settings to record.
     #[must_use]
-    pub fn terms(&self) -> SpaceTerms {
+    pub fn terms(&self) -> WorkspaceTerms {
         let texts = |paths: &[PathBuf]| paths.iter().map(|it| it.display().to_string()).collect();
         // A lossy conversion could name another directory, so paths that are not UTF-8 are left out.
         let named = self.include_ignored.iter().filter_map(|it| it.to_str().map(str::to_owned));
-        SpaceTerms {
+        WorkspaceTerms {
             kind: self.kind,
             include_ignored: named.collect(),
             grants: texts(&self.grants),
@@ -27,7 +27,7 @@ impl WorkspaceSetup {
     }
 
     /// Restores recorded settings. Returns a message for each granted directory that is gone.
-    pub fn restore(&mut self, terms: &SpaceTerms) -> Vec<String> {
+    pub fn restore(&mut self, terms: &WorkspaceTerms) -> Vec<String> {
         self.kind = terms.kind;
         self.include_ignored = terms.include_ignored.iter().map(PathBuf::from).collect();
         self.sandbox_off = terms.sandbox_off;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use adjutant_core::budget::{Amount, Cap};
+use adjutant_core::budget::{BudgetAmount, BudgetCap};
 use adjutant_core::registry::{StoryEnd, StoryRun};
 use adjutant_core::{RegistryCommand, RegistryEvent, RunId};
 
@@ -17,7 +17,7 @@ pub struct StoryOutcome {
     /// How it ended.
     pub end: StoryEnd,
     /// The tokens and money it used.
-    pub spent: Amount,
+    pub spent: BudgetAmount,
     /// The commit with its work; absent if it changed nothing.
     pub commit: Option<String>,
     /// The highest number of a child of the story.
@@ -37,8 +37,8 @@ impl RegistryHandle {
         (prd, story): (&Path, &str),
         run: RunId,
         asked: &str,
-        budget: Cap,
-    ) -> Result<Cap, RegistryError> {
+        budget: BudgetCap,
+    ) -> Result<BudgetCap, RegistryError> {
         let (holder, story) = (self.holder()?, story_key(prd, story));
         let asked = asked.to_owned();
         let begin = RegistryCommand::BeginStory { holder, story, run, asked, budget };
@@ -46,7 +46,7 @@ impl RegistryHandle {
             let RegistryEvent::StoryBegun { left_usd, left_tokens, .. } = event else {
                 return None;
             };
-            Some(Cap { usd: left_usd, tokens: left_tokens })
+            Some(BudgetCap { usd: left_usd, tokens: left_tokens })
         });
         Ok(left.unwrap_or(budget))
     }

@@ -6,8 +6,8 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use adjutant_core::undo::{Changes, Elsewhere, Remedy};
-use adjutant_core::{Change, Event, SessionId, content_hash};
+use adjutant_core::undo::{RecordedChanges, UndoAction, WorkLocation};
+use adjutant_core::{ContentChange, Event, SessionId, content_hash};
 use adjutant_tools::Caps;
 use adjutant_workspace::{FileImage, FileTarget, MissingParents, PathError, RelPath, Root};
 
@@ -19,7 +19,7 @@ pub struct UndoReport {
     /// The files that were changed in the working tree.
     pub files: Vec<FileUndo>,
     /// Delegations whose work is in a workspace or a result, which was not touched.
-    pub elsewhere: Vec<(SessionId, Elsewhere)>,
+    pub elsewhere: Vec<(SessionId, WorkLocation)>,
 }
 
 /// What undoing the changes of one file came to.
@@ -80,7 +80,7 @@ impl RunFiles {
         if self.expiry() == Expiry::Expired {
             return Err(ArchiveError::Expired(self.id()).into());
         }
-        let (mut changes, mut workdir) = (Changes::default(), None);
+        let (mut changes, mut workdir) = (RecordedChanges::default(), None);
         for record in self.records()? {
             let event = record?.event;
             changes.fold(&event);
@@ -108,7 +108,7 @@ impl RunFiles {
     fn undo_one(
         &self,
         root: &Root,
-        changes: &Changes,
+        changes: &RecordedChanges,
         session: Option<SessionId>,
         path: &str,
         temp: &str,
@@ -119,9 +119,9 @@ impl RunFiles {
         let now = place.read(Caps::default().write_bytes)?;
         let hash = now.as_ref().map(|image| content_hash(&image.bytes));
         let change = match changes.remedy(path, session, hash.as_deref()) {
-            Remedy::Nothing => return Ok(UndoOutcome::Unchanged),
-            Remedy::Differs => return Ok(UndoOutcome::Differs),
-            Remedy::Change(change) => change,
+            UndoAction::AlreadyUndone => return Ok(UndoOutcome::Unchanged),
+            UndoAction::ChangedSince => return Ok(UndoOutcome::Differs),
+            UndoAction::Restore(change) => change,
         };
         let before = self.before(&change)?;
         let fate = if before.is_some() { UndoOutcome::PutBack } else { UndoOutcome::Removed };
@@ -136,7 +136,7 @@ impl RunFiles {
     }
 
     /// Returns the old content, checked by its hash; `None` if the file did not exist.
-    fn before(&self, change: &Change) -> Result<Option<Vec<u8>>, UndoFailure> {
+    fn before(&self, change: &ContentChange) -> Result<Option<Vec<u8>>, UndoFailure> {
         let Some(hash) = &change.after else { return Ok(None) };
         let bytes = self.kept_before(hash).map_err(|error| {
             UndoFailure::File(format!("what it held before was not kept: {error}"))

@@ -16,11 +16,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use adjutant_core::schema::ReturnForm;
-use adjutant_core::tree::InFlight;
+use adjutant_core::schema::ReturnFormat;
+use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::{
-    AgentName, Command, Conversation, Effect, Event, Origin, Outcome, SessionId, Timestamp,
-    ToolCall, ToolOutput, ToolSpec, Tree,
+    AgentName, Command, Conversation, DelegationOrigin, Effect, Event, Outcome, SessionId,
+    Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
 };
 use adjutant_store::{Journal, JournalError, Position, Record, RunDir, Seq};
 use adjutant_workspace::sandbox::CancelHandle;
@@ -59,7 +59,7 @@ impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
 /// Formats the results of delegated tasks for the agent that delegated them.
 pub trait Narrator {
     /// Returns the results of one call of `parent`. All its events have been reported before.
-    fn results(&self, parent: SessionId, call: u32, form: ReturnForm) -> String;
+    fn results(&self, parent: SessionId, call: u32, form: ReturnFormat) -> String;
 }
 
 /// A command of the front end to a live run.
@@ -145,7 +145,7 @@ pub(crate) struct Runner {
     unread: BTreeMap<SessionId, VecDeque<(u32, u32, ToolCall)>>,
     tasks: JoinSet<EffectResult>,
     /// The effects that were requested and have no result yet.
-    in_flight: InFlight,
+    in_flight: EffectsInFlight,
     staged_events: VecDeque<StagedEvent>,
     /// Whether the next decisions must become durable together with this one.
     joined: bool,
@@ -187,7 +187,7 @@ impl Runner {
             questions: QuestionQueue::default(),
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
-            in_flight: InFlight::default(),
+            in_flight: EffectsInFlight::default(),
             staged_events: VecDeque::new(),
             joined: false,
             open: None,
@@ -367,7 +367,7 @@ impl Runner {
         let tasks = self.context.ids.tasks(briefs, is_taken)?;
         let command = Command::Delegate { parent, tasks, concurrency, origin: Some(origin) };
         let Err(refusal) = self.try_submit(command)? else { return Ok(()) };
-        let Origin { turn, index: Some(call), .. } = origin else { return Ok(()) };
+        let DelegationOrigin { turn, index: Some(call), .. } = origin else { return Ok(()) };
         let (code, message) = (refusal.code(), refusal.message());
         let output = ToolOutput::error(format!("{code}: {message}\n{}", refusal.recommendation()));
         self.submit(Command::TakeOutput { session: parent, turn, call, output })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use adjutant_core::policy::Approval;
+use adjutant_core::policy::ApprovalRule;
 use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::{Command, Event, Refusal, SessionId, Timestamp, ToolSpec, Tree};
 use adjutant_store::{Durability, JournalError};
@@ -218,12 +218,12 @@ impl Runner {
             };
             self.preambles.insert(agent.clone(), preamble);
         }
-        if self.tree.policy().approval == Approval::Batch
+        if self.tree.policy().approval == ApprovalRule::Batch
             && let Some(call) = call_of(event)
         {
             self.asked.entry(call).or_default().push(event.clone());
         }
-        let may_ask = self.tree.policy().approval == Approval::Batch;
+        let may_ask = self.tree.policy().approval == ApprovalRule::Batch;
         let is_new = |tree: &Tree| tree.nodes().next().is_some_and(|root| root.turn == 0);
         if may_ask && event.is_of_opening() && is_new(&self.tree) {
             self.opening.push(event.clone());

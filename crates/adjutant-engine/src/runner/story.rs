@@ -1,7 +1,7 @@
 //! The effects of a run on a story: delegating by markers, merging children, running the verify command.
 
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::story::{Check, MarkedTask, Markers};
+use adjutant_core::story::{AnswerMarkers, MarkedTask, VerifyResult};
 use adjutant_core::write::RUN;
 use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
 use serde_json::json;
@@ -18,7 +18,7 @@ impl Runner {
         &mut self,
         session: SessionId,
         turn: u32,
-        markers: Markers,
+        markers: AnswerMarkers,
     ) -> Result<(), EngineError> {
         let Some(caller) = self.tree.node(session).and_then(|node| node.model.clone()) else {
             return Ok(());
@@ -56,10 +56,10 @@ impl Runner {
         self.begin_command(session, (purpose, call), move |result| {
             let (check, text) = match result {
                 // The sandbox level is set only if the command ran.
-                Ok(output) if output.sandbox.is_none() => (Check::NotRun, output.content),
-                Ok(output) if output.is_error => (Check::Failed, output.content),
-                Ok(output) => (Check::Passed, output.content),
-                Err(crash) => (Check::NotRun, crash.message),
+                Ok(output) if output.sandbox.is_none() => (VerifyResult::NotRun, output.content),
+                Ok(output) if output.is_error => (VerifyResult::Failed, output.content),
+                Ok(output) => (VerifyResult::Passed, output.content),
+                Err(crash) => (VerifyResult::NotRun, crash.message),
             };
             Command::TakeCheck { session, check, text }
         });

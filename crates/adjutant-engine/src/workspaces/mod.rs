@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::{Clash, KeptWork, MergedWork, NoSpace, Space, SpaceKind};
+use adjutant_core::workspace::{
+    KeptWork, MergeConflict, MergedWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure,
+};
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::space::{SandboxOptions, Workspace, Workspaces};
@@ -64,20 +66,24 @@ impl RunWorkspaces {
         &self,
         session: SessionId,
         batch: &str,
-        above: Option<(SessionId, Space)>,
+        above: Option<(SessionId, OwnWorkspace)>,
         takes_in: &[String],
-    ) -> Result<Space, NoSpace> {
+    ) -> Result<OwnWorkspace, WorkspaceFailure> {
         let child = session.to_string();
         let none = |problem: String| {
             let path = self.all.workspace_path(&self.run, &child);
-            NoSpace { path: path.map(|path| path.display().to_string()), problem, clash: false }
+            WorkspaceFailure {
+                path: path.map(|path| path.display().to_string()),
+                problem,
+                clash: false,
+            }
         };
         let above = above.map(|(above, space)| self.get(above, &space)).transpose();
         let above = above.map_err(none)?;
         if !takes_in.is_empty() {
             let clash = self.begin_with(batch, takes_in).map_err(none)?;
             if let Some(problem) = clash {
-                return Err(NoSpace { clash: true, ..none(problem) });
+                return Err(WorkspaceFailure { clash: true, ..none(problem) });
             }
         }
         let made = self.all.make(&self.run, &child, batch, above.as_deref());
@@ -107,7 +113,7 @@ impl RunWorkspaces {
     }
 
     /// Returns a workspace, and reopens it if another process made it.
-    fn get(&self, session: SessionId, space: &Space) -> Result<Arc<Workspace>, String> {
+    fn get(&self, session: SessionId, space: &OwnWorkspace) -> Result<Arc<Workspace>, String> {
         let mut open = self.lock();
         if let Some(known) = open.get(&session) {
             return Ok(Arc::clone(known));
@@ -122,7 +128,7 @@ impl RunWorkspaces {
     pub(crate) fn toolbox(
         &self,
         session: SessionId,
-        space: &Space,
+        space: &OwnWorkspace,
         toolbox: &Toolbox,
     ) -> Result<Toolbox, String> {
         let root = self.get(session, space)?.root().map_err(|error| error_chain(&error))?;
@@ -133,14 +139,18 @@ impl RunWorkspaces {
     pub(crate) fn confinement(
         &self,
         session: SessionId,
-        space: &Space,
+        space: &OwnWorkspace,
     ) -> Result<Confinement, String> {
         self.confine(&*self.get(session, space)?, space.kind)
     }
 
-    fn confine(&self, workspace: &Workspace, kind: SpaceKind) -> Result<Confinement, String> {
+    fn confine(
+        &self,
+        workspace: &Workspace,
+        kind: OwnWorkspaceKind,
+    ) -> Result<Confinement, String> {
         if self.setup.sandbox_off {
-            if kind == SpaceKind::Overlay {
+            if kind == OwnWorkspaceKind::Overlay {
                 let text =
                     "without a sandbox no command can be run in this workspace: it is an overlay";
                 return Err(text.to_owned());
@@ -174,7 +184,7 @@ impl RunWorkspaces {
     pub(crate) fn keep(
         &self,
         session: SessionId,
-        space: &Space,
+        space: &OwnWorkspace,
         message: &str,
         mut changed: BTreeSet<PathBuf>,
     ) -> Result<KeptWork, String> {
@@ -182,7 +192,7 @@ impl RunWorkspaces {
         let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        if space.kind == SpaceKind::Worktree {
+        if space.kind == OwnWorkspaceKind::Worktree {
             // Git does not list the files of an ignored directory, so deleted ones are filtered out here.
             let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
             changed.retain(|path| is_there(path).is_ok());
@@ -198,7 +208,7 @@ impl RunWorkspaces {
     pub(crate) fn take_in(
         &self,
         session: SessionId,
-        space: &Space,
+        space: &OwnWorkspace,
         commit: &str,
         masker: &Masker,
     ) -> Result<MergedWork, String> {
@@ -220,7 +230,7 @@ impl RunWorkspaces {
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let taken = workspace.take_in(&result, at).map_err(|error| error_chain(&error))?;
         let path = |path: &Path| path.display().to_string();
-        let clash = |it: &Conflict| Clash {
+        let clash = |it: &Conflict| MergeConflict {
             path: path(&it.path),
             what: it.kind.describe().to_owned(),
             patch: self.patch(&result, &it.path, masker),
@@ -259,7 +269,7 @@ impl RunWorkspaces {
     fn verify(
         &self,
         session: SessionId,
-        (owner, space): (SessionId, &Space),
+        (owner, space): (SessionId, &OwnWorkspace),
         message: &str,
         toolbox: &Toolbox,
         run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,

@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
+use adjutant_core::workspace::{ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind};
 use adjutant_workspace::space::{KeptCommit, WorkspaceBacking, WorkspaceRecord};
 use adjutant_workspace::{DiffStatus, SkipReason, SkippedPath};
 
-pub(super) fn as_space(record: WorkspaceRecord) -> Space {
+pub(super) fn as_space(record: WorkspaceRecord) -> OwnWorkspace {
     let kind = match record.kind {
-        WorkspaceBacking::Overlay => SpaceKind::Overlay,
-        WorkspaceBacking::Worktree => SpaceKind::Worktree,
+        WorkspaceBacking::Overlay => OwnWorkspaceKind::Overlay,
+        WorkspaceBacking::Worktree => OwnWorkspaceKind::Worktree,
     };
     let WorkspaceRecord { path, base, layers, remarks, .. } = record;
-    Space { kind, path, base, layers, remarks }
+    OwnWorkspace { kind, path, base, layers, remarks }
 }
 
-pub(super) fn as_record(space: &Space) -> WorkspaceRecord {
+pub(super) fn as_record(space: &OwnWorkspace) -> WorkspaceRecord {
     let kind = match space.kind {
-        SpaceKind::Overlay => WorkspaceBacking::Overlay,
-        SpaceKind::Worktree => WorkspaceBacking::Worktree,
+        OwnWorkspaceKind::Overlay => WorkspaceBacking::Overlay,
+        OwnWorkspaceKind::Worktree => WorkspaceBacking::Worktree,
     };
-    let Space { path, base, layers, remarks, .. } = space.clone();
+    let OwnWorkspace { path, base, layers, remarks, .. } = space.clone();
     WorkspaceRecord { kind, path, base, layers, remarks }
 }
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::space::{MergeRequest, SpaceKind};
+use adjutant_core::workspace::{MergeRequest, OwnWorkspaceKind};
 use adjutant_workspace::sandbox::{NetworkAccess, ResourceBounds, SandboxHelper};
 use adjutant_workspace::space::{
     BackingChoice, SweptWorkspace, WorkspaceError, WorkspaceOptions, Workspaces,
@@ -25,7 +25,7 @@ pub struct WorkspaceSetup {
     /// The state directory, below which workspaces are made.
     pub state: PathBuf,
     /// The kind; `None` for the best that works here.
-    pub kind: Option<SpaceKind>,
+    pub kind: Option<OwnWorkspaceKind>,
     /// Ignored directories to include, such as `target` or `node_modules`.
     pub include_ignored: Vec<PathBuf>,
     /// Whether commands run without a sandbox. Only a person can set this.
@@ -74,8 +74,8 @@ impl WorkspaceSetup {
             // Without a sandbox nothing can be mounted, so an overlay is not possible.
             None if self.sandbox_off => BackingChoice::Worktree,
             None => BackingChoice::Best,
-            Some(SpaceKind::Overlay) => BackingChoice::Overlay,
-            Some(SpaceKind::Worktree) => BackingChoice::Worktree,
+            Some(OwnWorkspaceKind::Overlay) => BackingChoice::Overlay,
+            Some(OwnWorkspaceKind::Worktree) => BackingChoice::Worktree,
         };
         let options = WorkspaceOptions {
             backing,
@@ -194,7 +194,7 @@ impl WorkspaceSetup {
     /// Drops the refs to the start commits of ended runs in `tree` that have no results left.
     pub fn release_base_refs(&self, tree: &Path, archive: &Archive) {
         // Nothing is mounted, so probing for overlay support can be skipped.
-        let setup = Self { kind: Some(SpaceKind::Worktree), ..self.clone() };
+        let setup = Self { kind: Some(OwnWorkspaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
             // Best effort: the next sweep tries again.
             let _ = all.drop_base_refs(&|run| is_over(archive, run));

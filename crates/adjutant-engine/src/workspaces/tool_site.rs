@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use adjutant_core::space::Space;
+use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Toolbox};
 
@@ -23,7 +23,7 @@ pub(crate) enum ToolSite {
     /// None: the delegation has a workspace that cannot be opened.
     Closed,
     /// A workspace, the delegation's own or that of an ancestor.
-    Own { spaces: Arc<RunWorkspaces>, owner: SessionId, space: Space, toolbox: Arc<Toolbox> },
+    Own { spaces: Arc<RunWorkspaces>, owner: SessionId, space: OwnWorkspace, toolbox: Arc<Toolbox> },
 }
 
 impl ToolSite {

@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use adjutant_core::policy::Approval;
-use adjutant_core::schema::{DELEGATE, ReturnForm};
-use adjutant_core::tree::InFlight;
+use adjutant_core::policy::ApprovalRule;
+use adjutant_core::schema::{DELEGATE, ReturnFormat};
+use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Label, ModelSpec, Origin,
-    Outcome, Policy, Preset, Reply, Rights, RunId, SessionId, StopReason, Task, Timestamp,
-    ToolCall, ToolOutput, ToolSet, Tree, Usage,
+    AgentName, AttemptError, Brief, Command, DelegationOrigin, Effect, Event, Label,
+    ModelErrorKind, ModelReply, ModelSpec, Outcome, Policy, Preset, RequestedTask, Rights, RunId,
+    SessionId, StopReason, Timestamp, ToolCall, ToolOutput, ToolSet, Tree, Usage,
 };
 use adjutant_store::{
     Durability, FORMAT, Journal, JournalReader, MemoryDisk, Position, Record, Tail,
@@ -162,7 +162,7 @@ fn write_a_fixture() {
 /// A run without an engine whose journal holds every kind of event.
 struct Writer {
     tree: Tree,
-    in_flight: InFlight,
+    in_flight: EffectsInFlight,
     journal: Journal<Event>,
     now: u64,
     hashes: Vec<String>,
@@ -190,7 +190,7 @@ impl Writer {
         }
     }
 
-    fn reply(&mut self, session: SessionId, reply: Reply) {
+    fn reply(&mut self, session: SessionId, reply: ModelReply) {
         let node = self.tree.node(session).unwrap();
         let open = node.reservation().unwrap();
         let (turn, attempt) = (open.turn, open.attempt);
@@ -208,10 +208,10 @@ impl Writer {
         self.submit(Command::TakeOutput { session, turn, call, output });
     }
 
-    fn delegate(&mut self, tasks: Vec<Task>) {
+    fn delegate(&mut self, tasks: Vec<RequestedTask>) {
         let parent = run_id().root_session();
         let turn = self.tree.node(parent).unwrap().turn;
-        let origin = Some(Origin { turn, index: Some(0), form: ReturnForm::Markdown });
+        let origin = Some(DelegationOrigin { turn, index: Some(0), form: ReturnFormat::Markdown });
         self.submit(Command::Delegate { parent, tasks, concurrency: Some(4), origin });
     }
 }
@@ -224,13 +224,13 @@ fn session(nth: u8) -> SessionId {
     SessionId::new(1_735_460_685, [0, 0, 0, 0, 0, nth])
 }
 
-fn task(nth: u8, label: &str, agent: &str) -> Task {
+fn task(nth: u8, label: &str, agent: &str) -> RequestedTask {
     let mut brief = Brief::new(Label::new(label).unwrap(), AgentName::new(agent), label);
     brief.model = Some(model());
-    Task { session: session(nth), brief }
+    RequestedTask { session: session(nth), brief }
 }
 
-fn says(text: &str, calls: Vec<(&str, Value)>) -> Reply {
+fn says(text: &str, calls: Vec<(&str, Value)>) -> ModelReply {
     let stop = if calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
     let call = |(nth, (name, arguments)): (usize, (&str, Value))| ToolCall {
         id: format!("call_{nth}"),
@@ -238,7 +238,7 @@ fn says(text: &str, calls: Vec<(&str, Value)>) -> Reply {
         arguments,
         malformed: false,
     };
-    Reply {
+    ModelReply {
         text: text.into(),
         tool_calls: calls.into_iter().enumerate().map(call).collect(),
         stop,
@@ -253,14 +253,14 @@ fn history() -> Vec<u8> {
     let journal = Journal::start_inline(disk.clone(), Position::start(run_id()), |_| ());
     let mut run = Writer {
         tree: Tree::default(),
-        in_flight: InFlight::default(),
+        in_flight: EffectsInFlight::default(),
         journal,
         now: 0,
         hashes: Vec::new(),
     };
     let root = run_id().root_session();
     let policy = Policy {
-        approval: Approval::Batch,
+        approval: ApprovalRule::Batch,
         budget_tokens: None,
         budget_tokens_run: None,
         budget_usd: None,
@@ -293,8 +293,8 @@ fn history() -> Vec<u8> {
     run.submit(Command::Progress { session: root, bytes: 5_000 });
     let billed = Usage { input: 300_000, output: 100, ..Usage::default() };
     let delegates = says("I hand this down.", vec![(DELEGATE, json!({ "tasks": [] }))]);
-    run.reply(root, Reply { usage: Some(billed), ..delegates.clone() });
-    let mut tasks: Vec<Task> = (1..)
+    run.reply(root, ModelReply { usage: Some(billed), ..delegates.clone() });
+    let mut tasks: Vec<RequestedTask> = (1..)
         .zip(["reads", "fails", "hangs", "breaks"])
         .map(|(nth, label)| task(nth, label, "scout"))
         .collect();
@@ -306,10 +306,10 @@ fn history() -> Vec<u8> {
     let calls = vec![("Read", json!({ "path": "src/lib.rs" })), ("Dance", json!({}))];
     run.reply(reads, says("", calls));
     run.output(reads, 0, "the file");
-    run.reply(reads, Reply { stop: StopReason::MaxOutput, ..says("too lo", vec![]) });
+    run.reply(reads, ModelReply { stop: StopReason::MaxOutput, ..says("too lo", vec![]) });
     run.reply(reads, says("It says so.", vec![]));
     let error = AttemptError {
-        kind: ErrorKind::Overloaded,
+        kind: ModelErrorKind::Overloaded,
         message: "try later".into(),
         retry_after_ms: Some(900),
         never_began: false,

@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use adjutant_core::budget::{Amount, Cap};
+use adjutant_core::budget::{BudgetAmount, BudgetCap};
 use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RunId, Usd};
 use adjutant_engine::{Archive, RegistryError, RegistryHandle};
@@ -286,12 +286,12 @@ fn long_history() -> (Registry, usize) {
         let (amount, limit) = (usd(0.01), Usd::MAX);
         submit(RegistryCommand::ReserveAllowance { holder: by(), run, amount, limit });
         submit(RegistryCommand::ClaimStory { holder: by(), story: key.clone() });
-        let (asked, budget) = ("ab".repeat(32), Cap::default());
+        let (asked, budget) = ("ab".repeat(32), BudgetCap::default());
         submit(RegistryCommand::BeginStory { holder: by(), story: key, run, asked, budget });
         submit(RegistryCommand::EndStory {
             run,
             end: StoryEnd::Passed,
-            spent: Amount::default(),
+            spent: BudgetAmount::default(),
             commit: Some("ab".repeat(20)),
             last_child: 3,
         });

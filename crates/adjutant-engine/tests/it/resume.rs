@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use adjutant_core::policy::{Operation, Timeout};
+use adjutant_core::policy::{Operation, TimeoutRule};
 use adjutant_core::{Event, Message, Outcome, Policy};
 use adjutant_engine::{ApproverAnswer, ApproverQuestion, EngineError, ResumeRequest};
 use adjutant_testkit::{Request, Rig, Story};
@@ -82,7 +82,7 @@ fn lead() -> Rig {
 
 /// The same by a slash command, whose agent has a time limit and therefore begins with it.
 fn command() -> Rig {
-    let timed = |policy: &mut Policy| policy.timeout_max_s = Timeout::ByOperation;
+    let timed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::ByOperation;
     lead().policy(timed).operation(Operation::Research)
 }
 
@@ -168,7 +168,7 @@ async fn a_command_goes_on_from_any_record() {
 /// Whoever is killed while a model thinks finds the call in the journal, however the run was opened.
 #[tokio::test(start_paused = true)]
 async fn no_model_is_called_while_the_records_before_it_wait_for_more() {
-    let untimed = |policy: &mut Policy| policy.timeout_max_s = Timeout::None;
+    let untimed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::None;
     let openings = [pair(), lead(), command(), command().policy(untimed)];
     for (nth, rig) in openings.into_iter().enumerate() {
         let (disk, calls) = (rig.disk(), Rc::new(Cell::new(0)));
@@ -228,7 +228,7 @@ async fn time_in_which_nobody_worked_does_not_count_and_the_rest_goes_on() {
     "#;
     let rig = || {
         let rig = Rig::new().script(slow).task("slow", "Take your time");
-        rig.policy(|policy| policy.timeout_s = Timeout::Seconds(2))
+        rig.policy(|policy| policy.timeout_s = TimeoutRule::Seconds(2))
     };
     let first = rig();
     let disk = first.disk();
@@ -265,7 +265,7 @@ async fn one_that_timed_out_goes_on_with_its_conversation_and_finished_siblings_
     "#;
     let rig = || {
         let rig = Rig::new().script(script).task("quick", "Be quick").task("slow", "Be slow");
-        rig.policy(|policy| policy.timeout_s = Timeout::Seconds(2))
+        rig.policy(|policy| policy.timeout_s = TimeoutRule::Seconds(2))
     };
     let first = rig();
     let disk = first.disk();

@@ -4,7 +4,7 @@
 use std::future::Future;
 
 use adjutant_core::Outcome;
-use adjutant_core::space::SpaceKind;
+use adjutant_core::workspace::OwnWorkspaceKind;
 use adjutant_engine::{EngineError, ResumeRequest};
 
 use crate::spaces_rig::{KINDS, Yard, adds, call, says, told};
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 /// Ends the engine at its nth write to the journal and goes on; says whether it came to that.
-fn crash(kind: SpaceKind, nth: usize, seen: &mut Seen) -> bool {
+fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut Seen) -> bool {
     let yard = Yard::new();
     let before = yard.mine();
     let rig = yard.rig(kind, &script()).task("w", "work");

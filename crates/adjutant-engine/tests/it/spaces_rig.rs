@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use adjutant_core::Event;
-use adjutant_core::space::{KeptWork, SpaceKind};
+use adjutant_core::workspace::{KeptWork, OwnWorkspaceKind};
 use adjutant_engine::WorkspaceSetup;
 use adjutant_testkit::{Rig, Story};
 use tempfile::TempDir;
 
 /// Both kinds; what agents see is the same in each.
-pub(crate) const KINDS: [SpaceKind; 2] = [SpaceKind::Overlay, SpaceKind::Worktree];
+pub(crate) const KINDS: [OwnWorkspaceKind; 2] =
+    [OwnWorkspaceKind::Overlay, OwnWorkspaceKind::Worktree];
 
 /// A repository with one commit and one file that is not in it.
 pub(crate) struct Yard {
@@ -45,13 +46,13 @@ impl Yard {
         self.outer.path().join("state")
     }
 
-    pub(crate) fn setup(&self, kind: SpaceKind) -> WorkspaceSetup {
+    pub(crate) fn setup(&self, kind: OwnWorkspaceKind) -> WorkspaceSetup {
         let helper = Some(env!("CARGO_BIN_EXE_engine-helper").into());
         WorkspaceSetup { kind: Some(kind), helper, ..WorkspaceSetup::new(self.state()) }
     }
 
     /// A run of writers; the rig goes, the repository stays.
-    pub(crate) fn rig(&self, kind: SpaceKind, script: &str) -> Rig {
+    pub(crate) fn rig(&self, kind: OwnWorkspaceKind, script: &str) -> Rig {
         Rig::new().at(self.tree()).spaces(self.setup(kind)).script(script)
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use adjutant_core::policy::ContractKind;
-use adjutant_core::{Event, Outcome, Preset, Timestamp, Writes};
+use adjutant_core::{Event, Outcome, Preset, Timestamp, WriteScope};
 use adjutant_engine::{EngineError, ResumeRequest};
 use adjutant_testkit::{Rig, Story};
 
@@ -340,7 +340,7 @@ async fn what_an_agent_is_offered_says_where_it_may_write() {
         _ => None,
     });
     let (tools, rights) = defined.unwrap();
-    assert_eq!(rights.writes, Writes::Below(".adjutant/specs".into()));
+    assert_eq!(rights.writes, WriteScope::Below(".adjutant/specs".into()));
     let write = tools.iter().find(|tool| tool.name == "Write").unwrap();
     assert!(write.description.ends_with("only below `.adjutant/specs`."), "{}", write.description);
     assert!(story.single_request().tools.contains(&"Edit".to_owned()));

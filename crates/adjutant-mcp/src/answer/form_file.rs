@@ -4,7 +4,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_engine::{open_private, open_private_existing};
 
 /// The file name in the run's directory.
@@ -14,8 +14,8 @@ const FILE: &str = "form";
 const MAX_BYTES: u64 = 64;
 
 /// Saves the form of a task, unless it is the default.
-pub(crate) fn save(folder: &Path, form: ReturnForm) -> io::Result<()> {
-    if form == ReturnForm::default() {
+pub(crate) fn save(folder: &Path, form: ReturnFormat) -> io::Result<()> {
+    if form == ReturnFormat::default() {
         return Ok(());
     }
     let mut file = open_private(&folder.join(FILE))?;
@@ -24,9 +24,9 @@ pub(crate) fn save(folder: &Path, form: ReturnForm) -> io::Result<()> {
 }
 
 /// Returns the saved form of a task, or the default.
-pub(crate) fn load(folder: &Path) -> ReturnForm {
+pub(crate) fn load(folder: &Path) -> ReturnFormat {
     let kept = read(&folder.join(FILE)).or_else(|| read(&of_version_0_1(folder)?));
-    let found = ReturnForm::ALL.into_iter().find(|form| Some(form.as_str()) == kept.as_deref());
+    let found = ReturnFormat::ALL.into_iter().find(|form| Some(form.as_str()) == kept.as_deref());
     found.unwrap_or_default()
 }
 
@@ -53,7 +53,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("run");
         std::fs::create_dir(&folder).unwrap();
-        let form = ReturnForm::ALL.into_iter().find(|it| *it != ReturnForm::default()).unwrap();
+        let form = ReturnFormat::ALL.into_iter().find(|it| *it != ReturnFormat::default()).unwrap();
         save(&folder, form).unwrap();
         assert_eq!(load(&folder), form);
         let victim = home.path().join("victim");
@@ -61,7 +61,7 @@ mod tests {
         for plant in planted_files::ALL {
             plant(&folder.join(FILE), &victim);
             assert!(save(&folder, form).is_err());
-            assert_eq!(load(&folder), ReturnForm::default());
+            assert_eq!(load(&folder), ReturnFormat::default());
             assert_eq!(std::fs::read_to_string(&victim).unwrap(), form.as_str());
         }
     }
@@ -72,7 +72,7 @@ mod tests {
         let folder = home.path().join("runs/run_1735460684_abcdef");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::create_dir(home.path().join("mcp")).unwrap();
-        let form = ReturnForm::ALL.into_iter().find(|it| *it != ReturnForm::default()).unwrap();
+        let form = ReturnFormat::ALL.into_iter().find(|it| *it != ReturnFormat::default()).unwrap();
         std::fs::write(home.path().join("mcp/run_1735460684_abcdef.form"), form.as_str()).unwrap();
         assert_eq!(load(&folder), form);
     }

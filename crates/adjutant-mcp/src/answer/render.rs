@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adjutant_core::schema::ReturnForm;
+use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::{CancelOutcome, Expiry, RunFiles};
 use adjutant_view::results::{CallResults, ResultOptions, ends};
@@ -23,7 +23,7 @@ use crate::runs::listing::RunListing;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerForm {
     /// The format of the text: Markdown or JSON.
-    pub(crate) results: ReturnForm,
+    pub(crate) results: ReturnFormat,
     /// Whether an earlier, equal call started the run.
     pub(crate) is_repeated: bool,
     /// The maximum size of text and data together.
@@ -121,8 +121,8 @@ fn with_results(
     let room = max.map_or(usize::MAX, |tokens| (tokens * BYTES_PER_TOKEN) as usize);
     led.add_to(&mut data, room);
     let mut text = match form.results {
-        ReturnForm::Markdown => ends(&led.text, room) + &results.markdown(&options),
-        ReturnForm::Json => {
+        ReturnFormat::Markdown => ends(&led.text, room) + &results.markdown(&options),
+        ReturnFormat::Json => {
             // Sanitize the strings before printing: once JSON has escaped a control character, the sanitizer no longer sees it.
             let mut json = json!(json);
             sanitize_strings(&mut json);

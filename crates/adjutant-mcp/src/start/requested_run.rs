@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Component, Path};
 
-use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm};
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -75,12 +75,12 @@ impl RequestedRun {
     }
 
     /// Returns the requested form of the results.
-    pub(crate) fn return_form(&self, limits: &CallLimits) -> ReturnForm {
+    pub(crate) fn return_form(&self, limits: &CallLimits) -> ReturnFormat {
         match self {
             Self::Tasks(call) => {
                 DelegateCall::parse(call, limits).map(|call| call.return_form).unwrap_or_default()
             }
-            Self::Command(_) | Self::Story { .. } => ReturnForm::default(),
+            Self::Command(_) | Self::Story { .. } => ReturnFormat::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, Secret, SessionId};
+use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind, ModelSpec, Secret, SessionId};
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
@@ -74,7 +74,7 @@ impl Client {
         &self,
         request: TurnRequest<'_>,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         let draw = draw(request.session, request.turn, request.attempt);
         let tell = |wait: Duration| {
             let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -99,7 +99,7 @@ impl Client {
         turn: u32,
         tape: &mut Tape,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         let encrypted = self.url.scheme() == "https";
         let client = self.shared.http.client(encrypted).ok_or_else(|| {
             let problem = "no encrypted connection can be made: no certificates found";
@@ -130,7 +130,7 @@ impl Client {
         turn: u32,
         tape: &mut Tape,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         let mut reader = self.codec.reader(turn);
         while let Some(chunk) =
             response.chunk().await.map_err(|error| tape.broke(broken(&error)))?
@@ -153,9 +153,12 @@ impl Client {
             return unreached(&format!("cannot connect to {place}{running}"));
         }
         if error.is_timeout() {
-            return plain(ErrorKind::Idle, &format!("{place} did not begin to answer in time"));
+            return plain(
+                ModelErrorKind::Idle,
+                &format!("{place} did not begin to answer in time"),
+            );
         }
-        plain(ErrorKind::Network, &format!("the connection to {place} broke"))
+        plain(ModelErrorKind::Network, &format!("the connection to {place} broke"))
     }
 }
 
@@ -168,7 +171,7 @@ impl Model for Client {
         &'a self,
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> BoxFuture<'a, Attempt> {
+    ) -> BoxFuture<'a, AttemptResult> {
         Box::pin(self.ask(request, progress))
     }
 
@@ -216,7 +219,7 @@ async fn drain(mut response: Response) {
 
 fn broken(error: &reqwest::Error) -> AttemptError {
     if error.is_timeout() {
-        return plain(ErrorKind::Idle, "nothing came for too long");
+        return plain(ModelErrorKind::Idle, "nothing came for too long");
     }
     truncated("the connection broke before the answer's end")
 }

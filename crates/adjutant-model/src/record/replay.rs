@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, SessionId};
+use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind, ModelSpec, SessionId};
 use serde_json::value::RawValue;
 
 use super::difference::first_difference;
@@ -87,7 +87,7 @@ impl ReplayModel {
         &self,
         request: &TurnRequest<'_>,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         let body = sent(&self.bodies.write(&self.codec, request));
         let place = Place::new(&self.spec.name, request);
         let response = self.shelf.take(&place, body.get())?;
@@ -116,13 +116,13 @@ impl Shelf {
 
 fn ended(place: &Place) -> AttemptError {
     let message = format!("the recording has no {} left; record again", described(place));
-    plain(ErrorKind::ScriptEnded, &message)
+    plain(ModelErrorKind::ScriptEnded, &message)
 }
 
 fn differs(place: &Place, difference: &str) -> AttemptError {
     let message =
         format!("the request of {} is not the recorded one: {difference}", described(place));
-    plain(ErrorKind::BadRequest, &message)
+    plain(ModelErrorKind::BadRequest, &message)
 }
 
 fn described(place: &Place) -> String {
@@ -140,7 +140,7 @@ impl Model for ReplayModel {
         &'a self,
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> BoxFuture<'a, Attempt> {
+    ) -> BoxFuture<'a, AttemptResult> {
         Box::pin(async move { self.answer(&request, progress) })
     }
 

@@ -1,6 +1,6 @@
 //! What came back for a request: kept while it arrives, and judged again from what was kept.
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind};
+use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 use serde::{Deserialize, Serialize};
 
 use crate::errors::{from_json, from_status, plain};
@@ -42,7 +42,7 @@ impl Response {
         codec: &Codec,
         turn: u32,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         let bytes = self.body.bytes();
         match (self.status, self.foreign) {
             (None, _) => Err(self.broke.clone().unwrap_or_else(nothing)),
@@ -58,7 +58,7 @@ impl Response {
         codec: &Codec,
         turn: u32,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         let mut reader = codec.reader(turn);
         if reader.feed(bytes, progress)? {
             return reader.finish();
@@ -71,7 +71,7 @@ impl Response {
 }
 
 fn nothing() -> AttemptError {
-    plain(ErrorKind::Network, "nothing came back")
+    plain(ModelErrorKind::Network, "nothing came back")
 }
 
 /// Judges an answer that is no stream: an error in disguise, or another kind of server.
@@ -92,7 +92,7 @@ pub(crate) fn misplaced(
     let message = format!(
         "the server answered with {kind}, not as wire `{wire}` does; is the base URL right?"
     );
-    plain(ErrorKind::BadRequest, &message)
+    plain(ModelErrorKind::BadRequest, &message)
 }
 
 /// Keeps a response while it arrives; keeps nothing when nobody records.

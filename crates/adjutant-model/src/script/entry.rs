@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use adjutant_core::{AttemptError, ErrorKind, StopReason, Usage};
+use adjutant_core::{AttemptError, ModelErrorKind, StopReason, Usage};
 use adjutant_formats::fields::{FieldContent, FieldFault, FieldProblem, FieldReader, FieldValue};
 
 use super::call::Call;
@@ -46,17 +46,17 @@ const STOPS: [(&str, StopReason); 4] = [
     ("max_output", StopReason::MaxOutput),
     ("refused", StopReason::Refused),
 ];
-const ERRORS: [(&str, ErrorKind); 10] = [
-    ("context_exhausted", ErrorKind::ContextExhausted),
-    ("rate_limited", ErrorKind::RateLimited),
-    ("overloaded", ErrorKind::Overloaded),
-    ("authentication", ErrorKind::Authentication),
-    ("out_of_credit", ErrorKind::OutOfCredit),
-    ("bad_request", ErrorKind::BadRequest),
-    ("refused", ErrorKind::Refused),
-    ("network", ErrorKind::Network),
-    ("truncated", ErrorKind::Truncated),
-    ("idle", ErrorKind::Idle),
+const ERRORS: [(&str, ModelErrorKind); 10] = [
+    ("context_exhausted", ModelErrorKind::ContextExhausted),
+    ("rate_limited", ModelErrorKind::RateLimited),
+    ("overloaded", ModelErrorKind::Overloaded),
+    ("authentication", ModelErrorKind::Authentication),
+    ("out_of_credit", ModelErrorKind::OutOfCredit),
+    ("bad_request", ModelErrorKind::BadRequest),
+    ("refused", ModelErrorKind::Refused),
+    ("network", ModelErrorKind::Network),
+    ("truncated", ModelErrorKind::Truncated),
+    ("idle", ModelErrorKind::Idle),
 ];
 
 /// One scripted turn.

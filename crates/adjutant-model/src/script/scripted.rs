@@ -10,7 +10,9 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind, ModelSpec, Price, Reply, StopReason, Usage};
+use adjutant_core::{
+    AttemptError, AttemptResult, ModelErrorKind, ModelReply, ModelSpec, Price, StopReason, Usage,
+};
 use adjutant_formats::document::{Node, SyntaxError, parse_toml, parse_unique_json, position};
 use adjutant_formats::fields::{FieldReader, FieldValue};
 
@@ -105,7 +107,7 @@ impl ScriptedModel {
         &self,
         request: TurnRequest<'_>,
         progress: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Attempt {
+    ) -> AttemptResult {
         if request.context_tokens > self.spec.window {
             return Err(self.overfull(&request));
         }
@@ -134,7 +136,7 @@ impl ScriptedModel {
                     if tool_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
                 let usage = settled(*usage, &request, said);
                 let stop = stop.unwrap_or(natural);
-                Ok(Reply { text, tool_calls, stop, opaque: None, usage })
+                Ok(ModelReply { text, tool_calls, stop, opaque: None, usage })
             }
         }
     }
@@ -145,7 +147,7 @@ impl ScriptedModel {
             "the request has about {} tokens, the window holds {}",
             request.context_tokens, self.spec.window
         );
-        refusal(ErrorKind::ContextExhausted, message)
+        refusal(ModelErrorKind::ContextExhausted, message)
     }
 
     fn ended(&self, request: &TurnRequest<'_>) -> AttemptError {
@@ -162,11 +164,11 @@ impl ScriptedModel {
         };
         let message =
             format!("script has no turn {turn} for label `{label}` (agent `{agent}`); {way_out}");
-        refusal(ErrorKind::ScriptEnded, message)
+        refusal(ModelErrorKind::ScriptEnded, message)
     }
 
     fn unfit(&self, number: usize, reason: &str) -> AttemptError {
-        refusal(ErrorKind::BadRequest, format!("{} {reason}", self.at(number)))
+        refusal(ModelErrorKind::BadRequest, format!("{} {reason}", self.at(number)))
     }
 
     /// Names the entry by its file and line.
@@ -185,7 +187,7 @@ impl Model for ScriptedModel {
         &'a self,
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> BoxFuture<'a, Attempt> {
+    ) -> BoxFuture<'a, AttemptResult> {
         Box::pin(self.play(request, progress))
     }
 }
@@ -287,6 +289,6 @@ fn settled(rule: UsageRule, request: &TurnRequest<'_>, said_bytes: u64) -> Optio
     }
 }
 
-fn refusal(kind: ErrorKind, message: String) -> AttemptError {
+fn refusal(kind: ModelErrorKind, message: String) -> AttemptError {
     AttemptError { kind, message, retry_after_ms: None, never_began: false }
 }

@@ -1,6 +1,6 @@
 //! Reading an answer as it arrives, whatever the wire.
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind};
+use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 
 use super::mend::Mender;
 use crate::errors::{plain, truncated};
@@ -27,7 +27,7 @@ pub(super) trait Fold: Send + std::fmt::Debug {
     }
 
     /// Returns the reply; called once the stream is over.
-    fn finish(&mut self) -> Attempt;
+    fn finish(&mut self) -> AttemptResult;
 }
 
 /// Reads one streamed answer.
@@ -74,7 +74,7 @@ impl Reader {
     }
 
     /// Returns what came of the answer, now that nothing more will arrive.
-    pub fn finish(mut self) -> Attempt {
+    pub fn finish(mut self) -> AttemptResult {
         if !self.began {
             return Err(truncated("the answer held not a single event; is the base URL right?"));
         }
@@ -92,7 +92,7 @@ impl From<Overlong> for AttemptError {
 }
 
 fn too_large(what: &str, limit: usize) -> AttemptError {
-    plain(ErrorKind::BadRequest, &format!("{what} than {} MiB", limit >> 20))
+    plain(ModelErrorKind::BadRequest, &format!("{what} than {} MiB", limit >> 20))
 }
 
 /// Reads one event; what is not the JSON we know is a broken stream.

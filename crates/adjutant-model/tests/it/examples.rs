@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adjutant_core::ErrorKind;
+use adjutant_core::ModelErrorKind;
 use adjutant_model::{Model, ScriptedModel};
 
 use crate::rig::Child;
@@ -34,7 +34,7 @@ async fn the_faults_example_shows_each_trouble() {
     let mut flaky = Child::new("flaky");
     for attempt in [1, 2] {
         flaky.attempt = attempt;
-        assert_eq!(flaky.try_turn(&model).await.unwrap_err().kind, ErrorKind::RateLimited);
+        assert_eq!(flaky.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::RateLimited);
     }
     flaky.attempt = 3;
     assert!(flaky.ask(&model).await.text.ends_with("Look around."));
@@ -49,7 +49,7 @@ async fn the_faults_example_shows_each_trouble() {
         hungry.turn += 1;
         turns += 1;
     };
-    assert_eq!((error.kind, turns), (ErrorKind::ContextExhausted, 5));
+    assert_eq!((error.kind, turns), (ModelErrorKind::ContextExhausted, 5));
 
     let mut slow = Child::new("slow");
     slow.ask(&model).await;
@@ -62,7 +62,7 @@ async fn the_faults_example_shows_each_trouble() {
     assert!(confused.ask(&model).await.text.ends_with("there is no tool `ReadMind`"));
 
     let mut down = Child { attempt: 1000, ..Child::new("down") };
-    assert_eq!(down.try_turn(&model).await.unwrap_err().kind, ErrorKind::Overloaded);
+    assert_eq!(down.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::Overloaded);
 
     let mut lost = Child::new("hungry");
     lost.told("read", "no such file: Cargo.lock");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adjutant_core::{Attempt, ErrorKind, Message, SessionId, StopReason};
+use adjutant_core::{AttemptResult, Message, ModelErrorKind, SessionId, StopReason};
 use adjutant_model::wire::Wire;
 use adjutant_model::{
     Model, Progress, ProviderConfig, Secret, Sources, Timeouts, TurnRequest, open_model,
@@ -32,7 +32,7 @@ fn session(number: u8) -> SessionId {
     SessionId::new(1_735_460_684, [number; 6])
 }
 
-async fn ask(model: &dyn Model, number: u8) -> Attempt {
+async fn ask(model: &dyn Model, number: u8) -> AttemptResult {
     let messages = [Message::User { content: "Hi".to_owned() }];
     let request = TurnRequest {
         agent: "scout",
@@ -112,7 +112,7 @@ async fn silence_before_and_inside_an_answer_ends_it_as_idle() {
         let sources = sources(&server, Wire::Chat).with_timeouts(timeouts);
         let model = open_model("home/test-model", &sources).unwrap();
         let error = ask(&*model, 1).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Idle, "{error}");
+        assert_eq!(error.kind, ModelErrorKind::Idle, "{error}");
         assert!(error.kind.is_transient());
     }
 }
@@ -129,12 +129,12 @@ async fn a_connection_that_breaks_is_no_answer_even_right_before_the_end() {
             }
             Err(error) => error,
         };
-        assert_eq!((wire, error.kind), (Wire::Gemini, ErrorKind::Truncated));
+        assert_eq!((wire, error.kind), (Wire::Gemini, ModelErrorKind::Truncated));
     }
     for (wire, stream) in recorded() {
         let server = Server::start([Act::Cut(&stream[..stream.len() - 1])]).await;
         let error = ask(&*model(&server, wire), 1).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Truncated, "{wire} {error}");
+        assert_eq!(error.kind, ModelErrorKind::Truncated, "{wire} {error}");
     }
 }
 
@@ -153,7 +153,7 @@ async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
     });
     let error = ask(&*open_model("home/x", &sources).unwrap(), 1).await.unwrap_err();
     let message = format!("cannot connect to {place}; is the server running?");
-    assert_eq!((error.kind, error.message), (ErrorKind::Network, message));
+    assert_eq!((error.kind, error.message), (ModelErrorKind::Network, message));
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn a_server_that_does_not_encrypt_is_no_encrypted_server() {
     encrypted.base_url = server.url.replace("http:", "https:");
     let sources = Sources::default().with_provider(encrypted);
     let error = ask(&*open_model("home/x", &sources).unwrap(), 1).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Network, "{error}");
+    assert_eq!(error.kind, ModelErrorKind::Network, "{error}");
     assert!(server.got().is_empty(), "nothing was sent in the clear");
 }
 
@@ -175,7 +175,7 @@ async fn rejections_are_told_apart_and_never_show_the_key() {
     for (act, kind, message, wish) in [
         (
             Act::Status(529, "retry-after-ms: 1\r\n", OVERLOADED),
-            ErrorKind::Overloaded,
+            ModelErrorKind::Overloaded,
             "HTTP 529, overloaded_error: ***",
             Some(1),
         ),
@@ -185,25 +185,25 @@ async fn rejections_are_told_apart_and_never_show_the_key() {
                 "",
                 r#"{"error":{"code":"invalid_api_key","message":"fake-key-for-tests"}}"#,
             ),
-            ErrorKind::Authentication,
+            ModelErrorKind::Authentication,
             "HTTP 401, invalid_api_key: ***",
             None,
         ),
         (
             Act::Status(302, "location: http://127.0.0.1:1/\r\n", ""),
-            ErrorKind::BadRequest,
+            ModelErrorKind::BadRequest,
             "HTTP 302, a redirect, is not followed; is the base URL right?",
             None,
         ),
         (
             Act::Status(200, "content-type: text/html\r\n", "<h1>Hello</h1>"),
-            ErrorKind::BadRequest,
+            ModelErrorKind::BadRequest,
             "the server answered with a web page, not as wire `anthropic` does; is the base URL right?",
             None,
         ),
         (
             Act::Status(200, "content-type: application/json\r\n", r#"{"error":{"message":"no"}}"#),
-            ErrorKind::BadRequest,
+            ModelErrorKind::BadRequest,
             "HTTP 400: no",
             None,
         ),
@@ -226,7 +226,7 @@ async fn after_a_wish_to_wait_every_session_of_the_provider_waits() {
     let other = open_model("home/other-model", &sources.clone()).unwrap();
     let begun = Instant::now();
     let error = ask(&*one, 1).await.unwrap_err();
-    assert_eq!((error.kind, error.retry_after_ms), (ErrorKind::RateLimited, Some(80)));
+    assert_eq!((error.kind, error.retry_after_ms), (ModelErrorKind::RateLimited, Some(80)));
     ask(&*other, 2).await.unwrap();
     assert!(begun.elapsed() >= Duration::from_millis(80), "{:?}", begun.elapsed());
 }

@@ -1,6 +1,6 @@
 //! The course of a turn that fails on purpose.
 
-use adjutant_core::{AttemptError, ErrorKind, StopReason};
+use adjutant_core::{AttemptError, ModelErrorKind, StopReason};
 
 use crate::rig::{Child, script};
 
@@ -11,15 +11,15 @@ async fn failure(toml: &str) -> AttemptError {
 #[tokio::test(start_paused = true)]
 async fn every_class_of_error_can_be_scripted() {
     for (word, kind) in [
-        ("context_exhausted", ErrorKind::ContextExhausted),
-        ("rate_limited", ErrorKind::RateLimited),
-        ("overloaded", ErrorKind::Overloaded),
-        ("authentication", ErrorKind::Authentication),
-        ("bad_request", ErrorKind::BadRequest),
-        ("refused", ErrorKind::Refused),
-        ("network", ErrorKind::Network),
-        ("truncated", ErrorKind::Truncated),
-        ("idle", ErrorKind::Idle),
+        ("context_exhausted", ModelErrorKind::ContextExhausted),
+        ("rate_limited", ModelErrorKind::RateLimited),
+        ("overloaded", ModelErrorKind::Overloaded),
+        ("authentication", ModelErrorKind::Authentication),
+        ("bad_request", ModelErrorKind::BadRequest),
+        ("refused", ModelErrorKind::Refused),
+        ("network", ModelErrorKind::Network),
+        ("truncated", ModelErrorKind::Truncated),
+        ("idle", ModelErrorKind::Idle),
     ] {
         let error = failure(&format!("[[turn]]\nerror = '{word}'")).await;
         assert_eq!(error.kind, kind);
@@ -39,7 +39,7 @@ async fn an_error_carries_its_message_and_wait() {
 async fn a_stream_may_break_off_after_some_text() {
     let model = script("[[turn]]\ntext = 'half an ans'\nchunks = 2\nerror = 'truncated'");
     let mut child = Child::new("any");
-    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ErrorKind::Truncated);
+    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::Truncated);
     assert_eq!(child.progress, ["half ", "an ans"]);
 }
 
@@ -59,7 +59,7 @@ async fn a_request_larger_than_the_window_is_answered_as_a_provider_would() {
 async fn an_error_that_stays_takes_its_turn() {
     let model = script("turn = [{ error = 'context_exhausted' }, { text = 'after' }]");
     let mut child = Child { attempt: 2, ..Child::new("any") };
-    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ErrorKind::ContextExhausted);
+    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::ContextExhausted);
     child.turn = 2;
     assert_eq!(child.try_turn(&model).await.unwrap().text, "after");
 }

@@ -1,7 +1,7 @@
 //! One recorded stream per API, written from the documentation: text, thinking, parallel calls
 //! with arguments in fragments, letters outside ASCII, and a bill.
 
-use adjutant_core::{Attempt, Reply};
+use adjutant_core::{AttemptResult, ModelReply};
 use adjutant_model::wire::{Codec, Wire};
 use adjutant_model::{Progress, Settings};
 
@@ -171,7 +171,7 @@ pub(crate) fn codec(wire: Wire) -> Codec {
 pub(crate) fn read_heard<'a>(
     wire: Wire,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> (Attempt, String) {
+) -> (AttemptResult, String) {
     let mut reader = codec(wire).reader(3);
     let mut heard = String::new();
     let mut progress = |progress: Progress<'_>| match progress {
@@ -189,10 +189,10 @@ pub(crate) fn read_heard<'a>(
     (reader.finish(), heard)
 }
 
-pub(crate) fn read(wire: Wire, stream: &str) -> Attempt {
+pub(crate) fn read(wire: Wire, stream: &str) -> AttemptResult {
     read_heard(wire, [stream.as_bytes()]).0
 }
 
-pub(crate) fn reply(wire: Wire, stream: &str) -> Reply {
+pub(crate) fn reply(wire: Wire, stream: &str) -> ModelReply {
     read(wire, stream).unwrap_or_else(|error| panic!("{wire}: {error}"))
 }

@@ -1,6 +1,6 @@
 //! What the holes of a template are filled with.
 
-use adjutant_core::{ErrorKind, Message};
+use adjutant_core::{Message, ModelErrorKind};
 use serde_json::json;
 
 use crate::rig::{Child, script};
@@ -81,7 +81,7 @@ async fn a_result_that_is_not_there_is_an_error_with_its_line() {
         let mut child = Child::new("any");
         child.told("one", "x");
         let error = child.try_turn(&model).await.unwrap_err();
-        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::BadRequest, complaint));
+        assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::BadRequest, complaint));
     }
     let model = script("[[turn]]\ntext = '{{result}}'");
     let error = Child::new("any").try_turn(&model).await.unwrap_err();

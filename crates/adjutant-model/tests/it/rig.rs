@@ -1,6 +1,6 @@
 //! A conversation with a scripted model, driven by hand.
 
-use adjutant_core::{Attempt, Message, Reply, SessionId};
+use adjutant_core::{AttemptResult, Message, ModelReply, SessionId};
 use adjutant_model::{Model, Progress, ScriptedModel, TurnRequest, estimate};
 
 /// Loads a script that must be right.
@@ -43,7 +43,7 @@ impl Child {
     }
 
     /// Asks for the current turn and leaves the conversation as it is.
-    pub(crate) async fn try_turn(&mut self, model: &ScriptedModel) -> Attempt {
+    pub(crate) async fn try_turn(&mut self, model: &ScriptedModel) -> AttemptResult {
         let context_tokens = self.context_tokens();
         let request = TurnRequest {
             agent: self.agent,
@@ -67,9 +67,9 @@ impl Child {
     }
 
     /// Asks for the current turn, which must succeed, and goes on to the next.
-    pub(crate) async fn ask(&mut self, model: &ScriptedModel) -> Reply {
+    pub(crate) async fn ask(&mut self, model: &ScriptedModel) -> ModelReply {
         let reply = self.try_turn(model).await.unwrap_or_else(|error| panic!("{error}"));
-        let Reply { text, tool_calls, opaque, .. } = reply.clone();
+        let ModelReply { text, tool_calls, opaque, .. } = reply.clone();
         self.messages.push(Message::Assistant { content: text, tool_calls, opaque });
         self.turn += 1;
         self.attempt = 1;

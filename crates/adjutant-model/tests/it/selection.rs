@@ -1,6 +1,6 @@
 //! Which entry answers: the rule of `docs/scripted-model.md`, case by case and as a property.
 
-use adjutant_core::ErrorKind;
+use adjutant_core::ModelErrorKind;
 use proptest::prelude::*;
 
 use crate::rig::{Child, replies, script};
@@ -94,7 +94,7 @@ async fn a_pattern_answers_whenever_the_last_message_matches() {
     assert_eq!(child.ask(&model).await.text, "reading");
     // The pattern took the second place of the sequence, so only three turns were ever there.
     child.told("a", "content");
-    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ErrorKind::ScriptEnded);
+    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::ScriptEnded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,11 +123,14 @@ async fn passing_errors_answer_attempts_and_take_no_turn() {
         child.attempt = attempt;
         kinds.push(child.try_turn(&model).await.unwrap_err().kind);
     }
-    assert_eq!(kinds, [ErrorKind::RateLimited, ErrorKind::RateLimited, ErrorKind::Network]);
+    assert_eq!(
+        kinds,
+        [ModelErrorKind::RateLimited, ModelErrorKind::RateLimited, ModelErrorKind::Network]
+    );
     child.attempt = 4;
     assert_eq!(child.ask(&model).await.text, "through");
     assert_eq!(child.ask(&model).await.text, "through");
-    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ErrorKind::ScriptEnded);
+    assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::ScriptEnded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +138,7 @@ async fn an_error_that_nothing_follows_stands() {
     let model = script(r#"turn = [{ error = "overloaded" }]"#);
     for attempt in [1, 2, 99] {
         let mut child = Child { attempt, ..Child::new("any") };
-        assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ErrorKind::Overloaded);
+        assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::Overloaded);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Answers of the four APIs, read from bytes.
 
-use adjutant_core::{ErrorKind, StopReason, Usage};
+use adjutant_core::{ModelErrorKind, StopReason, Usage};
 use adjutant_model::wire::Wire;
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn a_stream_cut_at_any_byte_is_never_an_answer() {
         for cut in 0..stream.len() {
             let attempt = read_heard(wire, [&stream.as_bytes()[..cut]]).0;
             let error = attempt.expect_err(&format!("{wire} cut at {cut}"));
-            assert_eq!(error.kind, ErrorKind::Truncated, "{wire} cut at {cut}");
+            assert_eq!(error.kind, ModelErrorKind::Truncated, "{wire} cut at {cut}");
         }
     }
 }
@@ -213,7 +213,7 @@ fn reasons_to_stop_are_understood() {
         assert_eq!(reply(wire, &stream).stop, expected, "{stream}");
     }
     let interrupted = chat("{\"content\":\"Half\"}", "\"insufficient_system_resource\"");
-    assert_eq!(read(Wire::Chat, &interrupted).unwrap_err().kind, ErrorKind::Overloaded);
+    assert_eq!(read(Wire::Chat, &interrupted).unwrap_err().kind, ModelErrorKind::Overloaded);
     for (wire, stream) in [
         (Wire::Anthropic, anthropic("pause_turn")),
         (Wire::Anthropic, "data: {\"type\":\"message_stop\"}\n\n".to_owned()),
@@ -223,7 +223,7 @@ fn reasons_to_stop_are_understood() {
         (Wire::Gemini, gemini("FUNCTION_CALL")),
         (Wire::Responses, "data: [DONE]\n\n".to_owned()),
     ] {
-        assert_eq!(read(wire, &stream).unwrap_err().kind, ErrorKind::Truncated, "{stream}");
+        assert_eq!(read(wire, &stream).unwrap_err().kind, ModelErrorKind::Truncated, "{stream}");
     }
 }
 
@@ -233,35 +233,39 @@ fn an_error_or_nonsense_inside_a_stream_ends_it() {
         (
             Wire::Anthropic,
             r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
-            ErrorKind::Overloaded,
+            ModelErrorKind::Overloaded,
         ),
         (
             Wire::Chat,
             r#"data: {"error":{"code":429,"message":"slow down"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#,
-            ErrorKind::RateLimited,
+            ModelErrorKind::RateLimited,
         ),
         (
             Wire::Responses,
             r#"data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"x"}}}"#,
-            ErrorKind::RateLimited,
+            ModelErrorKind::RateLimited,
         ),
         (
             Wire::Responses,
             r#"data: {"type":"error","code":"context_length_exceeded","message":"x","param":null}"#,
-            ErrorKind::ContextExhausted,
+            ModelErrorKind::ContextExhausted,
         ),
         (
             Wire::Gemini,
             r#"data: {"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}"#,
-            ErrorKind::Overloaded,
+            ModelErrorKind::Overloaded,
         ),
-        (Wire::Gemini, r#"data: {"promptFeedback":{"blockReason":"SAFETY"}}"#, ErrorKind::Refused),
-        (Wire::Chat, "data: <html>", ErrorKind::Truncated),
-        (Wire::Anthropic, "data: {\"type\":", ErrorKind::Truncated),
+        (
+            Wire::Gemini,
+            r#"data: {"promptFeedback":{"blockReason":"SAFETY"}}"#,
+            ModelErrorKind::Refused,
+        ),
+        (Wire::Chat, "data: <html>", ModelErrorKind::Truncated),
+        (Wire::Anthropic, "data: {\"type\":", ModelErrorKind::Truncated),
         (
             Wire::Anthropic,
             r#"data: {"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"x"}}"#,
-            ErrorKind::Truncated,
+            ModelErrorKind::Truncated,
         ),
     ] {
         let error = read(wire, &format!("{stream}\n\n")).unwrap_err();

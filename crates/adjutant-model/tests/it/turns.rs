@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::rig::{Child, script};
 
-async fn only_turn(toml: &str) -> adjutant_core::Reply {
+async fn only_turn(toml: &str) -> adjutant_core::ModelReply {
     Child::new("any").try_turn(&script(toml)).await.unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Write and Edit: what a model is told, and what happens to the bytes.
 
-use adjutant_core::{Change, Writes, content_hash};
+use adjutant_core::{ContentChange, WriteScope, content_hash};
 use adjutant_tools::{Caps, Prepared, ToolOutput};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const TEMP: &str = ".half.tmp";
 
 impl Rig {
     /// Prepares and makes a change, as the engine does.
-    fn change(&self, writes: &Writes, tool: &str, arguments: &Value) -> ToolOutput {
+    fn change(&self, writes: &WriteScope, tool: &str, arguments: &Value) -> ToolOutput {
         match self.toolbox.prepare_write(tool, arguments, writes) {
             Prepared::Answer(output) => output,
             Prepared::Change { change, .. } => {
@@ -20,7 +20,7 @@ impl Rig {
         }
     }
 
-    fn say(&self, writes: &Writes, tool: &str, arguments: &Value) -> String {
+    fn say(&self, writes: &WriteScope, tool: &str, arguments: &Value) -> String {
         let output = self.change(writes, tool, arguments);
         let kind = if output.is_error { "error: " } else { "" };
         format!("{kind}{}", output.text)
@@ -31,8 +31,8 @@ impl Rig {
     }
 }
 
-fn below(folder: &str) -> Writes {
-    Writes::Below(folder.to_owned())
+fn below(folder: &str) -> WriteScope {
+    WriteScope::Below(folder.to_owned())
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn every_byte_that_was_not_meant_stays() {
     ] {
         let rig = Rig::with(&[("f", before)]);
         let call = json!({"file_path": "f", "old_string": old, "new_string": new});
-        let output = rig.change(&Writes::Anywhere, "Edit", &call);
+        let output = rig.change(&WriteScope::Anywhere, "Edit", &call);
         assert!(!output.is_error, "{}", output.text);
         assert_eq!(output.touched, ["f"]);
         assert_eq!(rig.bytes("f"), after.as_bytes(), "{before:?}");
@@ -54,7 +54,7 @@ fn every_byte_that_was_not_meant_stays() {
     let rig = Rig::new();
     for content in ["", "no end", "a\r\nb\r\n", "\0", "日本語\n"] {
         let call = json!({"file_path": "dir/f", "content": content});
-        rig.change(&Writes::Anywhere, "Write", &call);
+        rig.change(&WriteScope::Anywhere, "Write", &call);
         assert_eq!(rig.bytes("dir/f"), content.as_bytes());
     }
 }
@@ -65,7 +65,7 @@ fn what_a_model_is_told_lets_it_go_on() {
     rig.write("latin", b"caf\xe9");
     rig.link("a.rs", "link");
     mknodat(CWD, rig.path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-    let all = &Writes::Anywhere;
+    let all = &WriteScope::Anywhere;
     let edit = |path: &str, old: &str, new: &str| {
         let call = json!({"file_path": path, "old_string": old, "new_string": new});
         rig.say(all, "Edit", &call)
@@ -111,7 +111,7 @@ fn writing_stays_below_the_folder_that_was_granted() {
     assert!(rig.change(&below("linked"), "Write", &call).is_error);
     assert_eq!(rig.bytes("src/a.rs"), b"x");
     let call = json!({"file_path": "src/a.rs", "content": "new"});
-    assert_eq!(rig.say(&Writes::Nowhere, "Write", &call), "error: you may not write files");
+    assert_eq!(rig.say(&WriteScope::Nowhere, "Write", &call), "error: you may not write files");
     // Without a grant there is none.
     let output = rig.toolbox.call_by_name("Write", &call, &|| false);
     assert!(output.is_error && output.text == "you may not write files", "{}", output.text);
@@ -126,18 +126,18 @@ fn the_list_of_tasks_is_not_written_by_tools() {
     {
         let file = format!("{specs}/{name}");
         let rig = Rig::with(&[(&file, "- [NOT STARTED]"), (&format!("{specs}/1/f"), "x")]);
-        let edit = |path: &str, writes: &Writes| {
+        let edit = |path: &str, writes: &WriteScope| {
             let change =
                 json!({"file_path": path, "old_string": "NOT STARTED", "new_string": "COMPLETED"});
             rig.say(writes, "Edit", &change)
         };
-        let write = |path: &str, writes: &Writes| {
+        let write = |path: &str, writes: &WriteScope| {
             rig.say(writes, "Write", &json!({"file_path": path, "content": "- [COMPLETED]"}))
         };
         let whole = rig.path(&file);
         let kept = "is kept by adjutant itself; name what you made in your return instead";
         for path in [&file, &format!("./{specs}/./{name}"), whole.to_str().unwrap()] {
-            for writes in [&Writes::Anywhere, &below(specs)] {
+            for writes in [&WriteScope::Anywhere, &below(specs)] {
                 for said in [edit(path, writes), write(path, writes)] {
                     assert!(said.starts_with("error: ") && said.ends_with(kept), "{said}");
                 }
@@ -145,13 +145,13 @@ fn the_list_of_tasks_is_not_written_by_tools() {
         }
         // Nor is there a way around.
         let around = format!("{specs}/1/../{name}");
-        for said in [edit(&around, &Writes::Anywhere), write(&around, &Writes::Anywhere)] {
+        for said in [edit(&around, &WriteScope::Anywhere), write(&around, &WriteScope::Anywhere)] {
             assert!(said.starts_with("error: "), "{said}");
         }
         assert_eq!(rig.bytes(&file), b"- [NOT STARTED]");
         // A file of that name elsewhere is one like any other.
         for free in [format!("{specs}/1/{name}"), name.to_owned()] {
-            let said = write(&free, &Writes::Anywhere);
+            let said = write(&free, &WriteScope::Anywhere);
             assert!(said.starts_with("Created"), "{said}");
         }
     }
@@ -160,7 +160,7 @@ fn the_list_of_tasks_is_not_written_by_tools() {
 #[test]
 fn only_what_was_prepared_is_done() {
     let rig = Rig::with(&[("f", "old")]);
-    let (all, call) = (&Writes::Anywhere, json!({"file_path": "f", "content": "new"}));
+    let (all, call) = (&WriteScope::Anywhere, json!({"file_path": "f", "content": "new"}));
     let Prepared::Change { change, before } = rig.toolbox.prepare_write("Write", &call, all) else {
         panic!("there is something to change")
     };
@@ -168,7 +168,7 @@ fn only_what_was_prepared_is_done() {
     assert_eq!(change.before, Some(content_hash(b"old")));
     assert_eq!(change.after, Some(content_hash(b"new")));
     assert_eq!(rig.bytes("f"), b"old", "looking changes nothing");
-    let commit = |change: &Change, stop: bool| {
+    let commit = |change: &ContentChange, stop: bool| {
         rig.toolbox.commit_write("Write", &call, all, change, TEMP, &|| stop)
     };
     rig.write("f", "theirs");
@@ -176,7 +176,7 @@ fn only_what_was_prepared_is_done() {
     assert!(output.is_error && output.text.contains("changed by someone else"), "{}", output.text);
     assert_eq!(rig.bytes("f"), b"theirs");
     rig.write("f", "old");
-    let other = Change { after: Some(content_hash(b"other")), ..change.clone() };
+    let other = ContentChange { after: Some(content_hash(b"other")), ..change.clone() };
     assert!(commit(&other, false).is_error);
     assert!(commit(&change, true).text.contains("stopped before"));
     assert_eq!(rig.bytes("f"), b"old");
@@ -191,7 +191,7 @@ fn a_mark_for_a_secret_never_replaces_the_secret() {
     let rig = Rig::with(&[("conf", &line)]);
     let shown = rig.read(json!({"path": "conf"}));
     assert!(shown.contains("[masked:"), "{shown}");
-    let all = &Writes::Anywhere;
+    let all = &WriteScope::Anywhere;
     let content = "token = \"[masked:github-token]\"\nname = \"y\"\n";
     let said = rig.say(all, "Write", &json!({"file_path": "conf", "content": content}));
     assert!(said.contains("a secret you were not shown"), "{said}");
@@ -207,7 +207,7 @@ fn a_huge_file_is_refused_by_its_size() {
     let rig = Rig::with_caps(Caps { write_bytes: 100, ..Caps::default() });
     rig.write("big", "x".repeat(101));
     rig.write("small", "x".repeat(99));
-    let all = &Writes::Anywhere;
+    let all = &WriteScope::Anywhere;
     let call = json!({"file_path": "big", "content": "new"});
     insta::assert_snapshot!(rig.say(all, "Write", &call), @"error: `big` has more than 100 bytes, the most that is taken");
     let call = json!({"file_path": "new", "content": "y".repeat(101)});
@@ -234,9 +234,9 @@ fn of_writers_at_the_same_time_nobody_loses_what_another_was_told_is_done() {
             let edit = |nth: usize| {
                 let line = format!("{who}-{nth}\nEND");
                 let call = json!({"file_path": "f", "old_string": "END", "new_string": line});
-                let prepared = rig.toolbox.prepare_write("Edit", &call, &Writes::Anywhere);
+                let prepared = rig.toolbox.prepare_write("Edit", &call, &WriteScope::Anywhere);
                 let Prepared::Change { change, .. } = prepared else { panic!("{prepared:?}") };
-                let (writes, temp) = (&Writes::Anywhere, format!(".{who}.tmp"));
+                let (writes, temp) = (&WriteScope::Anywhere, format!(".{who}.tmp"));
                 rig.toolbox.commit_write("Edit", &call, writes, &change, &temp, &|| false)
             };
             (0..EDITS).filter(|nth| !edit(*nth).is_error).count()

@@ -10,7 +10,7 @@ mod json;
 mod text;
 mod whole_run;
 
-use adjutant_core::budget::Amount;
+use adjutant_core::budget::BudgetAmount;
 use adjutant_core::tree::{WHOLE_RUN, worst_case, worst_case_within};
 use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp, Usd};
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub struct ApprovalQuestion {
     policy: Policy,
     hash: Option<String>,
     expires: Option<Timestamp>,
-    left: Option<Amount>,
+    left: Option<BudgetAmount>,
     automatic: Option<Usd>,
     /// What the run is about, if the question is about the whole run. The only grant is then the root's.
     whole: Option<WholeRunKind>,
@@ -122,7 +122,7 @@ impl ApprovalQuestion {
 
     /// Sets the budget that was left when the call was made. By default the whole budget counts.
     #[must_use]
-    pub const fn with_left(mut self, left: Amount) -> Self {
+    pub const fn with_left(mut self, left: BudgetAmount) -> Self {
         self.left = Some(left);
         self
     }
@@ -163,7 +163,7 @@ impl ApprovalQuestion {
 
     /// Returns the most that the call can consume, and its time limit in seconds if there is one.
     #[must_use]
-    pub fn worst(&self) -> (Amount, Option<u64>) {
+    pub fn worst(&self) -> (BudgetAmount, Option<u64>) {
         if let (Some(_), [root]) = (&self.whole, self.grants.as_slice()) {
             return whole_run::worst(&self.policy, root);
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use adjutant_core::numbers::grouped;
-use adjutant_core::{Grant, Writes};
+use adjutant_core::{Grant, WriteScope};
 
 use super::{ApprovalQuestion, LABEL_COLUMNS, is_priced};
 use crate::layout::{bracketed, columns, excerpt, fit, padded, width, wrapped};
@@ -65,8 +65,8 @@ impl ApprovalQuestion {
         let mut rows = grouped_rows("Tools", &self.grants, |grant| {
             let network = if grant.rights.network { "network" } else { "no network" };
             let writes = match &grant.rights.writes {
-                Writes::Nowhere => String::new(),
-                writes @ (Writes::Below(_) | Writes::Own | Writes::Anywhere) => {
+                WriteScope::Nowhere => String::new(),
+                writes @ (WriteScope::Below(_) | WriteScope::Own | WriteScope::Anywhere) => {
                     format!("; writes {writes}")
                 }
             };

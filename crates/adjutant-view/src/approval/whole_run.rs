@@ -1,7 +1,7 @@
 //! The question about a whole run, asked before its root agent starts.
 
-use adjutant_core::budget::Amount;
-use adjutant_core::story::StoryWork;
+use adjutant_core::budget::BudgetAmount;
+use adjutant_core::story::StoryAssignment;
 use adjutant_core::tree::{WHOLE_RUN, worst_case_of_run};
 use adjutant_core::{
     AgentName, Assignment, Brief, Event, Grant, Label, ModelSpec, Policy, Rights, RunId,
@@ -21,7 +21,7 @@ pub(super) struct RootOpening<'a> {
     begun: Option<(RunId, &'a AgentName, &'a str, Option<&'a ModelSpec>)>,
     rights: Option<&'a Rights>,
     assignment: Option<&'a Assignment>,
-    story: Option<&'a StoryWork>,
+    story: Option<&'a StoryAssignment>,
     is_asked: bool,
     /// The depth of the root.
     base_depth: u64,
@@ -33,7 +33,7 @@ pub(super) enum WholeRunKind {
     /// A slash command, as the client sent it.
     Command(String),
     /// A story.
-    Story(Box<StoryWork>),
+    Story(Box<StoryAssignment>),
     /// Any other goal.
     Goal,
 }
@@ -173,8 +173,8 @@ impl WholeRunKind {
 }
 
 /// Returns the most that a whole run can consume, and its time limit in seconds if there is one.
-pub(super) fn worst(policy: &Policy, root: &Grant) -> (Amount, Option<u64>) {
+pub(super) fn worst(policy: &Policy, root: &Grant) -> (BudgetAmount, Option<u64>) {
     let worst = root.brief.model.as_ref().map(|model| worst_case_of_run(policy, model));
     let (tokens, usd) = worst.unwrap_or((u64::MAX, None));
-    (Amount { tokens, usd: usd.unwrap_or_default() }, root.timeout_s)
+    (BudgetAmount { tokens, usd: usd.unwrap_or_default() }, root.timeout_s)
 }

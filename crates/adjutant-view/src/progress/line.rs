@@ -2,10 +2,10 @@
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::ContractKind;
-use adjutant_core::space::Space;
 use adjutant_core::tree::{CALLS_PER_TURN, WHOLE_RUN};
+use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::write::{EDIT, WRITE};
-use adjutant_core::{Event, Nudge, SessionId, State, ToolOutput};
+use adjutant_core::{Event, SessionId, State, ToldReason, ToolOutput};
 
 use super::budget::threshold_warning;
 use super::words::{
@@ -150,16 +150,16 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
             grouped(amount.tokens),
             amount.usd
         )),
-        Event::Told { nudge: Nudge::LastCall(code), .. } => {
+        Event::Told { nudge: ToldReason::LastCall(code), .. } => {
             Some(format!("told to report now: {}", code_words(*code)))
         }
-        Event::Told { nudge: Nudge::Shorten, .. } => Some("told to answer shorter".into()),
+        Event::Told { nudge: ToldReason::Shorten, .. } => Some("told to answer shorter".into()),
         // The reason was already reported when the return was judged.
-        Event::Told { nudge: Nudge::Repair, .. } if is_judged(view, delegation) => None,
-        Event::Told { nudge: Nudge::Repair, .. } => Some("told to answer again".into()),
-        Event::Told { nudge: Nudge::Person, .. } => Some("was told what you said".into()),
-        Event::Told { nudge: Nudge::Results, .. } => Some("was told the results".into()),
-        Event::Told { nudge: Nudge::Check, .. } => Some("told to put its work right".into()),
+        Event::Told { nudge: ToldReason::Repair, .. } if is_judged(view, delegation) => None,
+        Event::Told { nudge: ToldReason::Repair, .. } => Some("told to answer again".into()),
+        Event::Told { nudge: ToldReason::Person, .. } => Some("was told what you said".into()),
+        Event::Told { nudge: ToldReason::Results, .. } => Some("was told the results".into()),
+        Event::Told { nudge: ToldReason::Check, .. } => Some("told to put its work right".into()),
         Event::MarkersRead { rejected, refused, .. } => {
             let unread = rejected.first().map(|it| it.reason.as_str());
             let why = refused.as_ref().map(|reason| reason.message.as_str()).or(unread)?;
@@ -242,7 +242,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
 }
 
 /// Returns the remarks about a workspace that were not made about an earlier one.
-fn new_remarks(view: &RunView, session: SessionId, space: &Space) -> Vec<String> {
+fn new_remarks(view: &RunView, session: SessionId, space: &OwnWorkspace) -> Vec<String> {
     let is_new = |remark: &&String| view.is_first_to_say(session, remark);
     space.remarks.iter().filter(is_new).cloned().collect()
 }

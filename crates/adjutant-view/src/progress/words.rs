@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use adjutant_core::space::{KeptWork, MergedWork};
-use adjutant_core::{Code, Mark, Outcome, Timestamp};
+use adjutant_core::workspace::{KeptWork, MergedWork};
+use adjutant_core::{Code, Outcome, TaskListUpdate, Timestamp};
 
 use crate::layout::{fit, fit_ends, some_of};
 use crate::run::{Activity, Delegation, ESTIMATE_NOTE, Liveness, RunView, Spend};
@@ -110,7 +110,7 @@ pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String
 }
 
 /// Describes how the task list was updated: `task 12 is [RESEARCHED], report.md linked`.
-pub(crate) fn marked(mark: &Mark, problem: Option<&str>) -> String {
+pub(crate) fn marked(mark: &TaskListUpdate, problem: Option<&str>) -> String {
     let task = mark.task;
     if let Some(problem) = problem {
         return format!("task {task} could not be marked: {}", fit(problem, TEXT_COLUMNS));

@@ -1,6 +1,6 @@
 //! Results as JSON.
 
-use adjutant_core::space::{Clash, KeptWork};
+use adjutant_core::workspace::{KeptWork, MergeConflict};
 use adjutant_core::{Outcome, SessionId, State, Usd};
 use adjutant_formats::contract::Return;
 use serde::Serialize;
@@ -145,7 +145,7 @@ pub struct MergeJson {
     /// The files that it changed.
     pub files: Vec<String>,
     /// Why nothing was merged, per file. The conflicts are to be resolved in the parent's workspace.
-    pub conflicts: Vec<Clash>,
+    pub conflicts: Vec<MergeConflict>,
     /// Why the merge could not be tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

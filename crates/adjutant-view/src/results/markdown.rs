@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use adjutant_core::numbers::grouped;
-use adjutant_core::space::KeptWork;
+use adjutant_core::workspace::KeptWork;
 use adjutant_core::{Code, Outcome, Reason, State};
 
 use super::text_allowance::TextAllowance;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use adjutant_core::assignment::kind_written;
+use adjutant_core::error_summary::handle_error_return;
 use adjutant_core::policy::ContractKind;
-use adjutant_core::propagation::handle_error_return;
 use adjutant_core::{AgentName, Code, Outcome, Reason, State};
 use adjutant_formats::contract::{
     Artifact, ErrorType, Metadata, Return, ReturnError, SUMMARY_MAX_CHARS, Status,

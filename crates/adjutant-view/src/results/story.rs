@@ -4,7 +4,7 @@
 //! Invariant: no section is longer than the tokens of one result, counted as four bytes each.
 
 use adjutant_core::numbers::grouped;
-use adjutant_core::space::Clash;
+use adjutant_core::workspace::MergeConflict;
 use adjutant_core::{Outcome, State};
 
 use super::ResultOptions;
@@ -156,12 +156,12 @@ fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
         out.push(&format!("**Its work is in**: `{}`\n", fit(reference, COLUMNS)), end);
     }
     let clashes = item.merged.iter().flat_map(|it| &it.0.conflicts);
-    let clashes: Vec<&Clash> = clashes.collect();
+    let clashes: Vec<&MergeConflict> = clashes.collect();
     conflicts(out, &clashes, end);
 }
 
 /// Lists every conflict first, then quotes the child's changes; each patch gets an equal share of the room.
-fn conflicts(out: &mut BoundedText, clashes: &[&Clash], end: usize) {
+fn conflicts(out: &mut BoundedText, clashes: &[&MergeConflict], end: usize) {
     let mut named = 0;
     for clash in clashes {
         let line = format!("- `{}`: {}\n", fit(&clash.path, COLUMNS), fit(&clash.what, COLUMNS));

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use adjutant_core::budget::Reservation;
 use adjutant_core::schema::{DELEGATE, TASK};
-use adjutant_core::space::{KeptWork, MergeRequest, MergedWork, Space};
+use adjutant_core::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace};
 use adjutant_core::{
-    AgentName, ErrorKind, Label, Mark, Outcome, Reason, SessionId, State, Timestamp,
+    AgentName, Label, ModelErrorKind, Outcome, Reason, SessionId, State, TaskListUpdate, Timestamp,
 };
 use adjutant_formats::contract::{Return, ReturnError};
 
@@ -87,13 +87,13 @@ pub struct Delegation {
     pub(super) returned_errors: Vec<ReturnError>,
     /// The latest update of the task list for it, and what went wrong.
     #[serde(default)]
-    pub marked: Option<(Mark, Option<String>)>,
+    pub marked: Option<(TaskListUpdate, Option<String>)>,
     /// The last line that a running command printed.
     #[serde(default)]
     pub printed: Option<String>,
     /// Its own workspace, if it has one.
     #[serde(default)]
-    pub space: Option<Box<Space>>,
+    pub space: Option<Box<OwnWorkspace>>,
     /// How its latest command was sandboxed: `full`, `off`, or which layer is missing.
     #[serde(default)]
     pub sandbox: Option<String>,
@@ -145,7 +145,7 @@ pub struct Delegation {
     /// The failed model call that will be retried.
     pub retry: Option<PendingRetry>,
     /// How its latest model call failed, if it did.
-    pub(super) last_error: Option<ErrorKind>,
+    pub(super) last_error: Option<ModelErrorKind>,
     /// Why its model call is delayed.
     #[serde(default)]
     pub pause: Option<ProviderPause>,
@@ -215,7 +215,7 @@ pub struct PendingRetry {
     /// When the next one is made.
     pub at: Timestamp,
     /// What went wrong.
-    pub kind: ErrorKind,
+    pub kind: ModelErrorKind,
 }
 
 /// A pause that a provider asked for; it applies to all calls to that provider.

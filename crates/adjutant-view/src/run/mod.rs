@@ -16,13 +16,13 @@ mod spend;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adjutant_core::space::SpaceTerms;
+use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
     Assignment, ModelSpec, Outcome, Policy, Preset, RunId, SessionId, State, Timestamp, Usd,
 };
 use adjutant_formats::contract::ORCHESTRATOR;
 
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
 
 use crate::timed_event::{EventTime, TimedEvent};
 
@@ -84,10 +84,10 @@ pub struct RunView {
     #[serde(default)]
     assignment: Option<Box<Assignment>>,
     #[serde(default)]
-    story: Option<Box<StoryWork>>,
+    story: Option<Box<StoryAssignment>>,
     /// A person's settings for agents that write.
     #[serde(default)]
-    terms: Option<Box<SpaceTerms>>,
+    terms: Option<Box<WorkspaceTerms>>,
     /// Remarks about workspaces, each with the first delegation it was made about.
     #[serde(default)]
     remarked: BTreeMap<String, SessionId>,
@@ -129,7 +129,7 @@ impl RunView {
 
     /// Returns the story that the run works on, if any.
     #[must_use]
-    pub fn story(&self) -> Option<&StoryWork> {
+    pub fn story(&self) -> Option<&StoryAssignment> {
         self.story.as_deref()
     }
 

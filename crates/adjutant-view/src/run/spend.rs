@@ -1,6 +1,6 @@
 //! Tokens and cost of model calls, and how much of them is estimated.
 
-use adjutant_core::budget::{Amount, Settlement};
+use adjutant_core::budget::{BudgetAmount, Settlement};
 use adjutant_core::numbers::{grouped, rounded};
 use adjutant_core::{Usage, Usd};
 
@@ -18,11 +18,11 @@ pub struct Spend {
     /// The number of settled calls.
     pub calls: u64,
     /// The part counted at its reservation, because the provider did not report the usage.
-    pub estimated: Amount,
+    pub estimated: BudgetAmount,
     /// The tokens of models without a price, which are not part of `usd`.
     pub unpriced_tokens: u64,
     /// What was billed beyond its reservation.
-    pub overrun: Amount,
+    pub overrun: BudgetAmount,
 }
 
 impl Spend {

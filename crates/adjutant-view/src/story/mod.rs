@@ -8,7 +8,7 @@ mod root_work;
 mod text;
 
 use adjutant_core::refusal::raising_flags;
-use adjutant_core::space::ChangedFile;
+use adjutant_core::workspace::ChangedFile;
 use adjutant_core::{Code, Outcome, RunId, SessionId, State};
 use serde::{Serialize, Serializer};
 

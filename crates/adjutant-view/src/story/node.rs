@@ -1,6 +1,6 @@
 //! The work of one node of a story, shared by the tree, the status and the report.
 
-use adjutant_core::space::{ChangedFile, KeptWork};
+use adjutant_core::workspace::{ChangedFile, KeptWork};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};

@@ -1,6 +1,8 @@
 //! Requirement 43, D21 and DESIGN §5 Approval: the question that a person is asked.
 
-use adjutant_core::{Code, ContextFile, Event, Found, Preset, Rights, ToolSet, Writes};
+use adjutant_core::{
+    Code, ContextFile, ContextFileStatus, Event, Preset, Rights, ToolSet, WriteScope,
+};
 use adjutant_view::approval::{ApprovalQuestion, Risk, domain_question};
 
 use crate::history::{HOSTILE, History, reason, root};
@@ -34,8 +36,8 @@ fn the_full_question_shows_everything_at_stake() {
     let mut h = History::new();
     let mut first = h.grant(root(), "security", "scan for vulnerabilities in src/auth.rs");
     first.brief.context = vec![
-        ContextFile { path: "src/auth.rs".into(), found: Found::Loaded },
-        ContextFile { path: "src/gone.rs".into(), found: Found::Missing },
+        ContextFile { path: "src/auth.rs".into(), found: ContextFileStatus::Loaded },
+        ContextFile { path: "src/gone.rs".into(), found: ContextFileStatus::Missing },
     ];
     let mut second = h.grant(root(), "日本語", &format!("read {} and stop", "x".repeat(1_000)));
     second.index = 1;
@@ -91,7 +93,7 @@ fn different_tasks_are_listed_separately_and_a_missing_price_is_shown() {
     writer.rights = Rights {
         tools: ToolSet::new(["Read", "Write", "WebFetch"]),
         network: true,
-        writes: Writes::Below("docs".into()),
+        writes: WriteScope::Below("docs".into()),
     };
     writer.brief.model.as_mut().unwrap().name = "acme/small".into();
     writer.timeout_s = Some(600);

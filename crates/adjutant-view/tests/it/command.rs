@@ -1,8 +1,10 @@
 //! Runs of a slash command: stages, returns and the outcome.
 
-use adjutant_core::assignment::Work;
+use adjutant_core::assignment::WorkStage;
 use adjutant_core::policy::Operation;
-use adjutant_core::{AgentName, Assignment, Code, Event, Grant, Mark, Outcome, Preset, SessionId};
+use adjutant_core::{
+    AgentName, Assignment, Code, Event, Grant, Outcome, Preset, SessionId, TaskListUpdate,
+};
 use adjutant_formats::contract::{
     Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Required, Return, Status,
     unchecked, validate,
@@ -69,7 +71,8 @@ fn marked(
     problem: Option<&str>,
 ) {
     let links = vec![task::Artifact { kind: ArtifactKind::Research, path: "specs/r.md".into() }];
-    let mark = Mark { task, work: Work::Ended, status: Some(status), reason: None, links };
+    let mark =
+        TaskListUpdate { task, work: WorkStage::Ended, status: Some(status), reason: None, links };
     h.push(Event::Marked { session, mark, problem: problem.map(str::to_owned) });
 }
 

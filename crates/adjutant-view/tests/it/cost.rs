@@ -1,6 +1,6 @@
 //! Requirement 59: costs per node and in total.
 
-use adjutant_core::budget::Amount;
+use adjutant_core::budget::BudgetAmount;
 use adjutant_core::{Event, Outcome, Usage};
 use adjutant_view::cost::{json, render};
 
@@ -60,7 +60,7 @@ fn cache_reads_missing_prices_and_overruns_are_shown() {
     });
     h.push(Event::Overran {
         session: cached,
-        amount: Amount { tokens: 7, usd: adjutant_core::Usd::ZERO },
+        amount: BudgetAmount { tokens: 7, usd: adjutant_core::Usd::ZERO },
     });
     h.end(cached, Outcome::Completed, None);
     insta::assert_snapshot!(render(&h.view(), None), @r"

@@ -1,6 +1,6 @@
 //! Requirement 38: errors with context, trajectory and recovery.
 
-use adjutant_core::{Code, ErrorKind, Event, Outcome};
+use adjutant_core::{Code, Event, ModelErrorKind, Outcome};
 use adjutant_formats::contract::Return;
 use adjutant_view::errors::{ErrorJson, ErrorsJson, of_run, render};
 use adjutant_view::wire::pretty;
@@ -177,7 +177,9 @@ fn unfinished_work_of_a_dead_run_is_an_error_until_it_is_resumed() {
 /// It can be resumed with another key, but a retry does not help.
 #[test]
 fn a_rejected_api_key_is_not_auto_recoverable() {
-    for (kind, expected) in [(ErrorKind::Authentication, false), (ErrorKind::Overloaded, true)] {
+    for (kind, expected) in
+        [(ModelErrorKind::Authentication, false), (ModelErrorKind::Overloaded, true)]
+    {
         let mut h = History::new();
         let [child] = h.call([("one", "look")]);
         h.start(child);

@@ -1,9 +1,9 @@
 //! A builder for histories: one method per kind of event.
 
-use adjutant_core::budget::{Amount, Reservation, Settlement};
+use adjutant_core::budget::{BudgetAmount, Reservation, Settlement};
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Code, ErrorKind, Event, Grant, Label, ModelSpec, Outcome,
+    AgentName, AttemptError, Brief, Code, Event, Grant, Label, ModelErrorKind, ModelSpec, Outcome,
     Preset, Price, Reason, Rights, RunId, SessionId, StopReason, Timestamp, ToolCall, ToolOutput,
     ToolSet, Usage, Usd,
 };
@@ -213,7 +213,7 @@ impl History {
     }
 
     pub(crate) fn reserve(&mut self, session: SessionId, turn: u32) {
-        let amount = Amount { tokens: 10_000, usd: Usd::from_pico(80_000_000_000) };
+        let amount = BudgetAmount { tokens: 10_000, usd: Usd::from_pico(80_000_000_000) };
         let reservation =
             Reservation { turn, attempt: 1, max_output: 4_096, amount, last_call: false };
         self.push(Event::Reserved { session, reservation });
@@ -239,12 +239,12 @@ impl History {
         });
     }
 
-    pub(crate) fn fail(&mut self, session: SessionId, kind: ErrorKind, retry_in: Option<u64>) {
+    pub(crate) fn fail(&mut self, session: SessionId, kind: ModelErrorKind, retry_in: Option<u64>) {
         let open = Reservation {
             turn: 1,
             attempt: 1,
             max_output: 1_000,
-            amount: Amount { tokens: 5_000, usd: Usd::from_pico(27_000_000_000) },
+            amount: BudgetAmount { tokens: 5_000, usd: Usd::from_pico(27_000_000_000) },
             last_call: false,
         };
         self.push(Event::AttemptFailed {
@@ -342,7 +342,7 @@ pub(crate) fn finished() -> (History, [SessionId; 3]) {
     h.wait(500);
     let output = ToolOutput::error("no such file");
     h.push(Event::ToolReturned { session: sessions[1], call: 0, output });
-    h.fail(sessions[1], ErrorKind::Overloaded, None);
+    h.fail(sessions[1], ModelErrorKind::Overloaded, None);
     let why = reason(
         Code::ProviderError,
         "provider overloaded: try later",

@@ -1,6 +1,6 @@
 //! The journal as text.
 
-use adjutant_core::{Code, ErrorKind, Event, Nudge, Outcome};
+use adjutant_core::{Code, Event, ModelErrorKind, Outcome, ToldReason};
 use adjutant_view::log::render;
 
 use crate::history::{HOSTILE, History, finished};
@@ -48,10 +48,10 @@ fn a_backtrace_is_indented_below_its_crash() {
     let [a] = h.call([(HOSTILE, HOSTILE)]);
     h.start(a);
     h.reserve(a, 1);
-    h.fail(a, ErrorKind::RateLimited, Some(500));
+    h.fail(a, ModelErrorKind::RateLimited, Some(500));
     h.push(Event::Told {
         session: a,
-        nudge: Nudge::LastCall(Code::BudgetExceeded),
+        nudge: ToldReason::LastCall(Code::BudgetExceeded),
         text: "now".into(),
     });
     h.push(Event::Crashed {

@@ -1,6 +1,6 @@
 //! Requirement 52: what each subagent is doing, as display and as lines.
 
-use adjutant_core::{Code, ErrorKind, Event, Grant, Nudge, Outcome, Preset, Timestamp};
+use adjutant_core::{Code, Event, Grant, ModelErrorKind, Outcome, Preset, Timestamp, ToldReason};
 use adjutant_formats::contract::Complaint;
 use adjutant_view::layout::width;
 use adjutant_view::progress::{ProgressFrame, line, total};
@@ -119,7 +119,7 @@ fn a_frame_shows_waiting_retrying_thinking_and_grandchildren() {
     h.reserve(below, 1);
     h.start(slow);
     h.wait(12_000);
-    h.fail(slow, ErrorKind::RateLimited, Some(2_500));
+    h.fail(slow, ModelErrorKind::RateLimited, Some(2_500));
     let _ = later;
     insta::assert_snapshot!(frame(&h, 90), @"
     Delegate [4 subagents]
@@ -238,10 +238,10 @@ fn lines_report_retries_nudges_denials_crashes_and_late_results() {
     h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: hash.clone(), expires });
     h.push(Event::Approved { hash: hash.clone(), parent: root() });
     h.start(session);
-    h.fail(session, ErrorKind::Network, Some(500));
+    h.fail(session, ModelErrorKind::Network, Some(500));
     h.push(Event::Told {
         session,
-        nudge: Nudge::LastCall(Code::ContextExhausted),
+        nudge: ToldReason::LastCall(Code::ContextExhausted),
         text: "now".into(),
     });
     h.reply(session, "", vec![call(HOSTILE, json!({}))], tokens(10, 1));
@@ -321,7 +321,7 @@ fn a_rejected_return_is_one_line_with_the_reason() {
         h.push(Event::Judged { session, call, returned: None, errors, warnings });
         if call.is_none() {
             let text = "Your return was not accepted.".into();
-            h.push(Event::Told { session, nudge: Nudge::Repair, text });
+            h.push(Event::Told { session, nudge: ToldReason::Repair, text });
         }
     };
     judged(None, "Invalid status: done");

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::space::{MergedWork, SpaceKind};
-use adjutant_core::story::Check;
-use adjutant_core::story::StoryWork;
-use adjutant_core::tree::InFlight;
+use adjutant_core::story::StoryAssignment;
+use adjutant_core::story::VerifyResult;
+use adjutant_core::tree::EffectsInFlight;
+use adjutant_core::workspace::{MergedWork, OwnWorkspaceKind};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, ErrorKind, Event, Outcome, Preset, Reply,
-    SessionId, StopReason, Task, Timestamp, ToolOutput, Tree, Usage, Usd,
+    AgentName, AttemptError, Brief, Command, Effect, Event, ModelErrorKind, ModelReply, Outcome,
+    Preset, RequestedTask, SessionId, StopReason, Timestamp, ToolOutput, Tree, Usage, Usd,
 };
 use adjutant_view::progress::ProgressFrame;
 use adjutant_view::results::{CallResults, ResultOptions};
@@ -27,7 +27,7 @@ const DONE: &str =
 /// The real tree, driven without an engine.
 struct Driver {
     tree: Tree,
-    in_flight: InFlight,
+    in_flight: EffectsInFlight,
     now: u64,
     records: Vec<(Timestamp, Event)>,
     effects: Vec<Effect>,
@@ -44,7 +44,7 @@ impl Driver {
         policy.children_per_run = Some(12);
         let mut driver = Self {
             tree: Tree::default(),
-            in_flight: InFlight::default(),
+            in_flight: EffectsInFlight::default(),
             now: 0,
             records: Vec::new(),
             effects: Vec::new(),
@@ -72,7 +72,7 @@ impl Driver {
         policy.budget_usd = Some(Usd::from_pico(50_000_000_000_000));
         let mut driver = Self {
             tree: Tree::default(),
-            in_flight: InFlight::default(),
+            in_flight: EffectsInFlight::default(),
             now: 0,
             records: Vec::new(),
             effects: Vec::new(),
@@ -90,18 +90,18 @@ impl Driver {
             base_depth: 0,
         });
         let (id, title, verify) = ("US-007".into(), "Log in".into(), Some("make test".into()));
-        let story = StoryWork { id, title, verify, ..StoryWork::default() };
+        let story = StoryAssignment { id, title, verify, ..StoryAssignment::default() };
         driver.submit(Command::TakeStory(Box::new(story)));
         driver
     }
 
-    fn tasks(&mut self, prompts: impl Iterator<Item = String>) -> Vec<Task> {
+    fn tasks(&mut self, prompts: impl Iterator<Item = String>) -> Vec<RequestedTask> {
         let mut task = |prompt: String| {
             self.sessions += 1;
             let mut brief = Brief::new(label("same"), AgentName::new("worker"), &prompt);
             brief.model = Some(model());
             let chance = [1, 1, 1, 2, self.sessions / 36, self.sessions % 36];
-            Task { session: SessionId::new(1_738_326_896, chance), brief }
+            RequestedTask { session: SessionId::new(1_738_326_896, chance), brief }
         };
         prompts.map(&mut task).collect()
     }
@@ -129,7 +129,7 @@ impl Driver {
                 let mut brief = Brief::new(label("same"), AgentName::new("scout"), &prompt);
                 brief.model = Some(model());
                 let chance = [1, 1, 1, 1, self.sessions / 36, self.sessions % 36];
-                Task { session: SessionId::new(1_738_326_896, chance), brief }
+                RequestedTask { session: SessionId::new(1_738_326_896, chance), brief }
             })
             .collect();
         self.submit(Command::Delegate { parent, tasks, concurrency: None, origin: None });
@@ -164,8 +164,11 @@ impl Driver {
         let amount = u64::from(pick);
         match effect {
             Effect::Model { session, turn, attempt, .. } if pick.is_multiple_of(5) => {
-                let kind =
-                    if pick.is_multiple_of(2) { ErrorKind::Network } else { ErrorKind::BadRequest };
+                let kind = if pick.is_multiple_of(2) {
+                    ModelErrorKind::Network
+                } else {
+                    ModelErrorKind::BadRequest
+                };
                 let error = AttemptError {
                     kind,
                     message: "no".into(),
@@ -190,7 +193,7 @@ impl Driver {
                     (Some(_), false) => DONE.to_owned(),
                     _ => format!("answer {pick}{marker}"),
                 };
-                let reply = Reply { text, tool_calls, stop, opaque: None, usage };
+                let reply = ModelReply { text, tool_calls, stop, opaque: None, usage };
                 self.submit(Command::Reply { session, turn, attempt, reply });
             }
             Effect::Tool { session, turn, index, .. }
@@ -204,7 +207,7 @@ impl Driver {
             // No agent here may write.
             Effect::PrepareWrite { .. } | Effect::Write { .. } => {}
             Effect::MakeSpace { session, .. } => {
-                let made = Ok(crate::story::space(SpaceKind::Overlay, "x"));
+                let made = Ok(crate::story::space(OwnWorkspaceKind::Overlay, "x"));
                 self.submit(Command::TakeSpace { session, made });
             }
             Effect::KeepSpace { session, .. } => {
@@ -227,7 +230,7 @@ impl Driver {
             }
             Effect::Check { session, .. } => {
                 let passed = pick.is_multiple_of(3);
-                let check = if passed { Check::Passed } else { Check::Failed };
+                let check = if passed { VerifyResult::Passed } else { VerifyResult::Failed };
                 self.submit(Command::TakeCheck { session, check, text: "ran".into() });
             }
             Effect::HandUp { .. } => {

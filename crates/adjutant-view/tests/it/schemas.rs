@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind};
-use adjutant_core::{Code, ErrorKind, Event, Outcome, Preset, Timestamp, Usd};
+use adjutant_core::workspace::{ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind};
+use adjutant_core::{Code, Event, ModelErrorKind, Outcome, Preset, Timestamp, Usd};
 use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail_json, list_json};
@@ -41,7 +41,7 @@ fn everything() -> History {
     let [busy, odd] = h.call([("busy", "x"), ("odd", "x")]);
     h.start(busy);
     h.push(Event::Paused { session: busy, provider: "anthropic".into(), until: expires });
-    h.fail(busy, ErrorKind::Network, Some(100));
+    h.fail(busy, ModelErrorKind::Network, Some(100));
     h.push(Event::DomainAsked { session: busy, call: 0, host: "docs.rs".into(), expires });
     h.push(Event::DomainAllowed { host: "docs.rs".into() });
     h.push(Event::DomainDenied { host: "b.example".into(), reason: "no".into() });
@@ -76,12 +76,12 @@ fn in_workspaces(h: &mut History) {
     };
     let problem = Some("the disk is full".to_owned());
     let ends = [
-        (fine, SpaceKind::Overlay, kept, None),
-        (poor, SpaceKind::Worktree, KeptWork::default(), problem),
+        (fine, OwnWorkspaceKind::Overlay, kept, None),
+        (poor, OwnWorkspaceKind::Worktree, KeptWork::default(), problem),
     ];
     for (session, kind, kept, problem) in ends {
         h.start(session);
-        let space = Space {
+        let space = OwnWorkspace {
             kind,
             path: "/spaces/1".into(),
             base: "abc".into(),

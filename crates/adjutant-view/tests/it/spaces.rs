@@ -1,6 +1,8 @@
 //! Agents that write in their own workspaces: sandbox, committed work, and files that several change.
 
-use adjutant_core::space::{ChangedFile, KeptWork, Space, SpaceKind, SpaceTerms};
+use adjutant_core::workspace::{
+    ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceTerms,
+};
 use adjutant_core::{Code, Event, Outcome, SessionId, State, ToolOutput};
 use adjutant_view::errors::of_run;
 use adjutant_view::palette::Palette;
@@ -20,8 +22,8 @@ fn kept(files: &[(&str, &str)]) -> KeptWork {
     KeptWork { commit: Some("c0ffee".into()), files, ..KeptWork::default() }
 }
 
-fn terms(sandbox_off: bool) -> Option<Box<SpaceTerms>> {
-    Some(Box::new(SpaceTerms { sandbox_off, ..SpaceTerms::default() }))
+fn terms(sandbox_off: bool) -> Option<Box<WorkspaceTerms>> {
+    Some(Box::new(WorkspaceTerms { sandbox_off, ..WorkspaceTerms::default() }))
 }
 
 fn begun(sandbox_off: bool) -> History {
@@ -36,7 +38,7 @@ fn works(h: &mut History, session: SessionId) {
     h.start(session);
     let (path, base) = ("/spaces/1".into(), "abc".into());
     let (layers, remarks) = (Vec::new(), Vec::new());
-    let space = Space { kind: SpaceKind::Worktree, path, base, layers, remarks };
+    let space = OwnWorkspace { kind: OwnWorkspaceKind::Worktree, path, base, layers, remarks };
     h.push(Event::SpaceMade { session, space });
     h.reply(session, "It is done.", vec![], tokens(10, 1));
 }

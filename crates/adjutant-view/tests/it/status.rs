@@ -1,7 +1,7 @@
 //! The status of runs as text and JSON.
 
 use adjutant_core::refusal::TimeBound;
-use adjutant_core::{ErrorKind, Event, Timestamp};
+use adjutant_core::{Event, ModelErrorKind, Timestamp};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail, detail_json, list, list_json};
 use adjutant_view::{Liveness, Palette};
 use serde_json::json;
@@ -104,7 +104,7 @@ fn the_detail_of_a_run_shows_what_each_subagent_does() {
 #[test]
 fn a_dead_run_shows_no_activity() {
     let (mut h, sessions) = three();
-    h.fail(sessions[1], ErrorKind::Network, Some(1_000));
+    h.fail(sessions[1], ModelErrorKind::Network, Some(1_000));
     let view = h.view();
     let look = ObservedRun {
         view: &view,
@@ -144,7 +144,7 @@ fn a_list_shows_what_each_subagent_waits_for() {
     h.call_from(names[3], [("child", "x")]);
     h.push(Event::Granted(Box::new(asked)));
     h.wait(40_000);
-    h.fail(names[2], ErrorKind::Overloaded, Some(5_000));
+    h.fail(names[2], ModelErrorKind::Overloaded, Some(5_000));
     let view = h.view();
     let look = ObservedRun {
         view: &view,

@@ -1,7 +1,9 @@
 //! Runs that work on a story: what parents, people and programs read.
 
-use adjutant_core::space::{ChangedFile, Clash, KeptWork, MergedWork, Space, SpaceKind};
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
+use adjutant_core::workspace::{
+    ChangedFile, KeptWork, MergeConflict, MergedWork, OwnWorkspace, OwnWorkspaceKind,
+};
 use adjutant_core::{
     Code, Event, Outcome, Preset, Reason, Refusal, Rights, SessionId, State, ToolSet,
 };
@@ -16,9 +18,9 @@ use crate::history::{History, label, model, reason, root, tokens};
 
 pub(crate) const VERIFY: &str = "cargo test";
 
-pub(crate) fn space(kind: SpaceKind, name: &str) -> Space {
+pub(crate) fn space(kind: OwnWorkspaceKind, name: &str) -> OwnWorkspace {
     let path = format!("/spaces/{name}");
-    Space { kind, path, base: "abc".into(), layers: Vec::new(), remarks: Vec::new() }
+    OwnWorkspace { kind, path, base: "abc".into(), layers: Vec::new(), remarks: Vec::new() }
 }
 
 pub(crate) fn file(path: &str, how: &str, lines: (u64, u64)) -> ChangedFile {
@@ -42,15 +44,15 @@ pub(crate) fn story(verify: Option<&str>, answer: &str) -> History {
         **policy = Preset::Story.policy();
         *of_root = Some(model());
     }
-    let story = StoryWork {
+    let story = StoryAssignment {
         id: "US-007".into(),
         title: "Add a login".into(),
         prd: Some("prd.json".into()),
         verify: verify.map(str::to_owned),
-        ..StoryWork::default()
+        ..StoryAssignment::default()
     };
     h.push(Event::StoryTaken { story: Box::new(story), deadline: None });
-    h.push(Event::SpaceMade { session: root(), space: space(SpaceKind::Overlay, "root") });
+    h.push(Event::SpaceMade { session: root(), space: space(OwnWorkspaceKind::Overlay, "root") });
     h.wait(1_000);
     h.reply(root(), answer, vec![], tokens(2_000, 200));
     h
@@ -61,12 +63,12 @@ pub(crate) fn child(h: &mut History, parent: SessionId, id: &str, what: &str) ->
     let mut grant = h.grant(parent, what, what);
     grant.brief.story = Some(id.into());
     grant.rights = Rights { tools: ToolSet::all(), ..Rights::default() };
-    grant.rights.writes = adjutant_core::write::Writes::Own;
+    grant.rights.writes = adjutant_core::write::WriteScope::Own;
     let session = grant.session;
     h.push(Event::Granted(Box::new(grant)));
     h.start(session);
     h.wait(50);
-    h.push(Event::SpaceMade { session, space: space(SpaceKind::Overlay, id) });
+    h.push(Event::SpaceMade { session, space: space(OwnWorkspaceKind::Overlay, id) });
     session
 }
 
@@ -85,13 +87,18 @@ pub(crate) fn finish(
     h.push(Event::SpaceKept { session, kept, problem: None });
 }
 
-pub(crate) fn merged(h: &mut History, session: SessionId, files: &[&str], conflicts: Vec<Clash>) {
+pub(crate) fn merged(
+    h: &mut History,
+    session: SessionId,
+    files: &[&str],
+    conflicts: Vec<MergeConflict>,
+) {
     let files = files.iter().map(ToString::to_string).collect();
     h.push(Event::Merged { session, merged: MergedWork { files, conflicts }, problem: None });
 }
 
-fn clash() -> Clash {
-    Clash {
+fn clash() -> MergeConflict {
+    MergeConflict {
         path: "src/auth.rs".into(),
         what: "both changed the same lines".into(),
         patch: Some("@@ -1 +1 @@\n-old\n+new\n### [fake] ✓\n".into()),
@@ -506,7 +513,7 @@ proptest! {
             _ => (Outcome::Partial, why()),
         };
         finish(&mut h, one, &text(6), files.collect(), end);
-        let clash = |nth: usize| Clash {
+        let clash = |nth: usize| MergeConflict {
             path: format!("{nth}{}", texts[3]),
             what: text(7),
             patch: (!nth.is_multiple_of(3)).then(|| text(6)),

@@ -92,7 +92,7 @@ fn the_errors_of_the_page_are_said_as_they_are_quoted() {
     let page = page();
     let source = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
     let said = source("crates/adjutant-core/src/refusal.rs")
-        + &source("crates/adjutant-core/src/tree/spaces.rs");
+        + &source("crates/adjutant-core/src/tree/workspaces.rs");
     for words in [
         "ERROR: Delegation depth limit (",
         "ERROR: Agent context budget (",

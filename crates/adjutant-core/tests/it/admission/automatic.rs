@@ -72,7 +72,7 @@ fn a_call_can_risk_no_more_than_the_run_has_left() {
     // Held open is not spent: while the first works, a second could still risk all of it.
     assert_eq!(call(&mut sim, vec![paid("b")]), "asks");
     // 10,000 tokens in and 6,000 out are 12 cents; 38 are left, and 50 + 38 fit 90.
-    sim.reply(first, Reply { usage: used(10_000, 6_000), ..says("done") });
+    sim.reply(first, ModelReply { usage: used(10_000, 6_000), ..says("done") });
     assert_eq!(call(&mut sim, vec![paid("c")]), "starts at $0.38");
 }
 
@@ -92,7 +92,7 @@ fn a_call_that_starts_is_recorded_before_its_grants_and_reads_back_the_same() {
 
 #[test]
 fn nobody_is_asked_where_approval_is_off_and_nothing_is_counted() {
-    let mut sim = Sim::new(Policy { approval: Approval::None, ..below("0.01") });
+    let mut sim = Sim::new(Policy { approval: ApprovalRule::None, ..below("0.01") });
     assert_eq!(call(&mut sim, vec![paid("a")]), "neither");
     assert_eq!(sim.tree.auto_approved(), Usd::ZERO);
 }
@@ -100,12 +100,12 @@ fn nobody_is_asked_where_approval_is_off_and_nothing_is_counted() {
 #[test]
 fn content_may_lower_the_amount_or_take_it_away_and_never_give_one() {
     let set = |start: Option<&str>, value: Value| {
-        let mut layered = Layered::new(Preset::Scout);
+        let mut layered = LayeredPolicy::new(Preset::Scout);
         if let Some(start) = start {
             let start = serde_json::from_str(start).unwrap();
-            layered.set("approve_below_usd", &start, &Source::UserConfig).unwrap();
+            layered.set("approve_below_usd", &start, &PolicySource::UserConfig).unwrap();
         }
-        let set = layered.set("approve_below_usd", &value, &Source::ProjectConfig);
+        let set = layered.set("approve_below_usd", &value, &PolicySource::ProjectConfig);
         set.map(|()| layered.policy().approve_below_usd).map_err(|error| error.to_string())
     };
     assert_eq!(set(Some("2"), json!(1)), Ok(Usd::from_dollars(1.0)));

@@ -49,16 +49,16 @@ fn what_is_spent_and_held_anywhere_on_the_way_up_is_not_there_for_a_child() {
     let parent = sim.child(about("lead"));
     let judge = |sim: &Sim| sim.tree.judge_one(sim.now, parent, &about("x")).map(drop);
     assert_eq!(judge(&sim), Ok(()));
-    sim.reply(parent, Reply { usage: used(14_000, 100), ..asks(vec![read("1", "a")]) });
+    sim.reply(parent, ModelReply { usage: used(14_000, 100), ..asks(vec![read("1", "a")]) });
     // 5,900 are left and 5,102 are needed; then the next call holds 14,000 more open.
     assert_eq!(judge(&sim), Ok(()));
     let spent = sim.node(parent).ledger.settled;
-    assert_eq!(spent, Amount { tokens: 14_100, usd: Usd::ZERO });
+    assert_eq!(spent, BudgetAmount { tokens: 14_100, usd: Usd::ZERO });
     let reservation = Reservation {
         turn: 2,
         attempt: 1,
         max_output: 100,
-        amount: Amount { tokens: 1_000, usd: Usd::ZERO },
+        amount: BudgetAmount { tokens: 1_000, usd: Usd::ZERO },
         last_call: false,
     };
     let mut held = sim.tree.clone();

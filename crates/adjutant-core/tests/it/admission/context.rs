@@ -150,13 +150,17 @@ fn a_given_context_holds_the_prompt_already() {
 fn a_context_file_that_may_not_be_handed_over_refuses_its_task_alone() {
     let mut sim = Sim::new(scout(&[]));
     let root = sim.root();
-    let with = |found: Found| Brief {
+    let with = |found: ContextFileStatus| Brief {
         context: vec![ContextFile { path: "../secret".into(), found }],
         ..about("x")
     };
-    let outside = Found::Unusable("lies outside the root".into());
+    let outside = ContextFileStatus::Unusable("lies outside the root".into());
     let events = sim
-        .ask(root, vec![with(Found::Missing), with(outside), with(Found::Loaded)], None)
+        .ask(
+            root,
+            vec![with(ContextFileStatus::Missing), with(outside), with(ContextFileStatus::Loaded)],
+            None,
+        )
         .unwrap();
     assert_eq!((granted(&events).len(), refused(&events)), (2, vec![Code::ValidationFailed]));
     let Event::Refused { reason, .. } = &events[1] else { panic!("{events:?}") };

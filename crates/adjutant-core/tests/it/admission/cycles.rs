@@ -57,7 +57,7 @@ fn a_task_handed_down_under_another_label_or_through_others_is_a_cycle() {
     assert_eq!(refused(&again), [Code::CycleDetected]);
     // Other context files make it another task.
     let mut other = brief("five", "scout", "find the bug");
-    other.context = vec![ContextFile { path: "a.rs".into(), found: Found::Loaded }];
+    other.context = vec![ContextFile { path: "a.rs".into(), found: ContextFileStatus::Loaded }];
     assert_eq!(granted(&sim.ask(second, vec![other], None).unwrap()).len(), 1);
 }
 

@@ -11,16 +11,17 @@ mod recommendations;
 mod rights;
 mod time;
 
-use adjutant_core::budget::{Amount, Reservation};
+use adjutant_core::budget::{BudgetAmount, Reservation};
 use adjutant_core::check::{CheckAnswer, CheckError, CheckInput, check};
 use adjutant_core::event::Grant;
-use adjutant_core::policy::{Approval, CycleKey, Timeout, parse_assignment};
+use adjutant_core::policy::{ApprovalRule, CycleKey, TimeoutRule, parse_assignment};
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::rights::{Rights, ToolSet};
 use adjutant_core::tree::{Admission, QUEUE_LIMIT, worst_case};
 use adjutant_core::{
-    AgentName, Brief, Code, Command, ContextFile, Effect, Event, Found, Label, Layered, ModelSpec,
-    Outcome, Policy, Preset, Refusal, Reply, RunId, SessionId, Source, State, Timestamp, Tree, Usd,
+    AgentName, Brief, Code, Command, ContextFile, ContextFileStatus, Effect, Event, Label,
+    LayeredPolicy, ModelReply, ModelSpec, Outcome, Policy, PolicySource, Preset, Refusal, RunId,
+    SessionId, State, Timestamp, Tree, Usd,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ use crate::sim::{
 /// Asks `adjutant check` and shows its answer in full.
 fn answer(preset: Preset, input: &Value) -> Result<CheckAnswer, CheckError> {
     let input: CheckInput = serde_json::from_value(input.clone()).unwrap();
-    check(Layered::new(preset), &input)
+    check(LayeredPolicy::new(preset), &input)
 }
 
 /// Shows an answer in one line: the code, or what was granted.
@@ -91,7 +92,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
         budget_tokens_run: Some(if breaks(10) { 1_000 } else { 1_000_000 }),
         budget_usd: Usd::from_dollars(if breaks(11) { 0.001 } else { 5.0 }),
         concurrency: 1,
-        approval: Approval::None,
+        approval: ApprovalRule::None,
         ..Preset::Scout.policy()
     };
     let mut tree = Tree::default();
@@ -167,7 +168,11 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
         network: false,
         ..Rights::default()
     });
-    let found = if breaks(8) { Found::Unusable("is a FIFO".into()) } else { Found::Loaded };
+    let found = if breaks(8) {
+        ContextFileStatus::Unusable("is a FIFO".into())
+    } else {
+        ContextFileStatus::Loaded
+    };
     task.context = vec![ContextFile { path: "notes.md".into(), found }];
     tree.judge_one(at.plus_seconds(10), parent, &task)
 }

@@ -62,13 +62,13 @@ fn a_flag_that_is_recommended_works_when_pasted() {
 fn a_flag_recommended_where_check_cannot_look_works_when_pasted() {
     // Money needs a price, and a whole call needs a call.
     let mended = |settings: &[&str], refusal: &Refusal| {
-        let mut layered = Layered::new(Preset::Scout);
+        let mut layered = LayeredPolicy::new(Preset::Scout);
         for setting in settings {
             let (key, value) = parse_assignment(setting).unwrap();
-            layered.set(key, &value, &Source::Flag("--set".into())).unwrap();
+            layered.set(key, &value, &PolicySource::Flag("--set".into())).unwrap();
         }
         for (key, value) in flags(&refusal.recommendation()) {
-            layered.set(&key, &value, &Source::Flag("--set".into())).unwrap();
+            layered.set(&key, &value, &PolicySource::Flag("--set".into())).unwrap();
         }
         Sim::new(layered.into_policy())
     };

@@ -112,8 +112,8 @@ fn requirement_21_a_parent_spends_two_hours_delegating_in_all() {
 #[test]
 fn a_timeout_of_the_policy_is_cut_to_its_own_maximum() {
     let mut policy = scout(&[]);
-    policy.timeout_s = Timeout::Seconds(100);
-    policy.timeout_max_s = Timeout::Seconds(60);
+    policy.timeout_s = TimeoutRule::Seconds(100);
+    policy.timeout_max_s = TimeoutRule::Seconds(60);
     let sim = Sim::new(policy);
     let admission = sim.tree.judge_one(sim.now, sim.root(), &about("x")).unwrap();
     assert_eq!((admission.timeout_s, admission.clamped), (Some(60), false));
@@ -168,7 +168,7 @@ fn d29_over_the_concurrency_limit_a_task_waits_and_is_not_refused() {
         for (wish, places) in [(None, concurrency), (Some(0), 1), (Some(3), 3), (Some(99), ceiling)]
         {
             let mut policy = policy(preset, &["enabled=true", "tasks_per_call=10"]);
-            policy.approval = Approval::None;
+            policy.approval = ApprovalRule::None;
             policy.cycle_key = CycleKey::Task;
             let mut sim = Sim::new(policy);
             let root = sim.root();

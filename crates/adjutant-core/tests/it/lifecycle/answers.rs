@@ -62,7 +62,7 @@ fn an_empty_report_is_asked_for_twice_and_then_failed() {
 
 #[test]
 fn a_model_that_declines_is_a_provider_error_and_keeps_what_was_found() {
-    let declines = || Reply { stop: StopReason::Refused, ..says("") };
+    let declines = || ModelReply { stop: StopReason::Refused, ..says("") };
     let (mut sim, child) = one(&[]);
     sim.reply(child, declines());
     insta::assert_snapshot!(sim.ended(child), @r"
@@ -70,7 +70,7 @@ fn a_model_that_declines_is_a_provider_error_and_keeps_what_was_found() {
     => Change the task, or use another model.
     ");
     let (mut sim, child) = one(&[]);
-    sim.reply(child, Reply { text: "So far: x.".into(), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { text: "So far: x.".into(), ..asks(vec![read("1", "a")]) });
     sim.output(child, 0, "text");
     sim.reply(child, declines());
     assert_eq!(sim.end(child).0, Outcome::Partial);
@@ -103,7 +103,7 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
     assert_eq!(
         sim.log
             .iter()
-            .filter(|(_, event)| matches!(event, Event::Told { nudge: Nudge::Repair, .. }))
+            .filter(|(_, event)| matches!(event, Event::Told { nudge: ToldReason::Repair, .. }))
             .count(),
         2
     );

@@ -16,7 +16,7 @@ fn requirement_43_a_batch_waits_for_one_yes() {
     let events = sim.submit(yes(&hash)).unwrap();
     assert_eq!(kinds(&events), "approved started started reserved reserved");
     assert_eq!(sim.state(children[2]), State::Queued);
-    assert_eq!(sim.tree.next_deadline().map(|(_, why)| why), Some(Deadline::Stall));
+    assert_eq!(sim.tree.next_deadline().map(|(_, why)| why), Some(DeadlineKind::Stall));
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn a_yes_to_one_call_starts_no_task_of_another() {
     // Both questions were asked in the same millisecond; the open one still goes stale.
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::ZERO.plus_seconds(600), Deadline::Stall))
+        Some((Timestamp::ZERO.plus_seconds(600), DeadlineKind::Stall))
     );
     sim.say(granted(&second)[0], "done");
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::ZERO.plus_seconds(APPROVAL_EXPIRES_S), Deadline::Approval))
+        Some((Timestamp::ZERO.plus_seconds(APPROVAL_EXPIRES_S), DeadlineKind::Approval))
     );
     sim.submit(yes(&question(&first))).unwrap();
     assert_eq!(states(&sim, &first), ["running"; 2]);
@@ -132,7 +132,7 @@ fn a_question_that_nobody_answers_is_a_no_after_fifteen_minutes() {
     let events = sim.ask(root, vec![about("a")], None).unwrap();
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::from_millis(900_000), Deadline::Approval))
+        Some((Timestamp::from_millis(900_000), DeadlineKind::Approval))
     );
     let mut in_time = Sim::replay(&sim.log);
     in_time.now = Timestamp::from_millis(expires - 1);

@@ -15,7 +15,7 @@ fn an_agent_is_told_while_its_window_still_holds_a_report() {
     assert_eq!(last_model_call(&sim, child), (1_000, false));
     assert_eq!(sim.told(child), [LAST_CALL]);
     // Whatever it answers, tools are over and the work is partial.
-    sim.reply(child, Reply { text: "What I have.".into(), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { text: "What I have.".into(), ..asks(vec![read("1", "a")]) });
     assert!(sim.tools_run(child).is_empty());
     insta::assert_snapshot!(sim.ended(child), @r"
     partial CONTEXT_EXHAUSTED: The context was exhausted: 107 of 1,498 tokens, and an answer may need 1,000 more.
@@ -27,7 +27,7 @@ fn an_agent_is_told_while_its_window_still_holds_a_report() {
 #[test]
 fn a_last_call_is_tried_again_without_being_told_again() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(1_300));
-    sim.fail(child, error(ErrorKind::Overloaded));
+    sim.fail(child, error(ModelErrorKind::Overloaded));
     sim.tick_next();
     assert_eq!(sim.told(child), [LAST_CALL]);
     assert_eq!((sim.model_calls(child).len(), last_model_call(&sim, child).1), (2, false));
@@ -44,7 +44,7 @@ fn what_holds_an_agent_back_the_most_is_named() {
     let (sim, child) = begun(&["max_output_tokens=1000", "budget_tokens=900"], small(1_300));
     let told = |sim: &Sim| {
         sim.log.iter().find_map(|(_, event)| match event {
-            Event::Told { nudge: Nudge::LastCall(code), .. } => Some(*code),
+            Event::Told { nudge: ToldReason::LastCall(code), .. } => Some(*code),
             _ => None,
         })
     };
@@ -73,7 +73,7 @@ fn an_answer_is_cut_to_what_the_window_has_left_and_not_asked_for_below_the_floo
 #[test]
 fn the_context_of_a_long_conversation_runs_out_with_a_last_word() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(10_000));
-    sim.reply(child, Reply { usage: used(8_000, 20), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { usage: used(8_000, 20), ..asks(vec![read("1", "a")]) });
     // 8,000 and a few fit one more full answer beside the grace; 3,000 bytes more do not.
     sim.output(child, 0, &"y".repeat(3_000));
     assert_eq!(sim.told(child), [LAST_CALL]);
@@ -219,7 +219,7 @@ fn what_one_child_holds_and_spent_is_gone_for_its_sibling() {
     assert_eq!(last_model_call(&sim, children[0]), (1_000, false));
     assert!(sim.model_calls(children[1]).is_empty(), "what is left does not pay for the input");
     assert_eq!(sim.code(children[1]), Some(Code::BudgetExceeded));
-    sim.reply(children[0], Reply { usage: used(BILLED, 1_000), ..says("done") });
+    sim.reply(children[0], ModelReply { usage: used(BILLED, 1_000), ..says("done") });
     assert_eq!(sim.node(sim.root()).ledger.settled.tokens, BILLED + 1_000);
     sim.check_over();
 }
@@ -243,7 +243,8 @@ fn output_tokens_are_the_smallest_of_task_policy_and_model() {
 #[test]
 fn what_a_provider_bills_beyond_a_reservation_is_said_and_stops_the_scope() {
     let (mut sim, child) = begun(&["budget_tokens=9000"], small(90_000));
-    let events = sim.reply(child, Reply { usage: used(9_000, 700), ..asks(vec![read("1", "a")]) });
+    let events =
+        sim.reply(child, ModelReply { usage: used(9_000, 700), ..asks(vec![read("1", "a")]) });
     let held = BILLED + 4_096;
     let overran = |event: &Event| match event {
         Event::Overran { amount, .. } => Some(amount.tokens),
@@ -267,13 +268,13 @@ fn a_call_without_a_usage_record_counts_at_its_full_reservation() {
             _ => None,
         })
     };
-    let held = Amount {
+    let held = BudgetAmount {
         tokens: BILLED + 4_096,
         usd: Usd::from_pico(BILLED * 3_750_000 + 4_096 * 15_000_000),
     };
     for close in [
-        |sim: &mut Sim, child| sim.reply(child, Reply { usage: None, ..says("x") }),
-        |sim: &mut Sim, child| sim.fail(child, error(ErrorKind::Truncated)),
+        |sim: &mut Sim, child| sim.reply(child, ModelReply { usage: None, ..says("x") }),
+        |sim: &mut Sim, child| sim.fail(child, error(ModelErrorKind::Truncated)),
         |sim: &mut Sim, child| sim.cancel(child),
     ] {
         let (mut sim, child) = begun(&[], small(90_000));
@@ -298,7 +299,7 @@ fn attempts_that_the_provider_never_began_cost_nothing_and_are_still_counted() {
     let held = sim.node(child).ledger.reserved;
     for attempt in 1..=MAX_ATTEMPTS {
         assert_eq!(sim.node(child).ledger.reserved, held, "attempt {attempt}");
-        sim.fail(child, unbegun(ErrorKind::Network));
+        sim.fail(child, unbegun(ModelErrorKind::Network));
         let ledger = sim.node(sim.root()).ledger;
         assert!(ledger.settled.is_zero() && ledger.reserved.is_zero(), "{ledger:?}");
         if attempt < MAX_ATTEMPTS {
@@ -332,7 +333,11 @@ fn a_reservation_is_the_last_bill_and_a_token_for_every_byte_since() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(90_000));
     sim.reply(
         child,
-        Reply { text: "thinking".into(), usage: used(300, 20), ..asks(vec![read("1", "abc")]) },
+        ModelReply {
+            text: "thinking".into(),
+            usage: used(300, 20),
+            ..asks(vec![read("1", "abc")])
+        },
     );
     sim.output(child, 0, &"z".repeat(500));
     let call = json!({"path": "abc"}).to_string().len() as u64 + 4;

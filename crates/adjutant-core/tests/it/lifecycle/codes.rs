@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use adjutant_core::assignment::Work;
+use adjutant_core::assignment::WorkStage;
 use adjutant_core::policy::Operation;
-use adjutant_core::space::{NoSpace, Space, SpaceKind, commit_failed};
-use adjutant_core::story::Check;
-use adjutant_core::{Assignment, Mark};
+use adjutant_core::story::VerifyResult;
+use adjutant_core::workspace::{OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure, commit_failed};
+use adjutant_core::{Assignment, TaskListUpdate};
 
 use super::*;
 use crate::sim::refused;
@@ -50,7 +50,7 @@ fn writer() -> (Sim, SessionId) {
 
 fn tool_unavailable() -> Option<Code> {
     let (mut sim, session) = writer();
-    let made = Err(NoSpace { path: None, problem: "git is missing".into(), clash: false });
+    let made = Err(WorkspaceFailure { path: None, problem: "git is missing".into(), clash: false });
     sim.submit(Command::TakeSpace { session, made }).unwrap();
     sim.code(session)
 }
@@ -60,7 +60,7 @@ fn build_error() -> Option<Code> {
     let session = sim.child(Brief { verify: Some("make".into()), ..about("x") });
     while sim.state(session).is_live() {
         sim.say(session, "It is built.");
-        let check = Check::Failed;
+        let check = VerifyResult::Failed;
         sim.submit(Command::TakeCheck { session, check, text: "3 type errors".into() }).unwrap();
     }
     sim.code(session)
@@ -103,7 +103,7 @@ fn status_sync_failed() -> Option<Code> {
         Effect::Mark { mark, .. } => Some(mark),
         _ => None,
     });
-    let mark: Mark = mark.filter(|mark| mark.work == Work::Begun).unwrap();
+    let mark: TaskListUpdate = mark.filter(|mark| mark.work == WorkStage::Begun).unwrap();
     let problem = Some("TODO.md is not UTF-8".to_owned());
     sim.submit(Command::Mark { session, mark, problem }).unwrap();
     sim.code(session)
@@ -111,8 +111,8 @@ fn status_sync_failed() -> Option<Code> {
 
 fn git_commit_failed() -> Option<Code> {
     let (mut sim, session) = writer();
-    let made = Ok(Space {
-        kind: SpaceKind::Worktree,
+    let made = Ok(OwnWorkspace {
+        kind: OwnWorkspaceKind::Worktree,
         path: "state/x".into(),
         base: "0".repeat(40),
         layers: Vec::new(),

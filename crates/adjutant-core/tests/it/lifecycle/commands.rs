@@ -1,8 +1,8 @@
 //! Runs of a slash command: returns by tool, marks on the list of tasks, how the command ends.
 
-use adjutant_core::assignment::{TaskFacts, Work};
+use adjutant_core::assignment::{TaskFacts, WorkStage};
 use adjutant_core::policy::Operation;
-use adjutant_core::{Assignment, Change, Mark, Resumption, Writes};
+use adjutant_core::{Assignment, ContentChange, ResumeOptions, TaskListUpdate, WriteScope};
 use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{Artifact, Status};
 
@@ -42,7 +42,7 @@ fn led(tasks: &[u64]) -> (Sim, SessionId) {
     (sim, root)
 }
 
-fn due(sim: &Sim) -> Vec<(SessionId, Mark)> {
+fn due(sim: &Sim) -> Vec<(SessionId, TaskListUpdate)> {
     let due = sim.tree.due_marks().map(|effect| match effect {
         Effect::Mark { session, mark } => (session, mark),
         other => panic!("{other:?}"),
@@ -57,7 +57,7 @@ fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
         let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
         let status = mark.status.map_or("-", Status::as_str);
         made.push(format!("{} {status} [{}]", mark.task, links.join(" ")));
-        let problem = problem.filter(|_| mark.work == Work::Ended).map(str::to_owned);
+        let problem = problem.filter(|_| mark.work == WorkStage::Ended).map(str::to_owned);
         sim.submit(Command::Mark { session, mark, problem }).unwrap();
     }
     made
@@ -81,7 +81,7 @@ fn answered(sim: &Sim, child: SessionId) -> &str {
 /// The agent writes a file.
 fn writes(sim: &mut Sim, child: SessionId, path: &str) {
     let after = Some("0".repeat(64));
-    let change = Change { path: path.into(), before: None, after };
+    let change = ContentChange { path: path.into(), before: None, after };
     sim.call(child, vec![tool("w", "Write", json!({}))]);
     let turn = sim.node(child).turn;
     let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
@@ -190,8 +190,8 @@ fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
     let (mut sim, children) = command(&[7]);
     sim.cancel(children[0]);
     let begun = due(&sim);
-    assert_eq!((begun.len(), begun[0].1.work), (1, Work::Begun));
-    sim.restart(Resumption::default());
+    assert_eq!((begun.len(), begun[0].1.work), (1, WorkStage::Begun));
+    sim.restart(ResumeOptions::default());
     assert_eq!(due(&sim), begun);
     assert_eq!(make_marks(&mut sim, None), ["7 researching []", "7 in_progress []"]);
     assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
@@ -221,7 +221,7 @@ fn d26_completed_without_a_file_is_phantom_work_where_the_command_says_so() {
     let none = returned("completed", json!([]));
     sim.call(children[0], vec![hands_back(&none)]);
     assert_eq!(conclude(&mut sim, children[0], 0, &none), "judged tool_returned reserved");
-    assert_eq!(sim.node(children[0]).rights.writes, Writes::Anywhere);
+    assert_eq!(sim.node(children[0]).rights.writes, WriteScope::Anywhere);
     // A file that was there before proves nothing; one of its own does.
     let named = completed();
     sim.call(children[0], vec![hands_back(&named)]);
@@ -246,7 +246,7 @@ fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() 
     // Why is its agent's to say.
     assert_eq!((sim.code(root), sim.code(child)), (None, Some(Code::Cancelled)));
     // Only the child goes on; the command is done once it is.
-    sim.restart(Resumption { session: Some(child), ..Resumption::default() });
+    sim.restart(ResumeOptions { session: Some(child), ..ResumeOptions::default() });
     assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
     let value = completed();
     sim.call(child, vec![hands_back(&value)]);

@@ -124,7 +124,7 @@ fn a_question_goes_stale_after_fifteen_minutes() {
     sim.call(child, vec![fetch("1", "https://docs.rs/")]);
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::from_millis(900_000), Deadline::Approval))
+        Some((Timestamp::from_millis(900_000), DeadlineKind::Approval))
     );
     assert!(sim.tick_at_ms(899_999).is_empty());
     assert_eq!(kinds(&sim.tick_at(900)), "domain_denied tool_refused reserved");
@@ -166,7 +166,10 @@ fn a_pause_of_ours_is_no_silence_of_the_model() {
     let child = sim.child(about("a"));
     let pause = Command::Pause { session: child, provider: "anthropic".into(), ms: 60_000 };
     assert_eq!(kinds(&sim.submit(pause.clone()).unwrap()), "paused");
-    assert_eq!(sim.tree.next_deadline(), Some((Timestamp::from_millis(70_000), Deadline::Stall)));
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(70_000), DeadlineKind::Stall))
+    );
     assert!(sim.tick_at_ms(69_999).is_empty());
     assert_eq!(kinds(&sim.tick_at(70)), "attempt_failed");
     assert!(sim.submit(pause).unwrap().is_empty(), "there is no call to hold back");

@@ -82,7 +82,7 @@ fn a_full_disk_waits_for_the_model_calls_under_way_and_ends_their_agents_after_t
     };
     sim.call(reads, vec![read("1", "long.txt")]);
     let below = sim.child_of(parent, about("e"));
-    sim.fail(parent, error(ErrorKind::Overloaded));
+    sim.fail(parent, error(ModelErrorKind::Overloaded));
     let full = || Command::DiskFull { lost: BTreeSet::new() };
 
     assert_eq!(kinds(&sim.submit(full()).unwrap()), "ended ended");
@@ -217,9 +217,9 @@ fn a_run_that_met_a_limit_made_no_call_or_met_an_error_is_never_completed() {
         ("no call at all", || begun(&[], small(150))),
         ("an API error", || {
             let (mut sim, child) = one(&[]);
-            sim.reply(child, Reply { text: "All done!".into(), ..asks(vec![read("1", "a")]) });
+            sim.reply(child, ModelReply { text: "All done!".into(), ..asks(vec![read("1", "a")]) });
             sim.output(child, 0, "text");
-            sim.fail(child, error(ErrorKind::BadRequest));
+            sim.fail(child, error(ModelErrorKind::BadRequest));
             (sim, child)
         }),
         ("a cut answer", || {
@@ -378,13 +378,14 @@ fn everything_but_progress_must_be_on_disk_before_it_has_effects() {
 #[test]
 fn a_pause_of_hours_is_not_waited_out() {
     let (mut sim, child) = one(&[]);
-    let patient = AttemptError { retry_after_ms: Some(600_000), ..error(ErrorKind::RateLimited) };
+    let patient =
+        AttemptError { retry_after_ms: Some(600_000), ..error(ModelErrorKind::RateLimited) };
     sim.fail(child, patient);
-    assert!(sim.tree.next_deadline().is_some_and(|(_, why)| why == Deadline::Retry));
+    assert!(sim.tree.next_deadline().is_some_and(|(_, why)| why == DeadlineKind::Retry));
     let (mut sim, child) = one(&[]);
     sim.fail(
         child,
-        AttemptError { retry_after_ms: Some(600_001), ..error(ErrorKind::RateLimited) },
+        AttemptError { retry_after_ms: Some(600_001), ..error(ModelErrorKind::RateLimited) },
     );
     assert_eq!(sim.code(child), Some(Code::ProviderError));
 }

@@ -7,11 +7,11 @@ fn a_passing_failure_is_tried_three_times_each_with_its_own_reservation() {
     let (mut sim, child) = begun(&[], small(90_000));
     for (attempt, wait) in [(1, 500), (2, 1_000)] {
         let now = sim.now.as_millis();
-        let events = sim.fail(child, error(ErrorKind::Overloaded));
+        let events = sim.fail(child, error(ModelErrorKind::Overloaded));
         assert_eq!(kinds(&events), "attempt_failed");
         assert_eq!(
             sim.tree.next_deadline(),
-            Some((Timestamp::from_millis(now + wait), Deadline::Retry)),
+            Some((Timestamp::from_millis(now + wait), DeadlineKind::Retry)),
             "attempt {attempt}"
         );
         assert_eq!(sim.tick_at_ms(now + wait - 1), []);
@@ -19,7 +19,7 @@ fn a_passing_failure_is_tried_three_times_each_with_its_own_reservation() {
         let open = sim.node(child).reservation().unwrap();
         assert_eq!((open.turn, open.attempt), (1, attempt + 1));
     }
-    sim.fail(child, error(ErrorKind::Overloaded));
+    sim.fail(child, error(ModelErrorKind::Overloaded));
     insta::assert_snapshot!(sim.ended(child), @r"
     failed PROVIDER_ERROR: provider overloaded: the provider said so
     => Try again later, or use another model.
@@ -34,7 +34,7 @@ fn a_new_turn_has_all_its_attempts() {
     let (mut sim, child) = one(&[]);
     for turn in 1..=3 {
         for _ in 1..MAX_ATTEMPTS {
-            sim.fail(child, error(ErrorKind::RateLimited));
+            sim.fail(child, error(ModelErrorKind::RateLimited));
             sim.tick_next();
         }
         let open = sim.node(child).reservation().unwrap();
@@ -47,8 +47,14 @@ fn a_new_turn_has_all_its_attempts() {
 #[test]
 fn a_provider_says_how_long_to_wait() {
     let (mut sim, child) = one(&[]);
-    sim.fail(child, AttemptError { retry_after_ms: Some(7_000), ..error(ErrorKind::RateLimited) });
-    assert_eq!(sim.tree.next_deadline(), Some((Timestamp::from_millis(7_000), Deadline::Retry)));
+    sim.fail(
+        child,
+        AttemptError { retry_after_ms: Some(7_000), ..error(ModelErrorKind::RateLimited) },
+    );
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(7_000), DeadlineKind::Retry))
+    );
     // Nobody calls earlier.
     assert_eq!(sim.submit(Command::TakeTurn { session: child }), Ok(vec![]));
 }
@@ -56,16 +62,16 @@ fn a_provider_says_how_long_to_wait() {
 #[test]
 fn every_class_of_error_ends_as_it_should() {
     let lines: Vec<String> = [
-        ErrorKind::RateLimited,
-        ErrorKind::Overloaded,
-        ErrorKind::Network,
-        ErrorKind::Truncated,
-        ErrorKind::ContextExhausted,
-        ErrorKind::Authentication,
-        ErrorKind::OutOfCredit,
-        ErrorKind::BadRequest,
-        ErrorKind::Refused,
-        ErrorKind::ScriptEnded,
+        ModelErrorKind::RateLimited,
+        ModelErrorKind::Overloaded,
+        ModelErrorKind::Network,
+        ModelErrorKind::Truncated,
+        ModelErrorKind::ContextExhausted,
+        ModelErrorKind::Authentication,
+        ModelErrorKind::OutOfCredit,
+        ModelErrorKind::BadRequest,
+        ModelErrorKind::Refused,
+        ModelErrorKind::ScriptEnded,
     ]
     .into_iter()
     .map(|kind| {
@@ -107,7 +113,7 @@ fn every_class_of_error_ends_as_it_should() {
 #[test]
 fn what_was_found_before_a_failure_makes_it_partial() {
     let fails = |sim: &mut Sim, child| {
-        sim.fail(child, error(ErrorKind::Authentication));
+        sim.fail(child, error(ModelErrorKind::Authentication));
         sim.end(child).0
     };
     // A tool result alone is nothing found; a note and a word are.
@@ -122,7 +128,7 @@ fn what_was_found_before_a_failure_makes_it_partial() {
     sim.submit(Command::TakeOutput { session: child, turn: 1, call: 0, output: note }).unwrap();
     assert_eq!(fails(&mut sim, child), Outcome::Partial);
     let (mut sim, child) = one(&[]);
-    sim.reply(child, Reply { text: "So far: x.".into(), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { text: "So far: x.".into(), ..asks(vec![read("1", "a")]) });
     sim.output(child, 0, "text");
     assert_eq!(fails(&mut sim, child), Outcome::Partial);
 }
@@ -136,7 +142,7 @@ fn retries_due_at_once_share_what_is_left() {
     let children =
         sim.children(vec![small(90_000), Brief { prompt: "y".repeat(400), ..small(90_000) }]);
     for child in &children {
-        sim.fail(*child, error(ErrorKind::Network));
+        sim.fail(*child, error(ModelErrorKind::Network));
     }
     sim.tick_at(10);
     assert_eq!(sim.model_calls(children[0]).len(), 2);
@@ -148,7 +154,7 @@ fn retries_due_at_once_share_what_is_left() {
 #[test]
 fn a_retry_that_is_due_with_the_deadline_is_not_made() {
     let (mut sim, child) = begun(&[], Brief { timeout_wish: Some(5), ..small(90_000) });
-    sim.fail(child, error(ErrorKind::Network));
+    sim.fail(child, error(ModelErrorKind::Network));
     sim.tick_at(5);
     assert_eq!((sim.code(child), sim.model_calls(child).len()), (Some(Code::Timeout), 1));
     sim.check_over();
@@ -166,7 +172,7 @@ fn a_retry_that_is_not_made_holds_nothing() {
     ];
     let children = sim.children(briefs);
     for child in &children {
-        sim.fail(*child, error(ErrorKind::Network));
+        sim.fail(*child, error(ModelErrorKind::Network));
     }
     sim.tick_at(5);
     assert_eq!(sim.code(children[0]), Some(Code::Timeout));
@@ -179,7 +185,7 @@ fn a_retry_that_is_not_made_holds_nothing() {
 fn a_retry_that_the_budget_cannot_pay_is_not_made() {
     let set = format!("budget_tokens={}", BILLED + 4_096 + BILLED + 50);
     let (mut sim, child) = begun(&[&set], small(90_000));
-    sim.fail(child, error(ErrorKind::Network));
+    sim.fail(child, error(ModelErrorKind::Network));
     sim.tick_next();
     assert_eq!((sim.code(child), sim.model_calls(child).len()), (Some(Code::BudgetExceeded), 1));
 }

@@ -37,12 +37,12 @@ fn an_answer_in_time_is_complete() {
 #[test]
 fn a_turn_that_is_tried_again_is_still_the_same_turn() {
     let (mut sim, child) = limited(2);
-    sim.fail(child, error(ErrorKind::Overloaded));
+    sim.fail(child, error(ModelErrorKind::Overloaded));
     sim.tick_at(1);
     assert!(last_model_call(&sim, child).1, "the first turn, tried again, is not the last");
     sim.call(child, vec![read("1", "a")]);
     assert_eq!(kinds(&sim.output(child, 0, "a")), "tool_returned told reserved");
-    sim.fail(child, error(ErrorKind::Overloaded));
+    sim.fail(child, error(ModelErrorKind::Overloaded));
     assert_eq!(kinds(&sim.tick_at(2)), "reserved", "and it is told once");
 }
 
@@ -50,7 +50,7 @@ fn a_turn_that_is_tried_again_is_still_the_same_turn() {
 fn a_budget_that_ends_first_is_the_one_that_is_named() {
     let brief = Brief { max_turns: Some(50), ..small(90_000) };
     let (mut sim, child) = begun(&["budget_tokens=9000"], brief);
-    sim.reply(child, Reply { usage: used(3_000, 20), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { usage: used(3_000, 20), ..asks(vec![read("1", "a")]) });
     sim.output(child, 0, "a");
     sim.say(child, "what I have");
     assert!(sim.ended(child).contains("The budget was exhausted"), "{}", sim.ended(child));

@@ -1,7 +1,7 @@
 //! Words from a person: who hears them, when, and what they cost.
 
 use adjutant_core::tree::{MAILBOX, TELL_BYTES};
-use adjutant_core::{Nudge, Refusal};
+use adjutant_core::{Refusal, ToldReason};
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn tell(sim: &mut Sim, session: SessionId, text: &str) -> Result<String, Refusal
 
 /// Returns what a person's words became in the conversation of `session`.
 fn heard(sim: &Sim, session: SessionId) -> Vec<&str> {
-    let told = |(_, event): &'_ (Timestamp, Event)| matches!(event, Event::Told { session: of, nudge: Nudge::Person, .. } if *of == session);
+    let told = |(_, event): &'_ (Timestamp, Event)| matches!(event, Event::Told { session: of, nudge: ToldReason::Person, .. } if *of == session);
     let texts = sim.log.iter().filter(|entry| told(entry)).map(|(_, event)| match event {
         Event::Told { text, .. } => text.as_str(),
         other => panic!("{other:?}"),

@@ -19,16 +19,16 @@ mod turns;
 mod whole_run;
 mod writes;
 
-use adjutant_core::budget::{Amount, Settlement};
-use adjutant_core::policy::{Approval, ContractKind};
+use adjutant_core::budget::{BudgetAmount, Settlement};
+use adjutant_core::policy::{ApprovalRule, ContractKind};
 use adjutant_core::tree::{
-    ANSWER_MIN_MS, APPROVAL_EXPIRES_S, CALLS_PER_TURN, Deadline, LAST_CALL, LOOP_END, LOOP_TOLD,
-    MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
+    ANSWER_MIN_MS, APPROVAL_EXPIRES_S, CALLS_PER_TURN, DeadlineKind, LAST_CALL, LOOP_END,
+    LOOP_TOLD, MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
 };
 use adjutant_core::{
-    AttemptError, Brief, Code, Command, Conversation, Effect, ErrorKind, Event, Message, ModelSpec,
-    Nudge, Outcome, Policy, Preset, Reply, SessionId, State, StopReason, Timestamp, ToolCall,
-    ToolOutput, Usd,
+    AttemptError, Brief, Code, Command, Conversation, Effect, Event, Message, ModelErrorKind,
+    ModelReply, ModelSpec, Outcome, Policy, Preset, SessionId, State, StopReason, Timestamp,
+    ToldReason, ToolCall, ToolOutput, Usd,
 };
 use adjutant_formats::contract::ArtifactFact;
 use serde_json::{Value, json};
@@ -75,8 +75,8 @@ fn turn(sim: &mut Sim, child: SessionId, call: ToolCall) -> bool {
     ran
 }
 
-fn cut_off(text: &str) -> Reply {
-    Reply { stop: StopReason::MaxOutput, tool_calls: vec![read("1", "a")], ..says(text) }
+fn cut_off(text: &str) -> ModelReply {
+    ModelReply { stop: StopReason::MaxOutput, tool_calls: vec![read("1", "a")], ..says(text) }
 }
 
 fn standard() -> (Sim, SessionId) {
@@ -131,7 +131,7 @@ fn begun(settings: &[&str], brief: Brief) -> (Sim, SessionId) {
 }
 
 fn asking(settings: &[&str]) -> Sim {
-    Sim::new(Policy { approval: Approval::Batch, ..scout(settings) })
+    Sim::new(Policy { approval: ApprovalRule::Batch, ..scout(settings) })
 }
 
 fn question(events: &[Event]) -> String {

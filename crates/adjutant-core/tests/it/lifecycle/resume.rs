@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use adjutant_core::{
-    Code, Command, ErrorKind, Event, Outcome, Preset, Reply, Resumption, Rights, SessionId, State,
-    ToolSet,
+    Code, Command, Event, ModelErrorKind, ModelReply, Outcome, Preset, ResumeOptions, Rights,
+    SessionId, State, ToolSet,
 };
 use serde_json::{Value, json};
 
@@ -12,8 +12,8 @@ use super::{begun, small};
 use crate::sim::{Sim, about, asks, error, policy, read, says, scout, tool, used};
 
 /// A wish to go on with everything, with the rights of the run's own policy.
-fn wish(sim: &Sim) -> Resumption {
-    Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() }
+fn wish(sim: &Sim) -> ResumeOptions {
+    ResumeOptions { rights: Rights::of(sim.tree.policy()), ..ResumeOptions::default() }
 }
 
 fn answers(events: &[Event], session: SessionId) -> Vec<(u32, &str)> {
@@ -50,18 +50,18 @@ fn crashes_take_no_retry_away() {
         sim.restart(wish);
     }
     for _ in 0..2 {
-        sim.fail(child, error(ErrorKind::Overloaded));
+        sim.fail(child, error(ModelErrorKind::Overloaded));
         assert!(sim.state(child).is_live());
         sim.tick_next();
     }
-    sim.fail(child, error(ErrorKind::Overloaded));
+    sim.fail(child, error(ModelErrorKind::Overloaded));
     assert_eq!(sim.code(child), Some(Code::ProviderError));
 }
 
 #[test]
 fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
     let mut policy = policy(Preset::Story, &["enabled=true"]);
-    policy.approval = adjutant_core::policy::Approval::None;
+    policy.approval = adjutant_core::policy::ApprovalRule::None;
     let mut sim = Sim::new(policy);
     let child = sim.child(about("a"));
     let first = tool("2", "Run", json!({"command": "make"}));
@@ -78,7 +78,7 @@ fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
     assert!(sim.tools_run(child).contains(&"Run"));
     sim.output(child, 2, "ran");
     // A second crash tells nothing twice.
-    let wish = Resumption { rights: Rights::of(sim.tree.policy()), ..Resumption::default() };
+    let wish = ResumeOptions { rights: Rights::of(sim.tree.policy()), ..ResumeOptions::default() };
     let events = sim.restart(wish);
     assert!(answers(&events, child).is_empty());
     sim.output(child, 0, "text");
@@ -115,7 +115,7 @@ fn rights_are_those_recorded_and_those_of_now() {
     let child = sim.child(about("a"));
     assert!(sim.node(child).rights.network);
     let rights = Rights { tools: ToolSet::new(["Read", "Write"]), ..Rights::default() };
-    sim.restart(Resumption { rights, ..Resumption::default() });
+    sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
     let rights = &sim.node(child).rights;
     assert_eq!((rights.tools.to_string().as_str(), rights.network), ("Read", false));
     // More rights now do not bring back what was given up.
@@ -134,7 +134,7 @@ fn what_is_done_stays_done_and_what_ended_early_is_taken_up_again() {
     };
     sim.say(done, "the report");
     sim.cancel(cancelled);
-    sim.fail(failed, error(ErrorKind::Authentication));
+    sim.fail(failed, error(ModelErrorKind::Authentication));
     let (message, backtrace) = ("boom".into(), String::new());
     sim.submit(Command::Crash { session: crashed, message, backtrace }).unwrap();
     assert!(sim.tree.outcome().is_some());
@@ -159,7 +159,7 @@ fn only_words_take_up_what_is_completed_or_blocked() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
     sim.say(child, "the report");
-    let named = |say: Option<&str>, sim: &Sim| Resumption {
+    let named = |say: Option<&str>, sim: &Sim| ResumeOptions {
         session: Some(child),
         say: say.map(str::to_owned),
         ..wish(sim)
@@ -179,7 +179,7 @@ fn time_given_anew_counts_from_now() {
     let child = sim.child(about("a"));
     sim.tick_at(10);
     assert_eq!(sim.code(child), Some(Code::Timeout));
-    let wish = Resumption { timeout_s: Some(60), ..wish(&sim) };
+    let wish = ResumeOptions { timeout_s: Some(60), ..wish(&sim) };
     sim.restart(wish);
     assert_eq!(sim.node(child).deadline().unwrap().as_millis(), 70_000);
     sim.tick_at(69);
@@ -215,7 +215,7 @@ fn a_call_begun_or_held_back_needs_the_rights_of_now() {
     sim.call(child, vec![tool("1", "Grep", json!({"pattern": "x"})), fetch]);
     assert_eq!(sim.tree.open_questions(), 1);
     let rights = Rights { tools: ToolSet::new(["Read"]), ..Rights::default() };
-    let events = sim.restart(Resumption { rights, ..Resumption::default() });
+    let events = sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
     let refused =
         |event: &&Event| matches!(event, Event::ToolRefused { session, .. } if *session == child);
     assert_eq!(events.iter().filter(refused).count(), 2);
@@ -230,7 +230,7 @@ fn an_agent_holds_no_more_than_its_definition_says_now() {
     let narrowed =
         Rights { tools: ToolSet::new(["Read", "Note"]), network: true, ..Rights::default() };
     let agents = [(sim.node(child).agent.clone(), narrowed)].into();
-    let wish = Resumption { agents, ..wish(&sim) };
+    let wish = ResumeOptions { agents, ..wish(&sim) };
     sim.restart(wish);
     assert_eq!(sim.node(child).rights.tools.to_string(), "Note, Read");
 }
@@ -240,7 +240,7 @@ fn time_given_to_an_interrupted_run_reaches_everyone_in_it() {
     let mut sim = Sim::new(scout(&["concurrency=1"]));
     let [works, waits] = sim.children(vec![about("a"), about("b")])[..] else { panic!("two") };
     assert_eq!(sim.node(works).deadline(), None);
-    let wish = Resumption { timeout_s: Some(60), ..wish(&sim) };
+    let wish = ResumeOptions { timeout_s: Some(60), ..wish(&sim) };
     sim.restart(wish);
     assert_eq!(sim.node(works).deadline().unwrap().as_millis(), 60_000);
     sim.tick_at(60);
@@ -258,7 +258,7 @@ fn nobody_is_given_more_time_than_the_work_may_take() {
     sim.tick_at(100);
     assert_eq!(sim.code(ended), Some(Code::Timeout));
     let cut = |seconds: u64, sim: &mut Sim| {
-        let wish = Resumption { timeout_s: Some(seconds), ..wish(sim) };
+        let wish = ResumeOptions { timeout_s: Some(seconds), ..wish(sim) };
         let events = sim.restart(wish);
         events.iter().any(|event| matches!(event, Event::Resumed { clamped: true, .. }))
     };
@@ -288,7 +288,7 @@ fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
     let parent = sim.child(about("a"));
     let child = sim.child_of(parent, crate::sim::brief("b", "helper", "look"));
     sim.cancel(sim.root());
-    let wish = Resumption { session: Some(child), ..wish(&sim) };
+    let wish = ResumeOptions { session: Some(child), ..wish(&sim) };
     sim.restart(wish);
     assert_eq!(sim.state(child), State::Running);
     assert!(!sim.state(parent).is_live());
@@ -298,7 +298,7 @@ fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
 }
 
 /// Ends a run because the disk is full, right after the answer of its only child was recorded.
-fn full_after(reply: Reply) -> (Sim, SessionId) {
+fn full_after(reply: ModelReply) -> (Sim, SessionId) {
     let (mut sim, child) = begun(&[], about("a"));
     let open = sim.node(child).reservation().unwrap();
     let (turn, attempt) = (open.turn, open.attempt);
@@ -318,7 +318,7 @@ fn a_final_answer_that_a_full_disk_left_unjudged_is_judged_on_resume() {
 
     let (mut sim, child) = full_after(says("found it"));
     let say = Some("And the other one?".to_owned());
-    let on = Resumption { say, ..wish(&sim) };
+    let on = ResumeOptions { say, ..wish(&sim) };
     sim.restart(on);
     assert_eq!(sim.model_calls(child).len(), 1, "a person's words need an answer");
 }
@@ -332,7 +332,7 @@ fn tool_calls_that_a_full_disk_left_open_are_run_on_resume_where_that_does_no_ha
     assert_eq!(answers(&events, child), []);
 
     let mut policy = policy(Preset::Story, &["enabled=true"]);
-    policy.approval = adjutant_core::policy::Approval::None;
+    policy.approval = adjutant_core::policy::ApprovalRule::None;
     // The first command was begun, the second waited for it. Without the right to read, nothing is read.
     for (rights, unanswered) in [("Read, Run", vec![1]), ("Run", vec![0, 1])] {
         let mut sim = Sim::new(policy.clone());
@@ -354,13 +354,13 @@ fn tool_calls_that_a_full_disk_left_open_are_run_on_resume_where_that_does_no_ha
 }
 
 /// Returns the limits of a run with some of them changed.
-fn with_limits(sim: &Sim, settings: &[(&str, Value)]) -> Resumption {
+fn with_limits(sim: &Sim, settings: &[(&str, Value)]) -> ResumeOptions {
     let mut limits = sim.tree.policy().clone();
     for (name, value) in settings {
         limits.set_on_resume(name, value).unwrap();
     }
     let rights = Rights::of(sim.tree.policy());
-    Resumption { rights, limits: Some(Box::new(limits)), ..Resumption::default() }
+    ResumeOptions { rights, limits: Some(Box::new(limits)), ..ResumeOptions::default() }
 }
 
 /// Returns why a delegation ended last; it may have ended before.
@@ -374,12 +374,12 @@ fn last_code(sim: &Sim, child: SessionId) -> Option<Code> {
 #[test]
 fn a_run_whose_budget_was_used_up_goes_on_with_a_larger_one() {
     let (mut sim, child) = begun(&["budget_tokens_run=9000"], small(90_000));
-    sim.reply(child, Reply { usage: used(8_000, 700), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { usage: used(8_000, 700), ..asks(vec![read("1", "a")]) });
     sim.output(child, 0, "text");
     assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
     let spent = sim.node(sim.root()).ledger.settled;
 
-    let unchanged = Resumption { limits: None, ..with_limits(&sim, &[]) };
+    let unchanged = ResumeOptions { limits: None, ..with_limits(&sim, &[]) };
     sim.restart(unchanged);
     assert_eq!(
         last_code(&sim, child),
@@ -400,7 +400,7 @@ fn a_run_whose_budget_was_used_up_goes_on_with_a_larger_one() {
 #[test]
 fn a_budget_below_what_is_spent_lets_nothing_more_begin() {
     let (mut sim, child) = begun(&[], small(90_000));
-    sim.reply(child, Reply { usage: used(300, 700), ..asks(vec![read("1", "a")]) });
+    sim.reply(child, ModelReply { usage: used(300, 700), ..asks(vec![read("1", "a")]) });
     sim.cancel(child);
     sim.restart(with_limits(&sim, &[("budget_tokens_run", json!(10))]));
     assert!(sim.model_calls(child).is_empty());

@@ -2,8 +2,8 @@
 
 use adjutant_core::assignment::Assignment;
 use adjutant_core::policy::Operation;
-use adjutant_core::story::StoryWork;
-use adjutant_core::{Resumption, Rights};
+use adjutant_core::story::StoryAssignment;
+use adjutant_core::{ResumeOptions, Rights};
 use serde_json::{Value, json};
 
 use super::*;
@@ -23,7 +23,7 @@ fn begun_run(kind: RunKind, settings: &[&str]) -> (Sim, SessionId) {
         RunKind::Delegation => begun(settings, about("a")),
         RunKind::Story => {
             let mut sim = Sim::led(of(Preset::Story), "story", "Do it.");
-            let story = StoryWork { id: "US-007".into(), ..StoryWork::default() };
+            let story = StoryAssignment { id: "US-007".into(), ..StoryAssignment::default() };
             sim.submit(Command::TakeStory(Box::new(story))).unwrap();
             let root = sim.root();
             (sim, root)
@@ -46,7 +46,8 @@ fn go_on(sim: &mut Sim, settings: &[(&str, Value)], timeout_s: Option<u64>) -> b
     }
     let rights = Rights::of(sim.tree.policy());
     let limits = Some(Box::new(limits));
-    let events = sim.restart(Resumption { rights, limits, timeout_s, ..Resumption::default() });
+    let events =
+        sim.restart(ResumeOptions { rights, limits, timeout_s, ..ResumeOptions::default() });
     events.iter().any(|event| matches!(event, Event::Resumed { clamped: true, .. }))
 }
 
@@ -117,7 +118,7 @@ fn a_new_approval_s_holds_for_the_questions_that_are_open() {
     sim.ask(root, vec![about("a")], None).unwrap();
     go_on(&mut sim, &[("approval_s", json!(7))], None);
     let until = sim.now.plus_seconds(7);
-    assert_eq!(sim.tree.next_deadline(), Some((until, Deadline::Approval)));
+    assert_eq!(sim.tree.next_deadline(), Some((until, DeadlineKind::Approval)));
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn a_new_stall_s_holds_for_the_call_that_is_made_again() {
     go_on(&mut sim, &[("stall_s", json!(7))], None);
     assert!(sim.state(child).is_live());
     let until = sim.now.plus_seconds(7);
-    assert_eq!(sim.tree.next_deadline(), Some((until, Deadline::Stall)));
+    assert_eq!(sim.tree.next_deadline(), Some((until, DeadlineKind::Stall)));
 }
 
 #[test]

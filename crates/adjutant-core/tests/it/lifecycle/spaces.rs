@@ -1,7 +1,9 @@
 //! Writers in workspaces of their own: when they begin, what is waited for, what a crash leaves.
 
-use adjutant_core::space::{ChangedFile, KeptWork, NoSpace, Space, SpaceKind};
-use adjutant_core::{Resumption, Rights, Writes};
+use adjutant_core::workspace::{
+    ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure,
+};
+use adjutant_core::{ResumeOptions, Rights, WriteScope};
 
 use super::*;
 
@@ -16,9 +18,9 @@ fn by_hand() -> Sim {
     sim
 }
 
-fn space(name: &str) -> Space {
-    Space {
-        kind: SpaceKind::Overlay,
+fn space(name: &str) -> OwnWorkspace {
+    OwnWorkspace {
+        kind: OwnWorkspaceKind::Overlay,
         path: format!("state/{name}"),
         base: "0".repeat(40),
         layers: vec!["lower".into(), "upper".into()],
@@ -49,7 +51,7 @@ fn a_writer_takes_no_turn_before_its_workspace_is_on_record() {
     let asked = Effect::MakeSpace { session: child, above: None, takes_in: Vec::new() };
     assert_eq!(sim.effects.last(), Some(&asked));
     // A crash before it is there asks again.
-    sim.restart(Resumption { rights: Rights::of(&writers()), ..Resumption::default() });
+    sim.restart(ResumeOptions { rights: Rights::of(&writers()), ..ResumeOptions::default() });
     assert_eq!(sim.effects.last(), Some(&asked));
     assert_eq!(made(&mut sim, child), "space_made reserved");
     assert_eq!(sim.model_calls(child).len(), 1);
@@ -62,7 +64,7 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
     let (path, problem) = (Some("state/spaces/x".to_owned()), "worktree already exists".to_owned());
-    let made = Err(NoSpace { path, problem, clash: false });
+    let made = Err(WorkspaceFailure { path, problem, clash: false });
     sim.submit(Command::TakeSpace { session: child, made }).unwrap();
     insta::assert_snapshot!(sim.ended(child), @r"
     failed TOOL_UNAVAILABLE: ERROR: Failed to create child worktree for delegation.
@@ -80,7 +82,7 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
 
 #[test]
 fn a_run_that_died_while_it_was_cancelled_goes_on_at_once() {
-    let wish = || Resumption { rights: Rights::of(&writers()), ..Resumption::default() };
+    let wish = || ResumeOptions { rights: Rights::of(&writers()), ..ResumeOptions::default() };
     for is_led in [false, true] {
         let mut sim = if is_led { Sim::led(writers(), "story", "go") } else { Sim::new(writers()) };
         sim.spaces_at_once = false;
@@ -119,7 +121,7 @@ fn the_run_waits_until_the_work_is_kept_whatever_the_end_and_across_crashes() {
         assert_eq!(sim.tree.outcome(), None);
         let keep = Effect::KeepSpace { session: child, space: space(&child.to_string()) };
         assert_eq!(sim.tree.due_keeps().collect::<Vec<_>>(), std::slice::from_ref(&keep));
-        sim.restart(Resumption { rights: Rights::of(&writers()), ..Resumption::default() });
+        sim.restart(ResumeOptions { rights: Rights::of(&writers()), ..ResumeOptions::default() });
         assert!(sim.effects.contains(&keep));
         assert_eq!(kept(&mut sim, child, Ok(work())), "space_kept ended run_ended");
         assert_eq!(kept(&mut sim, child, Ok(work())), "");
@@ -157,8 +159,9 @@ fn commands_run_only_in_a_workspace_of_ones_own() {
         let tools = adjutant_core::ToolSet::all();
         Rights { tools, network: false, writes }.usable_tools().contains("Run")
     };
-    assert!(run(Writes::Own));
-    for elsewhere in [Writes::Nowhere, Writes::Below("specs".into()), Writes::Anywhere] {
+    assert!(run(WriteScope::Own));
+    for elsewhere in [WriteScope::Nowhere, WriteScope::Below("specs".into()), WriteScope::Anywhere]
+    {
         assert!(!run(elsewhere));
     }
     // The root has none, so it is offered no tool that writes.
@@ -173,12 +176,12 @@ fn commands_run_only_in_a_workspace_of_ones_own() {
 
 #[test]
 fn two_trees_have_no_right_to_write_in_common() {
-    let below = Writes::Below("specs".into());
+    let below = WriteScope::Below("specs".into());
     for (one, other, both) in [
-        (Writes::Own, Writes::Own, Writes::Own),
-        (Writes::Own, Writes::Anywhere, Writes::Own),
-        (Writes::Own, below, Writes::Nowhere),
-        (Writes::Own, Writes::Nowhere, Writes::Nowhere),
+        (WriteScope::Own, WriteScope::Own, WriteScope::Own),
+        (WriteScope::Own, WriteScope::Anywhere, WriteScope::Own),
+        (WriteScope::Own, below, WriteScope::Nowhere),
+        (WriteScope::Own, WriteScope::Nowhere, WriteScope::Nowhere),
     ] {
         assert_eq!(one.intersection(&other), both);
         assert_eq!(other.intersection(&one), both);

@@ -1,8 +1,10 @@
 //! A story: its agent works itself, hands down by markers, is told, and passes only by a command.
 
-use adjutant_core::space::{Clash, KeptWork, MergedWork, Space, SpaceKind};
-use adjutant_core::story::{Check, MarkedTask, Markers, StoryWork};
-use adjutant_core::{Reason, Resumption, Rights};
+use adjutant_core::story::{AnswerMarkers, MarkedTask, StoryAssignment, VerifyResult};
+use adjutant_core::workspace::{
+    KeptWork, MergeConflict, MergedWork, OwnWorkspace, OwnWorkspaceKind,
+};
+use adjutant_core::{Reason, ResumeOptions, Rights};
 
 use super::*;
 
@@ -15,11 +17,11 @@ fn stories(settings: &[&str]) -> Policy {
     policy(Preset::Story, &all)
 }
 
-fn story() -> StoryWork {
-    StoryWork { id: "US-007".into(), title: "Log in".into(), ..StoryWork::default() }
+fn story() -> StoryAssignment {
+    StoryAssignment { id: "US-007".into(), title: "Log in".into(), ..StoryAssignment::default() }
 }
 
-fn begun_as(policy: Policy, story: StoryWork) -> Sim {
+fn begun_as(policy: Policy, story: StoryAssignment) -> Sim {
     let mut sim = Sim::led(policy, "story", "Do it.");
     sim.submit(Command::TakeStory(Box::new(story))).unwrap();
     sim
@@ -32,7 +34,7 @@ fn begun_story(settings: &[&str]) -> (Sim, SessionId) {
 }
 
 /// Returns the markers that are to be handed down last.
-fn asked(sim: &Sim) -> (SessionId, u32, Markers) {
+fn asked(sim: &Sim) -> (SessionId, u32, AnswerMarkers) {
     let last = sim.effects.iter().rev().find_map(|effect| match effect {
         Effect::Markers { session, turn, markers } => Some((*session, *turn, markers.clone())),
         _ => None,
@@ -215,8 +217,8 @@ fn markers_count_in_an_agents_own_complete_answer_and_after_its_tools() {
     assert!(!sim.effects.iter().any(|it| matches!(it, Effect::Markers { .. })));
     let (mut sim, root) = begun_story(&[]);
     // What the answer writes is there before those who are handed work begin.
-    let both = Reply { tool_calls: vec![read("1", "a")], ..says("[delegate:a:1]") };
-    sim.reply(root, Reply { stop: StopReason::ToolUse, ..both });
+    let both = ModelReply { tool_calls: vec![read("1", "a")], ..says("[delegate:a:1]") };
+    sim.reply(root, ModelReply { stop: StopReason::ToolUse, ..both });
     assert!(!sim.effects.iter().any(|it| matches!(it, Effect::Markers { .. })));
     sim.output(root, 0, "read");
     assert_eq!(asked(&sim).2.tasks.len(), 1);
@@ -228,8 +230,8 @@ fn markers_count_in_an_agents_own_complete_answer_and_after_its_tools() {
 fn a_return_beside_markers_is_not_taken() {
     let (mut sim, root) = begun_story(&[]);
     let returned = tool("1", "Return", serde_json::from_str(DONE).unwrap());
-    let both = Reply { tool_calls: vec![returned], ..says("[delegate:a:1]") };
-    sim.reply(root, Reply { stop: StopReason::ToolUse, ..both });
+    let both = ModelReply { tool_calls: vec![returned], ..says("[delegate:a:1]") };
+    sim.reply(root, ModelReply { stop: StopReason::ToolUse, ..both });
     assert!(
         sim.told(root)[0].starts_with("Not taken: you handed tasks down"),
         "{:?}",
@@ -243,7 +245,7 @@ fn what_a_file_plans_is_handed_down_before_the_first_turn() {
     let planned =
         |text: &str| MarkedTask { description: text.into(), hours: 1, verify: Some("true".into()) };
     let plan = vec![planned("one"), planned("two")];
-    let mut sim = begun_as(stories(&[]), StoryWork { plan, ..story() });
+    let mut sim = begun_as(stories(&[]), StoryAssignment { plan, ..story() });
     let root = sim.root();
     assert_eq!(sim.model_calls(root).len(), 0);
     let (children, _) = handed(&mut sim);
@@ -251,7 +253,7 @@ fn what_a_file_plans_is_handed_down_before_the_first_turn() {
     for child in children {
         assert_eq!(ends(&mut sim, child, DONE), "judged checking");
         let passed =
-            Command::TakeCheck { session: child, check: Check::Passed, text: String::new() };
+            Command::TakeCheck { session: child, check: VerifyResult::Passed, text: String::new() };
         assert!(kinds(&sim.submit(passed).unwrap()).starts_with("checked ended"));
     }
     assert_eq!(results(&mut sim, root), "told reserved");
@@ -261,18 +263,18 @@ fn what_a_file_plans_is_handed_down_before_the_first_turn() {
 #[test]
 fn a_claim_passes_only_when_the_command_does() {
     let verify = Some("make test".to_owned());
-    let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });
+    let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     let check = Effect::Check { session: root, command: "make test".into(), timeout_s: 600 };
     let answer = |sim: &mut Sim, passed| {
-        let check = if passed { Check::Passed } else { Check::Failed };
+        let check = if passed { VerifyResult::Passed } else { VerifyResult::Failed };
         let text = "1 failed".to_owned();
         kinds(&sim.submit(Command::TakeCheck { session: root, check, text }).unwrap())
     };
     assert_eq!(ends(&mut sim, root, DONE), "judged checking");
     assert_eq!(sim.effects.last(), Some(&check));
     // A crash asks again, and nobody thinks meanwhile.
-    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     assert_eq!(sim.effects.iter().filter(|it| **it == check).count(), 1);
     assert_eq!(kinds(&sim.submit(Command::TakeTurn { session: root }).unwrap()), "");
     assert_eq!(answer(&mut sim, false), "checked told reserved");
@@ -288,14 +290,14 @@ fn a_claim_passes_only_when_the_command_does() {
     assert_eq!(sim.tree.outcome(), Some(Outcome::Completed));
     is_late(
         &mut sim,
-        Command::TakeCheck { session: root, check: Check::Passed, text: "again".into() },
+        Command::TakeCheck { session: root, check: VerifyResult::Passed, text: "again".into() },
     );
 }
 
 #[test]
 fn a_command_that_outlives_its_story_is_named() {
     let verify = Some("make test".to_owned());
-    let mut sim = begun_as(stories(&["timeout_max_s=300"]), StoryWork { verify, ..story() });
+    let mut sim = begun_as(stories(&["timeout_max_s=300"]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     ends(&mut sim, root, DONE);
     sim.tick_next();
@@ -307,21 +309,22 @@ fn a_command_that_outlives_its_story_is_named() {
 #[test]
 fn a_report_passes_only_when_the_command_does() {
     let verify = Some("make test".to_owned());
-    let mut sim = begun_as(stories(&["contract=report"]), StoryWork { verify, ..story() });
+    let mut sim = begun_as(stories(&["contract=report"]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     assert_eq!(kinds(&sim.say(root, "All is done.")), "replied checking");
-    let check = Command::TakeCheck { session: root, check: Check::Passed, text: String::new() };
+    let check =
+        Command::TakeCheck { session: root, check: VerifyResult::Passed, text: String::new() };
     assert_eq!(kinds(&sim.submit(check).unwrap()), "checked ended space_kept run_ended");
 }
 
 #[test]
 fn a_command_that_could_not_be_run_is_not_held_against_the_agent() {
     let verify = Some("make test".to_owned());
-    let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });
+    let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     ends(&mut sim, root, DONE);
     let text = "not run: no sandbox".to_owned();
-    let check = Command::TakeCheck { session: root, check: Check::NotRun, text };
+    let check = Command::TakeCheck { session: root, check: VerifyResult::NotRun, text };
     assert_eq!(kinds(&sim.submit(check).unwrap()), "ended space_kept run_ended");
     assert_eq!(sim.model_calls(root).len(), 1, "nothing more is paid for");
     assert_eq!(sim.end(root).1.unwrap().code, Code::ToolUnavailable);
@@ -336,14 +339,14 @@ fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
         ("cancelled", |sim, root| drop(sim.cancel(root))),
         ("not run", |sim, session| {
             let text = "no sandbox".to_owned();
-            sim.submit(Command::TakeCheck { session, check: Check::NotRun, text }).unwrap();
+            sim.submit(Command::TakeCheck { session, check: VerifyResult::NotRun, text }).unwrap();
         }),
     ];
     let policy = stories(&["timeout_max_s=300"]);
     for (way, end) in ways {
         let ended = || {
             let verify = Some("make test".to_owned());
-            let mut sim = begun_as(policy.clone(), StoryWork { verify, ..story() });
+            let mut sim = begun_as(policy.clone(), StoryAssignment { verify, ..story() });
             let root = sim.root();
             ends(&mut sim, root, DONE);
             end(&mut sim, root);
@@ -352,12 +355,12 @@ fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
         for passes in [true, false] {
             let (mut sim, root) = ended();
             assert!(sim.tree.outcome().is_some(), "{way}");
-            sim.restart(Resumption { rights: Rights::of(&policy), ..Resumption::default() });
+            sim.restart(ResumeOptions { rights: Rights::of(&policy), ..ResumeOptions::default() });
             let due =
                 |it: &&Effect| matches!(it, Effect::Check { session, .. } if *session == root);
             assert_eq!(sim.effects.iter().filter(due).count(), 1, "{way}");
             assert_eq!(sim.model_calls(root).len(), 0, "{way}: after the restart nobody was asked");
-            let check = if passes { Check::Passed } else { Check::Failed };
+            let check = if passes { VerifyResult::Passed } else { VerifyResult::Failed };
             let text = "1 failed".to_owned();
             sim.submit(Command::TakeCheck { session: root, check, text }).unwrap();
             assert_eq!(sim.tree.outcome(), passes.then_some(Outcome::Completed), "{way}");
@@ -366,7 +369,7 @@ fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
         // A word of a person is a task of its own.
         let (mut sim, root) = ended();
         let say = Some("Do it otherwise.".to_owned());
-        sim.restart(Resumption { rights: Rights::of(&policy), say, ..Resumption::default() });
+        sim.restart(ResumeOptions { rights: Rights::of(&policy), say, ..ResumeOptions::default() });
         assert_eq!(sim.model_calls(root).len(), 1, "{way}");
     }
 }
@@ -380,7 +383,7 @@ fn who_ended_before_it_had_a_workspace_gets_one_when_it_goes_on() {
     sim.cancel(root);
     let makes =
         |sim: &Sim| sim.effects.iter().filter(|it| matches!(it, Effect::MakeSpace { .. })).count();
-    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     assert_eq!(makes(&sim), 1, "one, or two would be in each other's way");
 }
 
@@ -390,8 +393,8 @@ fn work_whose_parent_ended_meanwhile_is_merged_when_that_goes_on() {
     sim.spaces_at_once = false;
     sim.say(root, "[delegate:a:1]");
     let (children, _) = handed(&mut sim);
-    let space = Space {
-        kind: SpaceKind::Overlay,
+    let space = OwnWorkspace {
+        kind: OwnWorkspaceKind::Overlay,
         path: "p".into(),
         base: "0".repeat(40),
         layers: Vec::new(),
@@ -405,7 +408,7 @@ fn work_whose_parent_ended_meanwhile_is_merged_when_that_goes_on() {
     let shut = Command::TakeMerge { session: children[0], merged: Err("shut".into()) };
     assert_eq!(kinds(&sim.submit(shut).unwrap()), "");
     sim.submit(Command::KeepSpace { session: root, kept: Ok(KeptWork::default()) }).unwrap();
-    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     let merge = Effect::Merge { session: children[0], into: root, commit: "c".into() };
     assert_eq!(sim.effects.iter().filter(|it| **it == merge).count(), 1, "{:?}", sim.effects);
 }
@@ -416,7 +419,7 @@ fn how_often_and_how_long_a_claim_is_checked_is_up_to_the_policy() {
         let limits = [format!("verify_attempts={attempts}"), format!("verify_s={seconds}")];
         let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
         let verify = Some("false".to_owned());
-        let mut sim = begun_as(stories(&limits), StoryWork { verify, ..story() });
+        let mut sim = begun_as(stories(&limits), StoryAssignment { verify, ..story() });
         let root = sim.root();
         for nth in 1..=attempts {
             ends(&mut sim, root, DONE);
@@ -424,7 +427,7 @@ fn how_often_and_how_long_a_claim_is_checked_is_up_to_the_policy() {
             let check = Effect::Check { session: root, command, timeout_s: seconds };
             assert!(sim.effects.contains(&check), "{:?}", sim.effects);
             let text = "no".to_owned();
-            let check = Command::TakeCheck { session: root, check: Check::Failed, text };
+            let check = Command::TakeCheck { session: root, check: VerifyResult::Failed, text };
             let events = kinds(&sim.submit(check).unwrap());
             assert_eq!(events.contains("ended"), nth == attempts, "{events}");
         }
@@ -434,11 +437,12 @@ fn how_often_and_how_long_a_claim_is_checked_is_up_to_the_policy() {
 #[test]
 fn a_claim_that_never_passes_is_partial_and_can_be_taken_up_again() {
     let verify = Some("false".to_owned());
-    let mut sim = begun_as(stories(&[]), StoryWork { verify, ..story() });
+    let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     for nth in 1..=3 {
         ends(&mut sim, root, DONE);
-        let check = Command::TakeCheck { session: root, check: Check::Failed, text: "no".into() };
+        let check =
+            Command::TakeCheck { session: root, check: VerifyResult::Failed, text: "no".into() };
         let events = kinds(&sim.submit(check).unwrap());
         assert_eq!(events.contains("ended"), nth == 3, "{events}");
     }
@@ -448,7 +452,7 @@ fn a_claim_that_never_passes_is_partial_and_can_be_taken_up_again() {
     ");
     let rights = Rights::of(&stories(&[]));
     let say = Some("look at the clock".to_owned());
-    let events = sim.restart(Resumption { rights, say, ..Resumption::default() });
+    let events = sim.restart(ResumeOptions { rights, say, ..ResumeOptions::default() });
     assert!(kinds(&events).ends_with("reopened reserved"), "{}", kinds(&events));
 }
 
@@ -460,8 +464,8 @@ fn completed_work_is_merged_one_after_the_other_before_the_parent_is_told() {
     let (children, _) = handed(&mut sim);
     let commit = |child: SessionId| format!("{child}");
     for child in &children {
-        let space = Space {
-            kind: SpaceKind::Overlay,
+        let space = OwnWorkspace {
+            kind: OwnWorkspaceKind::Overlay,
             path: "p".into(),
             base: "0".repeat(40),
             layers: Vec::new(),
@@ -493,10 +497,10 @@ fn completed_work_is_merged_one_after_the_other_before_the_parent_is_told() {
     sim.submit(done(children[0])).unwrap();
     // What failed keeps its work for itself; a crash asks again for the one that was under way.
     assert_eq!(merges(&sim), [merge(children[0]), merge(children[2])]);
-    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     assert_eq!(merges(&sim), [merge(children[2])]);
     assert_eq!(hand_ups(&sim), 0);
-    let clash = Clash { path: "a.rs".into(), what: "both".into(), patch: None };
+    let clash = MergeConflict { path: "a.rs".into(), what: "both".into(), patch: None };
     let merged = Ok(MergedWork { files: Vec::new(), conflicts: vec![clash] });
     sim.submit(Command::TakeMerge { session: children[2], merged }).unwrap();
     assert_eq!(hand_ups(&sim), 1);
@@ -514,7 +518,7 @@ fn merging_is_a_policy() {
 
 #[test]
 fn a_crash_anywhere_around_markers_asks_again_for_what_is_next() {
-    let again = || Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() };
+    let again = || ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() };
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:a:1]");
     sim.restart(again());
@@ -540,7 +544,7 @@ fn a_story_has_the_time_of_all_it_may_hand_down() {
     => `adjutant resume sess_1700000000_aaaaaa` gives it as much time again; what was found so far is in the result.
     ");
     // As much time again is again that of the story.
-    sim.restart(Resumption { rights: Rights::of(&stories(&[])), ..Resumption::default() });
+    sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     sim.tick_at(200);
     let last = sim.log.iter().rev().find_map(|(_, event)| match event {
         Event::Ended { reason, .. } => reason.clone(),

@@ -91,7 +91,10 @@ fn a_child_whose_time_was_cut_to_what_is_left_of_the_total_says_so() {
 #[test]
 fn a_model_that_is_silent_for_too_long_has_stalled() {
     let (mut sim, child) = one(&["stall_s=600"]);
-    assert_eq!(sim.tree.next_deadline(), Some((Timestamp::from_millis(600_000), Deadline::Stall)));
+    assert_eq!(
+        sim.tree.next_deadline(),
+        Some((Timestamp::from_millis(600_000), DeadlineKind::Stall))
+    );
     sim.now = Timestamp::from_millis(599_999);
     sim.submit(Command::Progress { session: child, bytes: 1 }).unwrap();
     assert_eq!(sim.tick_at(600), []);
@@ -104,12 +107,12 @@ fn a_model_that_is_silent_for_too_long_has_stalled() {
     assert_eq!(sim.effects.iter().filter(stopped).count(), 1, "the silent call is abandoned");
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::from_millis(1_200_499), Deadline::Retry))
+        Some((Timestamp::from_millis(1_200_499), DeadlineKind::Retry))
     );
-    assert_eq!(sim.tick_next(), Some(Deadline::Retry));
-    assert_eq!(sim.tick_next(), Some(Deadline::Stall));
-    assert_eq!(sim.tick_next(), Some(Deadline::Retry));
-    assert_eq!(sim.tick_next(), Some(Deadline::Stall));
+    assert_eq!(sim.tick_next(), Some(DeadlineKind::Retry));
+    assert_eq!(sim.tick_next(), Some(DeadlineKind::Stall));
+    assert_eq!(sim.tick_next(), Some(DeadlineKind::Retry));
+    assert_eq!(sim.tick_next(), Some(DeadlineKind::Stall));
     insta::assert_snapshot!(sim.ended(child), @r"
     partial STALLED: No byte came from the model for 600 s (attempt 3 of 3).
     => Try again, or use another model.
@@ -133,7 +136,7 @@ fn a_stalled_attempt_is_not_retried_beyond_its_time_or_budget() {
     let (mut sim, child) = one(&["stall_s=600", "timeout_s=900"]);
     sim.tick_at(600);
     sim.tick_next();
-    assert_eq!(sim.tick_next(), Some(Deadline::Timeout));
+    assert_eq!(sim.tick_next(), Some(DeadlineKind::Timeout));
     assert_eq!(sim.code(child), Some(Code::Timeout));
     sim.check_over();
 
@@ -168,18 +171,21 @@ fn only_an_open_model_call_can_stall() {
     sim.output(child, 0, "text");
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::from_millis(1_010_000), Deadline::Stall))
+        Some((Timestamp::from_millis(1_010_000), DeadlineKind::Stall))
     );
     // So has a provider that asked us to wait.
-    sim.fail(child, AttemptError { retry_after_ms: Some(60_000), ..error(ErrorKind::RateLimited) });
+    sim.fail(
+        child,
+        AttemptError { retry_after_ms: Some(60_000), ..error(ModelErrorKind::RateLimited) },
+    );
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::from_millis(1_060_000), Deadline::Retry))
+        Some((Timestamp::from_millis(1_060_000), DeadlineKind::Retry))
     );
     sim.tick_next();
     assert_eq!(
         sim.tree.next_deadline(),
-        Some((Timestamp::from_millis(1_070_000), Deadline::Stall))
+        Some((Timestamp::from_millis(1_070_000), DeadlineKind::Stall))
     );
     sim.cancel(child);
     assert_eq!(sim.tree.next_deadline(), None);

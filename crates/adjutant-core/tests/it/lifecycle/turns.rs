@@ -174,7 +174,7 @@ fn d22_what_comes_late_is_kept_and_changes_nothing() {
         session: child,
         turn,
         attempt,
-        error: error(ErrorKind::Network),
+        error: error(ModelErrorKind::Network),
     };
     for (turn, attempt) in [(1, 2), (2, 1), (0, 0)] {
         is_late(&mut sim, reply(turn, attempt));

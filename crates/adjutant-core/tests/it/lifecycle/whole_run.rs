@@ -2,9 +2,9 @@
 
 use adjutant_core::assignment::Assignment;
 use adjutant_core::policy::Operation;
-use adjutant_core::story::StoryWork;
+use adjutant_core::story::StoryAssignment;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_core::{Price, Resumption, Rights};
+use adjutant_core::{Price, ResumeOptions, Rights};
 
 use super::*;
 
@@ -29,7 +29,12 @@ fn story(title: &str) -> Command {
         hours: 1,
         verify: None,
     }];
-    let work = StoryWork { id: "US-001".into(), title: title.into(), plan, ..StoryWork::default() };
+    let work = StoryAssignment {
+        id: "US-001".into(),
+        title: title.into(),
+        plan,
+        ..StoryAssignment::default()
+    };
     Command::AskToBegin { assignment: None, story: Some(Box::new(work)) }
 }
 
@@ -85,7 +90,7 @@ fn a_no_silence_and_a_cancel_end_a_run_before_it_began() {
 
     let mut silent = led(&[], model());
     ask(&mut silent, command(&[7]));
-    assert_eq!(silent.tick_next(), Some(Deadline::Approval));
+    assert_eq!(silent.tick_next(), Some(DeadlineKind::Approval));
 
     let mut cancelled = led(&[], model());
     ask(&mut cancelled, command(&[7]));
@@ -146,7 +151,7 @@ fn a_run_that_died_between_question_answer_and_beginning_goes_on_from_there() {
     let root = sim.root();
     let hash = ask(&mut sim, command(&[]));
     let rights = Rights::of(sim.tree.policy());
-    let wish = || Resumption { rights: rights.clone(), ..Resumption::default() };
+    let wish = || ResumeOptions { rights: rights.clone(), ..ResumeOptions::default() };
     sim.restart(wish());
     let again = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
     assert!(sim.effects.contains(&again), "{:?}", sim.effects);

@@ -1,6 +1,8 @@
 //! Part of `lifecycle`: calls that change files.
 
-use adjutant_core::{AgentName, Change, Looked, Resumption, Rights, ToolSet, Writes};
+use adjutant_core::{
+    AgentName, ContentChange, ResumeOptions, Rights, ToolSet, WriteFinding, WriteScope,
+};
 
 use super::*;
 
@@ -15,8 +17,8 @@ fn write(id: &str, path: &str) -> ToolCall {
     tool(id, "Write", json!({ "file_path": path, "content": id }))
 }
 
-fn change(path: &str) -> Change {
-    Change { path: path.into(), before: None, after: Some("after".into()) }
+fn change(path: &str) -> ContentChange {
+    ContentChange { path: path.into(), before: None, after: Some("after".into()) }
 }
 
 fn prepare(session: SessionId, call: u32, path: &str) -> Command {
@@ -96,7 +98,7 @@ fn looks_are_made_at_once_but_never_before_a_change_ahead_of_them() {
     // After a restart everything that has no result is begun again, each in its place.
     sim.effects.clear();
     let rights = Rights::of(sim.tree.policy());
-    sim.restart(Resumption { rights, ..Resumption::default() });
+    sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
     let mut again = looks(&sim);
     again.dedup();
     assert_eq!(again, [1, 3, 4, 5, 7]);
@@ -107,18 +109,18 @@ fn a_look_that_waits_goes_on_when_the_run_is_interrupted_before_it() {
     let (mut sim, child) = writer();
     sim.call(child, vec![write("a", "a"), read("r", "x")]);
     sim.submit(prepare(child, 0, "a")).unwrap();
-    let looked = [((child, 0), Looked::Happened)].into_iter().collect();
+    let looked = [((child, 0), WriteFinding::Applied)].into_iter().collect();
     let rights = Rights::of(sim.tree.policy());
-    sim.restart(Resumption { rights, looked, ..Resumption::default() });
+    sim.restart(ResumeOptions { rights, write_findings: looked, ..ResumeOptions::default() });
     assert!(looks(&sim).contains(&1), "{:?}", sim.effects);
 }
 
 #[test]
 fn a_write_cut_off_is_decided_by_looking_and_never_repeated() {
     for (looked, says) in [
-        (Some(Looked::Happened), "but it was done"),
-        (Some(Looked::DidNot), "before it was done"),
-        (Some(Looked::Unknown), "outcome unknown"),
+        (Some(WriteFinding::Applied), "but it was done"),
+        (Some(WriteFinding::NotApplied), "before it was done"),
+        (Some(WriteFinding::Unknown), "outcome unknown"),
         (None, "outcome unknown"),
     ] {
         for cancelled in [false, true] {
@@ -132,7 +134,11 @@ fn a_write_cut_off_is_decided_by_looking_and_never_repeated() {
             }
             let looked = looked.map(|looked| ((child, 0), looked)).into_iter().collect();
             let rights = Rights::of(sim.tree.policy());
-            sim.restart(Resumption { rights, looked, ..Resumption::default() });
+            sim.restart(ResumeOptions {
+                rights,
+                write_findings: looked,
+                ..ResumeOptions::default()
+            });
             let mut talk = Conversation::default();
             let own = sim.log.iter().filter(|(_, event)| event.conversation() == Some(child));
             own.for_each(|(_, event)| talk.apply(event));
@@ -154,7 +160,7 @@ fn a_write_that_was_not_on_record_begins_again() {
     sim.call(child, vec![write("a", "a"), write("b", "b")]);
     sim.effects.clear();
     let rights = Rights::of(sim.tree.policy());
-    sim.restart(Resumption { rights, ..Resumption::default() });
+    sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
     assert_eq!(steps(&sim), ["prepare 0 below .adjutant/specs"]);
 }
 
@@ -163,30 +169,30 @@ fn the_right_to_write_only_shrinks_on_the_way_down() {
     let settings = ["in_place=true", "max_depth=3", "cycle_key=task", "concurrency=9"];
     let mut sim = Sim::new(policy(Preset::Command, &settings));
     let tools = || ToolSet::new(["Read", "Write", "Task"]);
-    let define = |agent: &str, tools: ToolSet, writes: Writes| Command::Define {
+    let define = |agent: &str, tools: ToolSet, writes: WriteScope| Command::Define {
         agent: AgentName::new(agent),
         system: String::new(),
         tools: Vec::new(),
         rights: Rights { tools, network: false, writes },
         max_turns: None,
     };
-    let docs = Writes::Below("docs".into());
+    let docs = WriteScope::Below("docs".into());
     sim.submit(define("docs", tools(), docs.clone())).unwrap();
-    sim.submit(define("all", tools(), Writes::Anywhere)).unwrap();
-    sim.submit(define("plans", tools(), Writes::Below("docs/plans".into()))).unwrap();
-    sim.submit(define("code", tools(), Writes::Below("src".into()))).unwrap();
-    sim.submit(define("reader", ToolSet::new(["Read"]), Writes::Anywhere)).unwrap();
+    sim.submit(define("all", tools(), WriteScope::Anywhere)).unwrap();
+    sim.submit(define("plans", tools(), WriteScope::Below("docs/plans".into()))).unwrap();
+    sim.submit(define("code", tools(), WriteScope::Below("src".into()))).unwrap();
+    sim.submit(define("reader", ToolSet::new(["Read"]), WriteScope::Anywhere)).unwrap();
     let writes = |sim: &Sim, session| sim.node(session).rights.writes.clone();
     let any = sim.child(brief("all", "all", "a"));
-    assert_eq!(writes(&sim, any), Writes::Anywhere);
+    assert_eq!(writes(&sim, any), WriteScope::Anywhere);
     let parent = sim.child(brief("docs", "docs", "b"));
     assert_eq!(writes(&sim, parent), docs);
     let more = sim.child_of(parent, brief("all", "all", "c"));
     assert_eq!(writes(&sim, more), docs, "a definition is a ceiling and no grant");
     let less = sim.child_of(parent, brief("plans", "plans", "d"));
-    assert_eq!(writes(&sim, less), Writes::Below("docs/plans".into()));
+    assert_eq!(writes(&sim, less), WriteScope::Below("docs/plans".into()));
     let other = sim.child_of(parent, brief("code", "code", "e"));
-    assert_eq!(writes(&sim, other), Writes::Nowhere);
+    assert_eq!(writes(&sim, other), WriteScope::Nowhere);
     assert!(!sim.node(other).rights.usable_tools().contains("Write"));
     let reader = sim.child(brief("reader", "reader", "f"));
     assert!(!sim.node(reader).rights.usable_tools().contains("Write"));
@@ -196,6 +202,6 @@ fn the_right_to_write_only_shrinks_on_the_way_down() {
 fn a_scout_never_writes_whatever_is_set() {
     let settings = ["in_place=true", "write_below=docs", "tools=[\"Read\",\"Write\",\"Edit\"]"];
     let rights = Rights::of(&scout(&settings));
-    assert_eq!(rights.writes, Writes::Nowhere);
+    assert_eq!(rights.writes, WriteScope::Nowhere);
     assert_eq!(rights.usable_tools().to_string(), "Delegate, Read, Task");
 }

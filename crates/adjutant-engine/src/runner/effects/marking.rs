@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adjutant_core::Mark;
+use adjutant_core::TaskListUpdate;
 use adjutant_formats::task::{TaskNumber, Update};
 
 use crate::error_chain::error_chain;
@@ -12,15 +12,24 @@ use crate::specs::Specs;
 /// Writes a mark to the project's list and returns what was written: nothing if the project has no list. Blocks.
 ///
 /// The call is idempotent, so it can be repeated after an interruption.
-pub(crate) fn make(workdir: &Path, wall: WallClock, mark: &Mark) -> Result<Mark, String> {
-    let made = || -> Result<Mark, crate::specs::SpecsError> {
+pub(crate) fn make(
+    workdir: &Path,
+    wall: WallClock,
+    mark: &TaskListUpdate,
+) -> Result<TaskListUpdate, String> {
+    let made = || -> Result<TaskListUpdate, crate::specs::SpecsError> {
         let specs = Specs::open(workdir)?.with_clock(wall);
         let number = TaskNumber::new(mark.task);
         let is_listed = !specs.read()?.tasks().is_empty();
         let Some(number) = number.filter(|_| is_listed) else {
-            return Ok(Mark { status: None, reason: None, links: Vec::new(), ..mark.clone() });
+            return Ok(TaskListUpdate {
+                status: None,
+                reason: None,
+                links: Vec::new(),
+                ..mark.clone()
+            });
         };
-        let Mark { status, reason, links, .. } = mark.clone();
+        let TaskListUpdate { status, reason, links, .. } = mark.clone();
         specs.update(number, Update { status, reason, links })?;
         Ok(mark.clone())
     };

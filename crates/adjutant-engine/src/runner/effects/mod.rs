@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adjutant_core::budget::Amount;
-use adjutant_core::schema::{CallLimits, DelegateCall, ReturnForm, TASK, TaskCall, TaskSpec};
+use adjutant_core::budget::BudgetAmount;
+use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat, TASK, TaskCall, TaskSpec};
 use adjutant_core::{
-    AgentName, Attempt, AttemptError, Brief, Command, Conversation, ErrorKind, Event, Label,
-    ModelSpec, Origin, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
+    AgentName, AttemptError, AttemptResult, Brief, Command, Conversation, DelegationOrigin, Event,
+    Label, ModelErrorKind, ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
 use adjutant_formats::contract::{ArtifactFact, Contract, validate};
 use adjutant_model::{Model, Progress, TurnRequest};
@@ -51,7 +51,7 @@ pub enum ApproverQuestion {
         /// The limits in force.
         policy: Box<Policy>,
         /// What is left of the run's budget.
-        left: Amount,
+        left: BudgetAmount,
     },
     /// Whether agents may fetch from this host for the rest of the run.
     Domain {
@@ -119,7 +119,7 @@ pub(crate) enum QuestionSubject {
 #[derive(Debug)]
 pub(crate) struct ParsedDelegation {
     pub(crate) parent: SessionId,
-    pub(crate) origin: Origin,
+    pub(crate) origin: DelegationOrigin,
     pub(crate) briefs: Vec<Brief>,
     pub(crate) concurrency: Option<u64>,
 }
@@ -133,7 +133,7 @@ pub(crate) fn read_call(
     (parent, turn, index): (SessionId, u32, u32),
     request: &ToolCall,
 ) -> Result<ParsedDelegation, String> {
-    let origin = |form| Origin { turn, index: Some(index), form };
+    let origin = |form| DelegationOrigin { turn, index: Some(index), form };
     if request.name == TASK {
         let mut call =
             TaskCall::parse(&request.arguments, limits).map_err(|error| error.to_string())?;
@@ -144,7 +144,7 @@ pub(crate) fn read_call(
         let agent = AgentName::new(&call.agent);
         let brief =
             brief_builder.brief_for(&agent, &named_task(call), caller, TaskRequester::Model, root);
-        let origin = origin(ReturnForm::default());
+        let origin = origin(ReturnFormat::default());
         return Ok(ParsedDelegation { parent, origin, briefs: vec![brief], concurrency: None });
     }
     let call =
@@ -243,7 +243,7 @@ pub(crate) async fn perform_model_call(
     command.into()
 }
 
-async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>) -> Attempt {
+async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>) -> AttemptResult {
     let request = TurnRequest {
         agent: call.agent.as_str(),
         label: call.label.as_str(),
@@ -283,7 +283,7 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
     let bytes = reply.text.len() + calls;
     if bytes > MAX_REPLY_BYTES {
         return Err(AttemptError {
-            kind: ErrorKind::BadRequest,
+            kind: ModelErrorKind::BadRequest,
             message: format!("the answer has {bytes} bytes, at most {MAX_REPLY_BYTES} are taken"),
             retry_after_ms: None,
             never_began: false,

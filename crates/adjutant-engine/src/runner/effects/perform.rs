@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
-use adjutant_core::space::{NoSpace, Space};
 use adjutant_core::tree::WHOLE_RUN;
+use adjutant_core::workspace::{OwnWorkspace, WorkspaceFailure};
 use adjutant_core::write::RUN;
 use adjutant_core::{
-    Command, Effect, Origin, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
+    Command, DelegationOrigin, Effect, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
 };
 use adjutant_tools::Approved;
 use adjutant_workspace::sandbox::CancelHandle;
@@ -241,7 +241,7 @@ impl Runner {
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.context.spaces.clone() else {
             let problem = "nobody said where to keep workspaces".to_owned();
-            let made = Err(NoSpace { path: None, problem, clash: false });
+            let made = Err(WorkspaceFailure { path: None, problem, clash: false });
             let command = Command::TakeSpace { session, made };
             self.tasks.spawn(async move { command.into() });
             return;
@@ -252,7 +252,7 @@ impl Runner {
         self.tasks.spawn_blocking(move || {
             let made = catch_panic(|| spaces.make(session, &batch, above, &takes_in));
             let none = |crash: CaughtPanic| {
-                Err(NoSpace { path: None, problem: crash.message, clash: false })
+                Err(WorkspaceFailure { path: None, problem: crash.message, clash: false })
             };
             let command = Command::TakeSpace { session, made: made.unwrap_or_else(none) };
             let next = NextEffect::DropUnusedSpace(session);
@@ -269,7 +269,7 @@ impl Runner {
         }
     }
 
-    fn keep_space(&mut self, session: SessionId, space: Space) {
+    fn keep_space(&mut self, session: SessionId, space: OwnWorkspace) {
         let message = self.message(session);
         let changed = changed_by(&self.tree, session);
         let spaces = self.context.spaces.clone();
@@ -353,7 +353,7 @@ impl Runner {
         &mut self,
         session: SessionId,
         call: u32,
-        origin: Origin,
+        origin: DelegationOrigin,
     ) -> Result<(), EngineError> {
         // The delegation may have ended before this event was durable.
         let turn = origin.turn;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use adjutant_core::{
-    Change, Command, Looked, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, Writes,
+    Command, ContentChange, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, WriteFinding,
+    WriteScope,
 };
 use adjutant_store::RunDir;
 use adjutant_tools::Prepared;
@@ -45,7 +46,7 @@ pub(crate) fn prepare(
     turn: u32,
     call: u32,
     request: &ToolCall,
-    writes: &Writes,
+    writes: &WriteScope,
 ) -> EffectResult {
     let prepared = catch_panic(|| {
         let prepared = tool_site.with_toolbox(|toolbox| {
@@ -85,8 +86,8 @@ pub(crate) fn commit(
     turn: u32,
     call: u32,
     request: &ToolCall,
-    writes: &Writes,
-    change: &Change,
+    writes: &WriteScope,
+    change: &ContentChange,
     stop: &AtomicBool,
 ) -> EffectResult {
     let began = Instant::now();
@@ -108,18 +109,18 @@ pub(crate) fn commit(
 pub(crate) fn look(
     tree: &Tree,
     tool_site: &dyn Fn(SessionId) -> ToolSite,
-) -> BTreeMap<(SessionId, u32), Looked> {
+) -> BTreeMap<(SessionId, u32), WriteFinding> {
     let looked = tree.open_writes().map(|(session, turn, call, change)| {
         let found = tool_site(session).with_toolbox(|toolbox| {
             // Best effort: a leftover temporary file does no harm.
             let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
             Ok(match toolbox.look(&change.path) {
                 Ok(now) => change.look(now.as_deref()),
-                Err(_) => Looked::Unknown,
+                Err(_) => WriteFinding::Unknown,
             })
         });
         // If the workspace cannot be opened, the state of its files is unknown.
-        let looked = found.unwrap_or(Looked::Unknown);
+        let looked = found.unwrap_or(WriteFinding::Unknown);
         ((session, call), looked)
     });
     looked.collect()

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::{Attempt, AttemptError, Reply, StopReason, ToolCall, Usage};
+use adjutant_core::{AttemptError, AttemptResult, ModelReply, StopReason, ToolCall, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -232,7 +232,7 @@ impl Fold for Stream {
         self.ended
     }
 
-    fn finish(&mut self) -> Attempt {
+    fn finish(&mut self) -> AttemptResult {
         let stop = self.stop_reason()?;
         let cut = stop == StopReason::MaxOutput;
         let (mut text, mut tool_calls, mut content) = (String::new(), Vec::new(), Vec::new());
@@ -247,7 +247,7 @@ impl Fold for Stream {
             tool_calls.clear();
         }
         let opaque = (signed && !cut).then(|| self.codec.seal(content));
-        Ok(Reply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
     }
 }
 

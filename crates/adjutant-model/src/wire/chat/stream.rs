@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
+use adjutant_core::{
+    AttemptError, AttemptResult, ModelErrorKind, ModelReply, StopReason, ToolCall, Usage,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -200,7 +202,7 @@ impl Stream {
             Some("content_filter") => Ok(StopReason::Refused),
             // The second is DeepSeek's word for an answer it could not go on with.
             Some("error" | "insufficient_system_resource") => {
-                Err(plain(ErrorKind::Overloaded, "the model behind this server failed"))
+                Err(plain(ModelErrorKind::Overloaded, "the model behind this server failed"))
             }
             Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some(_) if self.text.is_empty() && !self.refusal.is_empty() => Ok(StopReason::Refused),
@@ -241,7 +243,7 @@ impl Fold for Stream {
         self.ended
     }
 
-    fn finish(&mut self) -> Attempt {
+    fn finish(&mut self) -> AttemptResult {
         let stop = self.stop_reason()?;
         let cut = stop == StopReason::MaxOutput;
         let turn = self.turn;
@@ -258,6 +260,6 @@ impl Fold for Stream {
         }
         let fields = std::mem::take(&mut self.reasoning).into_fields().filter(|_| !cut);
         let opaque = fields.map(|fields| self.codec.seal(vec![fields]));
-        Ok(Reply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
     }
 }

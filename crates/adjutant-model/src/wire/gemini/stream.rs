@@ -4,7 +4,9 @@
 //! chunk has a `finishReason`, and then the connection ends well. Signatures of thoughts sit on
 //! parts and must go back on the same parts.
 
-use adjutant_core::{Attempt, AttemptError, ErrorKind, Reply, StopReason, ToolCall, Usage};
+use adjutant_core::{
+    AttemptError, AttemptResult, ModelErrorKind, ModelReply, StopReason, ToolCall, Usage,
+};
 use adjutant_formats::json::UniqueKeys;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -218,7 +220,7 @@ impl Fold for Stream {
             return Err(from_stream(&error));
         }
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
-            return Err(plain(ErrorKind::Refused, "the provider blocked the prompt"));
+            return Err(plain(ModelErrorKind::Refused, "the provider blocked the prompt"));
         }
         self.usage = chunk.usage_metadata.or(self.usage);
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
@@ -242,13 +244,13 @@ impl Fold for Stream {
         true
     }
 
-    fn finish(&mut self) -> Attempt {
+    fn finish(&mut self) -> AttemptResult {
         let stop = self.stop_reason()?;
         let cut = stop == StopReason::MaxOutput;
         let parts = std::mem::take(&mut self.parts);
         let opaque = (self.signed && !cut).then(|| self.codec.seal(parts));
         let tool_calls = if cut { Vec::new() } else { std::mem::take(&mut self.calls) };
         let text = std::mem::take(&mut self.text);
-        Ok(Reply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::{Attempt, AttemptError, Reply, StopReason, ToolCall, Usage};
+use adjutant_core::{AttemptError, AttemptResult, ModelReply, StopReason, ToolCall, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -153,7 +153,7 @@ impl Fold for Stream {
         self.end.is_some()
     }
 
-    fn finish(&mut self) -> Attempt {
+    fn finish(&mut self) -> AttemptResult {
         let end = self.end.take().ok_or_else(|| truncated("the answer has no end"))?;
         let items: Vec<Value> = std::mem::take(&mut self.items).into_values().flatten().collect();
         let said = said(&items, self.turn);
@@ -169,7 +169,7 @@ impl Fold for Stream {
         let text = if said.text.is_empty() { said.refusal } else { said.text };
         let opaque = (said.verbatim && !cut).then(|| self.codec.seal(items));
         let usage = end.usage.map(Counts::usage);
-        Ok(Reply { text, tool_calls, stop, opaque, usage })
+        Ok(ModelReply { text, tool_calls, stop, opaque, usage })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The readers alone are tried at every byte in `streams`; here the connection is cut as well.
 
-use adjutant_core::{ErrorKind, StopReason};
+use adjutant_core::{ModelErrorKind, StopReason};
 use adjutant_testkit::fake::{Api, Turn};
 use serde_json::json;
 
@@ -29,7 +29,9 @@ async fn first_answer(api: Api, cleanly: bool, cuts: impl Iterator<Item = usize>
     let mut agent = Agent::new(fake.model(), 1);
     for at in cuts {
         match agent.attempt().await {
-            Err(error) => assert_eq!(error.kind, ErrorKind::Truncated, "{api:?} at {at}: {error}"),
+            Err(error) => {
+                assert_eq!(error.kind, ModelErrorKind::Truncated, "{api:?} at {at}: {error}")
+            }
             Ok(reply) => {
                 assert_eq!((reply.stop, reply.text.as_str()), (StopReason::ToolUse, "Ä 🦀"));
                 return at;

@@ -1,27 +1,27 @@
 //! Failures: each told apart, none of them showing a key.
 
-use adjutant_core::{ErrorKind, Secret};
+use adjutant_core::{ModelErrorKind, Secret};
 use adjutant_model::{OpenError, ProviderConfig, Sources, open_model};
 use adjutant_testkit::fake::{Answer, Api, Class, Fake, Fault, KEY, Script, Turn};
 
 use super::{Agent, serve};
 
-const CLASSES: [(Class, ErrorKind); 10] = [
-    (Class::ContextLength, ErrorKind::ContextExhausted),
-    (Class::RateLimited, ErrorKind::RateLimited),
-    (Class::Quota, ErrorKind::OutOfCredit),
-    (Class::Overloaded, ErrorKind::Overloaded),
-    (Class::Auth, ErrorKind::Authentication),
-    (Class::Permission, ErrorKind::Authentication),
-    (Class::NotFound, ErrorKind::BadRequest),
-    (Class::BadRequest, ErrorKind::BadRequest),
-    (Class::Refused, ErrorKind::Refused),
-    (Class::Server, ErrorKind::Overloaded),
+const CLASSES: [(Class, ModelErrorKind); 10] = [
+    (Class::ContextLength, ModelErrorKind::ContextExhausted),
+    (Class::RateLimited, ModelErrorKind::RateLimited),
+    (Class::Quota, ModelErrorKind::OutOfCredit),
+    (Class::Overloaded, ModelErrorKind::Overloaded),
+    (Class::Auth, ModelErrorKind::Authentication),
+    (Class::Permission, ModelErrorKind::Authentication),
+    (Class::NotFound, ModelErrorKind::BadRequest),
+    (Class::BadRequest, ModelErrorKind::BadRequest),
+    (Class::Refused, ModelErrorKind::Refused),
+    (Class::Server, ModelErrorKind::Overloaded),
 ];
 
-fn expected(api: Api, class: Class, kind: ErrorKind) -> ErrorKind {
+fn expected(api: Api, class: Class, kind: ModelErrorKind) -> ModelErrorKind {
     // Gemini has one word for a minute's limit and a day's; it says in both cases when to return.
-    if api == Api::Gemini && class == Class::Quota { ErrorKind::RateLimited } else { kind }
+    if api == Api::Gemini && class == Class::Quota { ModelErrorKind::RateLimited } else { kind }
 }
 
 #[tokio::test]
@@ -53,11 +53,11 @@ async fn a_failure_within_a_stream_is_told_apart_too() {
             let mut kind = expected(api, class, kind);
             // Without a status, `model_not_found` is all there is.
             if class == Class::Permission && matches!(api, Api::Chat | Api::Responses) {
-                kind = ErrorKind::BadRequest;
+                kind = ModelErrorKind::BadRequest;
             }
             // A failed response has a code for everything, and for this one `server_error`.
             if class == Class::BadRequest && api == Api::Responses {
-                kind = ErrorKind::Overloaded;
+                kind = ModelErrorKind::Overloaded;
             }
             assert_eq!(error.kind, kind, "{api:?} {class:?}: {error}");
         }
@@ -92,13 +92,13 @@ async fn a_wrong_key_and_an_unknown_model_are_told() {
         let fake = Fake::new(api, Script::always([Turn::says("Hi.")]));
         let fake = fake.key("another-key").start().await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Authentication, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::Authentication, "{api:?}: {error}");
         assert!(!error.message.contains(KEY), "{error}");
 
         let fake =
             Fake::new(api, Script::always([Turn::says("Hi.")])).model("another").start().await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}: {error}");
     }
 }
 
@@ -128,13 +128,13 @@ async fn a_base_url_that_points_at_something_else_is_told() {
             Sources::default().with_provider(ProviderConfig { base_url, ..fake.provider() });
         let model = open_model(api.model(), &sources).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}: {error}");
         let other = Api::ALL.into_iter().find(|other| *other != api).unwrap();
         let foreign = serve(other, []).await;
         let provider = ProviderConfig { base_url: foreign.url.clone(), ..fake.provider() };
         let model = open_model(api.model(), &Sources::default().with_provider(provider)).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?} at {other:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?} at {other:?}: {error}");
     }
 }
 
@@ -146,14 +146,14 @@ async fn a_server_that_is_something_else_is_told() {
     };
     for api in Api::ALL {
         for (turn, kind) in [
-            (answer(200, "text/html", "<html>Log in</html>"), ErrorKind::BadRequest),
-            (answer(200, "application/json", r#"{"hello":"world"}"#), ErrorKind::BadRequest),
-            (answer(200, "text/plain", "hello"), ErrorKind::Truncated),
-            (answer(200, "text/event-stream", ""), ErrorKind::Truncated),
-            (answer(200, "text/event-stream", "data: <html>\n\n"), ErrorKind::Truncated),
-            (answer(404, "text/html", "<html>no</html>"), ErrorKind::BadRequest),
-            (answer(502, "text/html", "<html>bad gateway</html>"), ErrorKind::Overloaded),
-            (answer(407, "text/plain", "proxy"), ErrorKind::BadRequest),
+            (answer(200, "text/html", "<html>Log in</html>"), ModelErrorKind::BadRequest),
+            (answer(200, "application/json", r#"{"hello":"world"}"#), ModelErrorKind::BadRequest),
+            (answer(200, "text/plain", "hello"), ModelErrorKind::Truncated),
+            (answer(200, "text/event-stream", ""), ModelErrorKind::Truncated),
+            (answer(200, "text/event-stream", "data: <html>\n\n"), ModelErrorKind::Truncated),
+            (answer(404, "text/html", "<html>no</html>"), ModelErrorKind::BadRequest),
+            (answer(502, "text/html", "<html>bad gateway</html>"), ModelErrorKind::Overloaded),
+            (answer(407, "text/plain", "proxy"), ModelErrorKind::BadRequest),
         ] {
             let fake = serve(api, [turn.clone()]).await;
             let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_redirect_is_not_followed_with_a_key() {
         let away = Answer { status: 307, headers, body: String::new() };
         let fake = serve(api, [Turn { answer: Some(away), ..Turn::default() }]).await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}: {error}");
         assert_eq!(target.connections(), 0, "{api:?}");
     }
 }
@@ -190,7 +190,7 @@ async fn a_provider_that_quotes_the_key_does_not_get_it_shown() {
         let provider = ProviderConfig { key: Secret::new(long_key), ..fake.provider() };
         let model = open_model(api.model(), &Sources::default().with_provider(provider)).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::BadRequest, "{api:?}");
+        assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}");
         assert!(error.message.contains("header ***"), "{error}");
         assert!(!error.message.contains("verysecret"), "{error}");
         assert!(!format!("{:?}", fake.requests()).contains("verysecret"));

@@ -11,7 +11,7 @@ mod streams;
 
 use std::sync::Arc;
 
-use adjutant_core::{Attempt, Message, Reply, SessionId, ToolSpec};
+use adjutant_core::{AttemptResult, Message, ModelReply, SessionId, ToolSpec};
 use adjutant_model::{Model, Progress, TurnRequest};
 use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn};
 use serde_json::json;
@@ -52,7 +52,7 @@ impl Agent {
     }
 
     /// Asks for the current turn and leaves the conversation as it is.
-    async fn attempt(&mut self) -> Attempt {
+    async fn attempt(&mut self) -> AttemptResult {
         let request = TurnRequest {
             agent: "scout",
             label: "look",
@@ -76,9 +76,9 @@ impl Agent {
     }
 
     /// Asks for the current turn, which must succeed, and goes on to the next.
-    async fn ask(&mut self) -> Reply {
+    async fn ask(&mut self) -> ModelReply {
         let reply = self.attempt().await.unwrap_or_else(|error| panic!("{error}"));
-        let Reply { text, tool_calls, opaque, .. } = reply.clone();
+        let ModelReply { text, tool_calls, opaque, .. } = reply.clone();
         self.messages.push(Message::Assistant { content: text, tool_calls, opaque });
         self.turn += 1;
         self.attempt = 1;
@@ -86,7 +86,7 @@ impl Agent {
     }
 
     /// Answers every call of a reply.
-    fn answer(&mut self, reply: &Reply) {
+    fn answer(&mut self, reply: &ModelReply) {
         for call in &reply.tool_calls {
             let content = format!("result of {}", call.arguments);
             let tool_call_id = call.id.clone();

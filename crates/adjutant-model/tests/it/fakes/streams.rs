@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adjutant_core::ErrorKind;
+use adjutant_core::ModelErrorKind;
 use adjutant_model::{Model, Timeouts, open_model};
 use adjutant_testkit::fake::{Api, Class, Delivered, Fault, Garbage, Running, Turn};
 use serde_json::json;
@@ -49,13 +49,13 @@ async fn a_silent_stream_ends_as_idle_and_a_slow_one_does_not() {
         let silent = Turn::says("Hi.").delivered(|way| way.delay_ms = 60_000);
         let fake = serve(api, [silent]).await;
         let error = Agent::new(impatient(&fake), 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Idle, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::Idle, "{api:?}: {error}");
         fake.wait_until_closed().await;
 
         let stalled = Turn::says("Half an answer.").delivered(|way| way.stall_after = Some(100));
         let fake = serve(api, [stalled]).await;
         let error = Agent::new(impatient(&fake), 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Idle, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::Idle, "{api:?}: {error}");
 
         // Longer than the patience as a whole, but never silent for so long.
         let slow = Turn::says("Slow but sure.").fragmented(&[2]);
@@ -74,10 +74,10 @@ async fn a_server_that_hangs_up_or_is_not_there_is_a_network_error() {
         let fake = serve(api, [Turn::says("Hi.").delivered(|way| way.hang_up = true)]).await;
         let model = fake.model();
         let error = Agent::new(Arc::clone(&model), 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Network, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::Network, "{api:?}: {error}");
         fake.shutdown().await;
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Network, "{api:?}: {error}");
+        assert_eq!(error.kind, ModelErrorKind::Network, "{api:?}: {error}");
     }
 }
 
@@ -89,7 +89,7 @@ async fn garbage_inside_an_event_is_a_broken_stream() {
             let turn = Turn::says("Hi.").delivered(|way| way.garbage = garbage);
             let fake = serve(api, [turn]).await;
             let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Truncated, "{api:?} {bytes:?}: {error}");
+            assert_eq!(error.kind, ModelErrorKind::Truncated, "{api:?} {bytes:?}: {error}");
         }
     }
 }
@@ -149,7 +149,7 @@ async fn after_a_rate_limit_nobody_of_the_same_provider_sends_before_its_time() 
         let sources = fake.sources();
         let open = || open_model(api.model(), &sources).unwrap();
         let mut told = Agent::new(open(), 1);
-        assert_eq!(told.attempt().await.unwrap_err().kind, ErrorKind::RateLimited);
+        assert_eq!(told.attempt().await.unwrap_err().kind, ModelErrorKind::RateLimited);
         let heard = Instant::now();
         // Others, even with a client of their own, and the one that was told.
         let mut others: Vec<Agent> = (2..=8).map(|number| Agent::new(open(), number)).collect();

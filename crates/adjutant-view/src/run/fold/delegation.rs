@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adjutant_core::space::commit_failed;
 use adjutant_core::tree::CALLS_PER_TURN;
+use adjutant_core::workspace::commit_failed;
 use adjutant_core::{
-    AgentName, Code, Event, Found, Grant, Label, ModelSpec, Outcome, SessionId, State, ToolCall,
-    ToolOutput,
+    AgentName, Code, ContextFileStatus, Event, Grant, Label, ModelSpec, Outcome, SessionId, State,
+    ToolCall, ToolOutput,
 };
 use adjutant_formats::contract::{Return, Status};
 
@@ -250,9 +250,9 @@ impl Delegation {
 
 pub(crate) fn warnings(grant: &Grant) -> Vec<DelegationWarning> {
     let context = grant.brief.context.iter().filter_map(|file| match file.found {
-        Found::Missing => Some(DelegationWarning::MissingContext(file.path.clone())),
-        Found::Lossy => Some(DelegationWarning::LossyContext(file.path.clone())),
-        Found::Loaded | Found::Unusable(_) => None,
+        ContextFileStatus::Missing => Some(DelegationWarning::MissingContext(file.path.clone())),
+        ContextFileStatus::Lossy => Some(DelegationWarning::LossyContext(file.path.clone())),
+        ContextFileStatus::Loaded | ContextFileStatus::Unusable(_) => None,
     });
     let clamped = grant.clamped.then_some(DelegationWarning::Clamped(grant.timeout_s));
     context.chain(clamped).collect()

@@ -7,12 +7,12 @@ mod delegation;
 
 use std::collections::BTreeMap;
 
-use adjutant_core::budget::{Amount, Reservation, Settlement};
-use adjutant_core::space::commit_failed;
+use adjutant_core::budget::{BudgetAmount, Reservation, Settlement};
 use adjutant_core::tree::WHOLE_RUN;
+use adjutant_core::workspace::commit_failed;
 use adjutant_core::{
-    AgentName, Code, ErrorKind, Event, Grant, Label, ModelSpec, Outcome, Policy, Reason, RunId,
-    SessionId, State, Timestamp,
+    AgentName, Code, Event, Grant, Label, ModelErrorKind, ModelSpec, Outcome, Policy, Reason,
+    RunId, SessionId, State, Timestamp,
 };
 use adjutant_formats::contract::ReturnError;
 
@@ -292,7 +292,7 @@ impl RunView {
         }
     }
 
-    fn overran(&mut self, session: SessionId, amount: Amount) {
+    fn overran(&mut self, session: SessionId, amount: BudgetAmount) {
         self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
     }
 
@@ -352,7 +352,7 @@ impl RunView {
             let mut reason = reason.as_ref().map(|reason| self.texts.reason(reason));
             let needs_person = matches!(
                 self.delegations[place].last_error,
-                Some(ErrorKind::Authentication | ErrorKind::OutOfCredit)
+                Some(ModelErrorKind::Authentication | ModelErrorKind::OutOfCredit)
             );
             if let Some(reason) = reason.as_mut().filter(|it| it.code == Code::ProviderError) {
                 // A retry cannot help: a person has to provide another key or pay.

@@ -4,21 +4,21 @@
 //! turn before its workspace is on record, and is handed up, as the run is ended, only once its work
 //! is kept or that has failed.
 
-use super::node::{End, KeepDuty, Node};
+use super::node::{KeepDuty, Node, PlannedEnd};
 use super::{ROOT, Tree};
 use crate::code::Code;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::Outcome;
-use crate::space::{KeptWork, NoSpace, Space};
+use crate::workspace::{KeptWork, OwnWorkspace, WorkspaceFailure};
 
 impl Tree {
     /// Takes a workspace that was made, or ends the delegation that has none.
     pub(super) fn take_space(
         &self,
         session: SessionId,
-        made: Result<Space, NoSpace>,
+        made: Result<OwnWorkspace, WorkspaceFailure>,
     ) -> Vec<Event> {
         let Some((index, node)) = self.at_work(session).filter(|(_, node)| node.needs_space())
         else {
@@ -47,7 +47,7 @@ impl Tree {
     pub(super) fn space_made(
         &mut self,
         session: SessionId,
-        space: &Space,
+        space: &OwnWorkspace,
     ) -> Result<(), IllegalEvent> {
         let index = self.known("space_made", session)?;
         self.nodes[index].space = Some(space.clone());
@@ -116,7 +116,7 @@ impl Tree {
     pub(super) fn is_keeping(&self, parent: SessionId, call: u32) -> bool {
         let parent = self.node(parent).filter(|_| self.open_keeps > 0);
         parent.is_some_and(|parent| {
-            let mut children = parent.handed_down.children.iter().map(|child| &self.nodes[*child]);
+            let mut children = parent.delegations.children.iter().map(|child| &self.nodes[*child]);
             children.any(|child| child.call == call && child.duties.keep == KeepDuty::Due)
         })
     }
@@ -141,25 +141,25 @@ impl Tree {
 
     /// Returns the workspace a delegation's tools act in: its own, or that of the nearest who has one.
     #[must_use]
-    pub fn space_of(&self, session: SessionId) -> Option<(SessionId, &Space)> {
+    pub fn space_of(&self, session: SessionId) -> Option<(SessionId, &OwnWorkspace)> {
         let index = *self.by_session.get(&session)?;
         self.chain(index).find_map(|node| Some((node.session, node.space.as_ref()?)))
     }
 }
 
-fn no_space(node: &Node, none: &NoSpace) -> End {
+fn no_space(node: &Node, none: &WorkspaceFailure) -> PlannedEnd {
     if none.clash {
         let advice = "Merge the work it builds on and settle the conflict there, or take your own changes to \
                       these files back; then begin the story again.";
         let message = format!("The story could not begin: {}", none.problem);
-        return End::new(Outcome::Failed, Code::ToolUnavailable, message, advice);
+        return PlannedEnd::new(Outcome::Failed, Code::ToolUnavailable, message, advice);
     }
     let child = match &node.terms.story {
         Some(story) => format!("Child story: {story}"),
         None => format!("Child: {}", node.label),
     };
     let path = none.path.as_ref().map(|path| format!("Worktree path: {path}\n"));
-    End::new(
+    PlannedEnd::new(
         Outcome::Failed,
         Code::ToolUnavailable,
         format!(

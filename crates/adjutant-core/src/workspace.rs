@@ -20,9 +20,9 @@ pub fn commit_failed(problem: &str) -> Reason {
 
 /// Where a delegation works that writes in a tree of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Space {
+pub struct OwnWorkspace {
     /// How it is made.
-    pub kind: SpaceKind,
+    pub kind: OwnWorkspaceKind,
     /// Where its tree is seen.
     pub path: String,
     /// The tree it began from, by its git id.
@@ -37,10 +37,10 @@ pub struct Space {
 
 /// What a person said about agents that write in workspaces of their own, as it holds for a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpaceTerms {
+pub struct WorkspaceTerms {
     /// The one kind that may be made; the best there is where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<SpaceKind>,
+    pub kind: Option<OwnWorkspaceKind>,
     /// Ignored folders that come along, relative to the tree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include_ignored: Vec<String>,
@@ -67,7 +67,7 @@ pub enum MergeRequest {
 
 /// Says why a delegation has no workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSpace {
+pub struct WorkspaceFailure {
     /// Where it was to be, when that was known.
     pub path: Option<String>,
     /// What went wrong.
@@ -79,14 +79,14 @@ pub struct NoSpace {
 /// How a workspace is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SpaceKind {
+pub enum OwnWorkspaceKind {
     /// Layers mounted over each other, in constant time.
     Overlay,
     /// A work tree of git.
     Worktree,
 }
 
-impl SpaceKind {
+impl OwnWorkspaceKind {
     /// Returns the kind in one word.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -140,12 +140,12 @@ pub struct MergedWork {
     pub files: Vec<String>,
     /// Why nothing was merged, by file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<Clash>,
+    pub conflicts: Vec<MergeConflict>,
 }
 
 /// A file that two sides changed in ways that do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clash {
+pub struct MergeConflict {
     /// Its path.
     pub path: String,
     /// What each side did, in words.

@@ -5,10 +5,10 @@
 
 use super::Tree;
 use super::node::Node;
-use super::turn::{Held, LAST_CALL};
+use super::turn::{LAST_CALL, UnrecordedReservations};
 use crate::event::Event;
 use crate::ids::SessionId;
-use crate::refusal::{Refusal, Untold};
+use crate::refusal::{Refusal, TellProblem};
 
 /// The most bytes of one word to an agent. Inclusive.
 pub const TELL_BYTES: usize = 16 * 1024;
@@ -18,19 +18,19 @@ pub const MAILBOX: usize = 64;
 impl Tree {
     /// Takes a word for an agent, or says why it would never be heard.
     pub(super) fn hear(&self, session: SessionId, text: String) -> Result<Vec<Event>, Refusal> {
-        let no = |problem| Err(Refusal::Untold { session, problem });
-        let Some((_, node)) = self.live(session) else { return no(Untold::NotLive) };
+        let no = |problem| Err(Refusal::MessageRejected { session, problem });
+        let Some((_, node)) = self.live(session) else { return no(TellProblem::NotLive) };
         if node.model.is_none() {
-            return no(Untold::NoAgent);
+            return no(TellProblem::NoAgent);
         }
         if text.trim().is_empty() {
-            return no(Untold::Empty);
+            return no(TellProblem::Empty);
         }
         if text.len() > TELL_BYTES {
-            return no(Untold::TooLong { bytes: text.len(), max: TELL_BYTES });
+            return no(TellProblem::TooLong { bytes: text.len(), max: TELL_BYTES });
         }
         if node.mailbox.len() >= MAILBOX {
-            return no(Untold::Full { max: MAILBOX });
+            return no(TellProblem::Full { max: MAILBOX });
         }
         Ok(vec![Event::Messaged { session, text }])
     }
@@ -39,7 +39,12 @@ impl Tree {
     ///
     /// What would leave less than a full answer stays where it is: a word must not cost an agent
     /// its report.
-    pub(super) fn mail(&self, index: usize, node: &Node, held: &Held) -> Vec<String> {
+    pub(super) fn mail(
+        &self,
+        index: usize,
+        node: &Node,
+        held: &UnrecordedReservations,
+    ) -> Vec<String> {
         let mut words = Vec::new();
         let mut bytes = LAST_CALL.len() as u64;
         for text in &node.mailbox {

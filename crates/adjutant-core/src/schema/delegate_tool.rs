@@ -84,8 +84,8 @@ pub fn delegate_spec(limits: &CallLimits) -> ToolSpec {
                 },
                 "return": {
                     "type": "string",
-                    "enum": ReturnForm::ALL.map(ReturnForm::as_str),
-                    "default": ReturnForm::default().as_str(),
+                    "enum": ReturnFormat::ALL.map(ReturnFormat::as_str),
+                    "default": ReturnFormat::default().as_str(),
                 },
             },
             "required": ["tasks"],
@@ -132,7 +132,7 @@ fn task_schema(limits: &CallLimits) -> Value {
 /// The form in which results come back to the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReturnForm {
+pub enum ReturnFormat {
     /// Headed sections for a model to read.
     #[default]
     Markdown,
@@ -140,7 +140,7 @@ pub enum ReturnForm {
     Json,
 }
 
-impl ReturnForm {
+impl ReturnFormat {
     /// Every form, the default first.
     pub const ALL: [Self; 2] = [Self::Markdown, Self::Json];
 

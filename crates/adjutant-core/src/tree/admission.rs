@@ -4,15 +4,15 @@
 //! refuse the whole call. Nothing here has a side effect: the answer is events.
 
 use super::approvals::call_hash;
-use super::automatic::start_without_asking;
+use super::auto_approval::start_without_asking;
 use super::{Node, Tree};
-use crate::brief::{Brief, Found, Task};
-use crate::budget::Amount;
-use crate::event::{Event, Grant, Origin};
+use crate::brief::{Brief, ContextFileStatus, RequestedTask};
+use crate::budget::BudgetAmount;
+use crate::event::{DelegationOrigin, Event, Grant};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, SessionId, number_twins};
-use crate::policy::{Approval, CycleKey};
-use crate::refusal::{ContextRemedy, FanOut, Refusal, Scope, TimeBound, target_name};
+use crate::policy::{ApprovalRule, CycleKey};
+use crate::refusal::{BudgetScope, ContextRemedy, FanOutScope, Refusal, TimeBound, target_name};
 use crate::rights::Rights;
 use crate::time::Timestamp;
 use crate::tree::turn::MIN_OUTPUT;
@@ -40,7 +40,7 @@ pub struct Admission {
 
 /// The call a task belongs to, and what earlier tasks of it have taken already.
 #[derive(Clone, Copy)]
-struct Batch {
+struct AdmissionBatch {
     /// The tasks of the call.
     tasks: u64,
     granted: u64,
@@ -48,7 +48,7 @@ struct Batch {
 }
 
 /// Where in its parent's calls a task stands.
-struct Place {
+struct TaskPosition {
     parent: SessionId,
     call: u32,
     index: u32,
@@ -60,9 +60,9 @@ impl Tree {
         &self,
         now: Timestamp,
         parent: SessionId,
-        mut tasks: Vec<Task>,
+        mut tasks: Vec<RequestedTask>,
         concurrency: Option<u64>,
-        origin: Option<Origin>,
+        origin: Option<DelegationOrigin>,
     ) -> Result<Vec<Event>, Refusal> {
         let (parent_index, parent_node) = self.check_open(parent)?;
         if origin.is_some_and(|origin| !parent_node.may_hand_down(origin)) {
@@ -75,15 +75,16 @@ impl Tree {
         let count = tasks.len() as u64;
         if count > self.policy.tasks_per_call {
             return Err(Refusal::TooMany {
-                scope: FanOut::Call,
+                scope: FanOutScope::Call,
                 count,
                 max: self.policy.tasks_per_call,
             });
         }
         number_twins(tasks.iter_mut().map(|task| &mut task.brief.label));
-        let call = parent_node.handed_down.calls_made + 1;
-        let asks = self.policy.approval == Approval::Batch;
-        let mut batch = Batch { tasks: count, granted: 0, places: self.places(concurrency) };
+        let call = parent_node.delegations.calls_made + 1;
+        let asks = self.policy.approval == ApprovalRule::Batch;
+        let mut batch =
+            AdmissionBatch { tasks: count, granted: 0, places: self.places(concurrency) };
         let mut events = Vec::with_capacity(tasks.len() + 2);
         events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, mut task) in (0..).zip(tasks) {
@@ -91,7 +92,7 @@ impl Tree {
             task.brief = self.named(parent_index, u64::from(index), task.brief);
             match own.and_then(|()| self.judge(now, parent_index, &task.brief, batch)) {
                 Ok(admission) => {
-                    let place = Place { parent, call, index, places: batch.places };
+                    let place = TaskPosition { parent, call, index, places: batch.places };
                     batch.granted += 1;
                     events.push(self.grant(place, task, admission, asks));
                 }
@@ -136,7 +137,12 @@ impl Tree {
         brief: &Brief,
     ) -> Result<Admission, Refusal> {
         let (parent, _) = self.check_open(parent)?;
-        self.judge(now, parent, brief, Batch { tasks: 1, granted: 0, places: self.places(None) })
+        self.judge(
+            now,
+            parent,
+            brief,
+            AdmissionBatch { tasks: 1, granted: 0, places: self.places(None) },
+        )
     }
 
     /// Returns how many children of the call may work at once. A person's word is in the policy;
@@ -150,7 +156,7 @@ impl Tree {
         now: Timestamp,
         parent: usize,
         brief: &Brief,
-        batch: Batch,
+        batch: AdmissionBatch,
     ) -> Result<Admission, Refusal> {
         let ceiling = self.check_agent(&brief.agent)?;
         self.check_cycle(parent, brief)?;
@@ -242,14 +248,14 @@ impl Tree {
         self.policy.judge_depth(self.nodes[parent].depth, target)
     }
 
-    fn check_fan_out(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
+    fn check_fan_out(&self, parent: usize, batch: AdmissionBatch) -> Result<(), Refusal> {
         let limits = [
             (
-                FanOut::Parent,
-                self.nodes[parent].handed_down.granted,
+                FanOutScope::Parent,
+                self.nodes[parent].delegations.granted,
                 self.policy.children_per_parent,
             ),
-            (FanOut::Run, self.granted, self.policy.children_per_run),
+            (FanOutScope::Run, self.granted, self.policy.children_per_run),
         ];
         for (scope, granted, max) in limits {
             let count = granted + batch.granted + 1;
@@ -287,7 +293,12 @@ impl Tree {
 
     /// In `story` the child's estimate comes on top of its parent's context. Elsewhere the child
     /// must fit its own window, and the parent must be able to take in what comes back.
-    fn check_context(&self, parent: usize, brief: &Brief, batch: Batch) -> Result<(), Refusal> {
+    fn check_context(
+        &self,
+        parent: usize,
+        brief: &Brief,
+        batch: AdmissionBatch,
+    ) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
         let estimate = brief.estimate();
         let exceeded = |current: u64, estimate: u64, policy: Option<u64>, window: Option<u64>| {
@@ -303,13 +314,13 @@ impl Tree {
         } else {
             let window = brief.model.as_ref().map(|model| model.window);
             exceeded(0, estimate, self.policy.context_tokens, window).or_else(|| {
-                let results = node.handed_down.live + batch.granted + 1;
+                let results = node.delegations.live + batch.granted + 1;
                 let expected = self.policy.result_tokens?.saturating_mul(results);
                 let max = node.model.as_ref()?.window;
                 let current = node.context_estimate();
                 let room = max.saturating_sub(current);
                 // What each may hand back so that the whole call fits.
-                let result_tokens = room / (node.handed_down.live + batch.tasks).max(1);
+                let result_tokens = room / (node.delegations.live + batch.tasks).max(1);
                 let remedy = ContextRemedy::SmallerResults { result_tokens };
                 let is_too_much = expected > room;
                 is_too_much.then_some(Refusal::ContextBudget {
@@ -326,7 +337,8 @@ impl Tree {
     fn check_budget(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
         let needed = smallest_call(brief);
         for node in self.chain(parent) {
-            let scope = if node.parent.is_none() { Scope::Run } else { Scope::Delegation };
+            let scope =
+                if node.parent.is_none() { BudgetScope::Run } else { BudgetScope::Delegation };
             let left = node.ledger.left();
             if let Some(max) = node.ledger.cap.tokens.filter(|_| needed.tokens > left.tokens) {
                 return Err(Refusal::Tokens {
@@ -342,7 +354,7 @@ impl Tree {
         }
         match self.policy.budget_tokens.filter(|max| needed.tokens > *max) {
             Some(max) => Err(Refusal::Tokens {
-                scope: Scope::Delegation,
+                scope: BudgetScope::Delegation,
                 needed: needed.tokens,
                 left: max,
                 max,
@@ -360,7 +372,7 @@ impl Tree {
     ) -> Result<(Option<u64>, bool), Refusal> {
         let node = &self.nodes[parent];
         let total = node
-            .handed_down
+            .delegations
             .total_deadline
             .or_else(|| self.policy.total_s.map(|total| now.plus_seconds(total)));
         let mut allotted = self.policy.allot(brief.operation, brief.timeout_wish);
@@ -388,10 +400,10 @@ impl Tree {
     }
 
     /// Only those who find no free place wait; whoever needs a person's yes waits in any case.
-    fn check_queue(&self, parent: usize, batch: Batch) -> Result<(), Refusal> {
+    fn check_queue(&self, parent: usize, batch: AdmissionBatch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
-        let asks = self.policy.approval == Approval::Batch;
-        let free = if asks { 0 } else { batch.places.saturating_sub(node.handed_down.live) };
+        let asks = self.policy.approval == ApprovalRule::Batch;
+        let free = if asks { 0 } else { batch.places.saturating_sub(node.delegations.live) };
         let waiting = (self.waiting + batch.granted + 1).saturating_sub(free);
         if waiting > QUEUE_LIMIT {
             return Err(Refusal::QueueFull { waiting: waiting - 1, max: QUEUE_LIMIT });
@@ -411,7 +423,13 @@ impl Tree {
         (assignment.task_of(&brief.prompt), assignment.is_work_of(&brief.agent))
     }
 
-    fn grant(&self, place: Place, mut task: Task, admission: Admission, asks: bool) -> Event {
+    fn grant(
+        &self,
+        place: TaskPosition,
+        mut task: RequestedTask,
+        admission: Admission,
+        asks: bool,
+    ) -> Event {
         let preamble = self
             .agents
             .as_ref()
@@ -452,7 +470,7 @@ pub(super) fn fingerprint(brief: &Brief) -> Option<Fingerprint> {
 /// A missing file is a warning; one that may not be handed over refuses the task.
 fn check_context_files(brief: &Brief) -> Result<(), Refusal> {
     for file in &brief.context {
-        if let Found::Unusable(problem) = &file.found {
+        if let ContextFileStatus::Unusable(problem) = &file.found {
             return Err(Refusal::ContextFile { path: file.path.clone(), problem: problem.clone() });
         }
     }
@@ -468,9 +486,9 @@ fn check_model(brief: &Brief) -> Result<(), Refusal> {
 }
 
 /// Returns what the smallest useful call of a task takes: its estimate and a short answer.
-fn smallest_call(brief: &Brief) -> Amount {
+fn smallest_call(brief: &Brief) -> BudgetAmount {
     let tokens = brief.estimate().saturating_add(MIN_OUTPUT);
     let price = brief.model.as_ref().and_then(|model| model.price);
     let usd = price.map(|price| price.ceiling(brief.estimate(), MIN_OUTPUT)).unwrap_or_default();
-    Amount { tokens, usd }
+    BudgetAmount { tokens, usd }
 }

@@ -5,25 +5,25 @@
 //! begin from the state the answer left. Invariant: who wrote markers takes no turn before it was
 //! told what came of them.
 
-use super::node::{End, Node};
+use super::node::{Node, PlannedEnd};
 use super::turn::LOOP_END;
 use super::turn_state::TurnState;
 use super::{ROOT, Tree};
-use crate::brief::{Brief, Task};
+use crate::brief::{Brief, RequestedTask};
 use crate::code::Code;
-use crate::event::{Event, IllegalEvent, Nudge, Origin};
+use crate::event::{DelegationOrigin, Event, IllegalEvent, ToldReason};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
 use crate::outcome::Reason;
 use crate::refusal::{Refusal, TimeBound};
-use crate::schema::ReturnForm;
-use crate::story::{MarkedTask, Markers, RejectedMarker, StoryWork};
+use crate::schema::ReturnFormat;
+use crate::story::{AnswerMarkers, MarkedTask, RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
 use adjutant_formats::marker::{Request, parse};
 
 impl Tree {
     /// Lets the run work on a story, for as long as one may hand work down.
-    pub(super) fn take_story(&self, now: Timestamp, story: Box<StoryWork>) -> Vec<Event> {
+    pub(super) fn take_story(&self, now: Timestamp, story: Box<StoryAssignment>) -> Vec<Event> {
         let begins = self.nodes.first().is_some_and(|root| root.turn == 0);
         if !begins || self.story.is_some() {
             return Vec::new();
@@ -34,7 +34,7 @@ impl Tree {
 
     pub(super) fn story_taken(
         &mut self,
-        story: &StoryWork,
+        story: &StoryAssignment,
         deadline: Option<Timestamp>,
     ) -> Result<(), IllegalEvent> {
         if self.nodes.is_empty() {
@@ -48,10 +48,10 @@ impl Tree {
         root.label = story.label();
         root.terms.story = Some(story.id.clone());
         root.terms.verify.clone_from(&story.verify);
-        root.handed_down.numbered = story.numbered;
+        root.delegations.numbered = story.numbered;
         // What was planned is handed down as if its agent had asked for it in an answer before the first.
         if !story.plan.is_empty() && root.model.is_some() {
-            let plan = Markers { tasks: story.plan.clone(), rejected: Vec::new() };
+            let plan = AnswerMarkers { tasks: story.plan.clone(), rejected: Vec::new() };
             *root.turn_state_mut() = TurnState::Delegating(plan);
         }
         self.check_readiness(ROOT);
@@ -61,12 +61,12 @@ impl Tree {
 
     /// Returns the story the run works on.
     #[must_use]
-    pub fn story(&self) -> Option<&StoryWork> {
+    pub fn story(&self) -> Option<&StoryAssignment> {
         self.story.as_deref()
     }
 
     /// Reads the markers of an answer that is complete; `None` where there are none, or none count.
-    pub(super) fn markers_in(&self, text: &str) -> Option<Markers> {
+    pub(super) fn markers_in(&self, text: &str) -> Option<AnswerMarkers> {
         self.story.as_ref()?;
         // How many there may be is judged with the other limits.
         let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
@@ -79,8 +79,8 @@ impl Tree {
         });
         let rejected = parsed.errors.into_iter();
         let rejected = rejected.map(|it| RejectedMarker { reason: it.reason(), text: it.text });
-        let markers = Markers { tasks: tasks.collect(), rejected: rejected.collect() };
-        (markers != Markers::default()).then_some(markers)
+        let markers = AnswerMarkers { tasks: tasks.collect(), rejected: rejected.collect() };
+        (markers != AnswerMarkers::default()).then_some(markers)
     }
 
     /// Hands down what the markers of an answer ask for; where nothing is handed down, the agent is
@@ -90,7 +90,7 @@ impl Tree {
         now: Timestamp,
         session: SessionId,
         turn: u32,
-        tasks: Vec<Task>,
+        tasks: Vec<RequestedTask>,
         rejected: Vec<RejectedMarker>,
     ) -> Vec<Event> {
         let waits = |(_, node): &(usize, &Node)| node.markers().is_some() && node.turn == turn;
@@ -107,13 +107,13 @@ impl Tree {
             |refused| Event::MarkersRead { session, turn, rejected: rejected.clone(), refused };
         let told = |refused: Option<&Reason>| Event::Told {
             session,
-            nudge: Nudge::Results,
+            nudge: ToldReason::Results,
             text: not_handed_down(refused, &rejected),
         };
         if tasks.is_empty() {
             return vec![read(None), told(None)];
         }
-        let origin = Origin { turn, index: None, form: ReturnForm::Markdown };
+        let origin = DelegationOrigin { turn, index: None, form: ReturnFormat::Markdown };
         match self.admit(now, session, tasks, None, Some(origin)) {
             Ok(admitted) => [read(None)].into_iter().chain(admitted).collect(),
             Err(refusal) => {
@@ -135,11 +135,11 @@ impl Tree {
         // Where the answer has expired nobody knows what stood in it.
         let markers = node.take_markers().unwrap_or_default();
         node.loops.remember(fingerprint(&markers.tasks));
-        node.handed_down.rejected = rejected.to_vec();
+        node.delegations.rejected = rejected.to_vec();
         // Set back where a task is granted, which follows in the same decision.
         node.loops.vain_markers += 1;
         if let Some(refused) = refused {
-            node.handed_down.refusal = Some(refused.clone());
+            node.delegations.refusal = Some(refused.clone());
         }
         Ok(())
     }
@@ -149,23 +149,23 @@ impl Tree {
         let Some((_, node)) = self.at_work(session).filter(|(_, node)| node.turn == turn) else {
             return vec![Event::Late { session, what: "results".into(), text: text.to_owned() }];
         };
-        let handed_down = &node.handed_down;
+        let handed_down = &node.delegations;
         let is_done =
             handed_down.marked_call().is_some_and(|call| handed_down.open[&call].live == 0);
         if !is_done {
             return Vec::new();
         }
         let mut text = text.to_owned();
-        if !node.handed_down.rejected.is_empty() {
-            text = format!("{}\n\n{text}", unread(&node.handed_down.rejected));
+        if !node.delegations.rejected.is_empty() {
+            text = format!("{}\n\n{text}", unread(&node.delegations.rejected));
         }
-        vec![Event::Told { session, nudge: Nudge::Results, text }]
+        vec![Event::Told { session, nudge: ToldReason::Results, text }]
     }
 
     /// Says whether an agent waits to be told the results of that call.
     #[must_use]
     pub fn awaits_results(&self, session: SessionId, call: u32) -> bool {
-        self.at_work(session).is_some_and(|(_, node)| node.handed_down.marked_call() == Some(call))
+        self.at_work(session).is_some_and(|(_, node)| node.delegations.marked_call() == Some(call))
     }
 
     /// Says no to a task that is nothing but the name of a story.
@@ -192,7 +192,7 @@ impl Tree {
         if let (Some(above), None) =
             (node.terms.story.as_ref().filter(|_| self.story.is_some()), &brief.story)
         {
-            brief.story = Some(format!("{above}-DEL-{:03}", node.handed_down.numbered + nth + 1));
+            brief.story = Some(format!("{above}-DEL-{:03}", node.delegations.numbered + nth + 1));
         }
         brief
     }
@@ -220,8 +220,8 @@ fn not_handed_down(refused: Option<&Reason>, rejected: &[RejectedMarker]) -> Str
     format!("Nothing was delegated.\n\n{}\n\nGo on with your task.", why.join("\n\n"))
 }
 
-fn marked_again(session: SessionId) -> End {
-    End::partial(
+fn marked_again(session: SessionId) -> PlannedEnd {
+    PlannedEnd::partial(
         Code::LoopDetected,
         format!("The agent wrote markers {LOOP_END} times that led to nothing or were the same."),
         &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),

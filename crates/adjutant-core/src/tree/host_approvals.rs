@@ -2,15 +2,15 @@
 
 use super::Tree;
 use crate::command::Effect;
-use crate::domain::{HostSet, WEB_FETCH, asked_host};
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::message::ToolCall;
 use crate::time::Timestamp;
+use crate::web_host::{HostSet, WEB_FETCH, asked_host};
 
 /// How a host stands that the policy does not name.
 #[derive(Clone, Debug)]
-pub(super) enum Domain {
+pub(super) enum HostApproval {
     /// A person is asked; these calls wait, each by its node and number.
     Asked { expires: Timestamp, waiting: Vec<(usize, u32)> },
     /// It may be asked.
@@ -43,11 +43,11 @@ impl Tree {
         }
         let expires = now.plus_seconds(self.policy.approval_s);
         match self.domains.get(&host) {
-            Some(Domain::Allowed) => Event::ToolCalled { session, call: number },
-            Some(Domain::Denied(reason)) => {
+            Some(HostApproval::Allowed) => Event::ToolCalled { session, call: number },
+            Some(HostApproval::Denied(reason)) => {
                 Event::ToolRefused { session, call: number, text: denied(&host, reason) }
             }
-            Some(Domain::Asked { expires, .. }) => {
+            Some(HostApproval::Asked { expires, .. }) => {
                 Event::DomainAsked { session, call: number, host, expires: *expires }
             }
             None => Event::DomainAsked { session, call: number, host, expires },
@@ -80,8 +80,8 @@ impl Tree {
     fn asks_about(&self, host: &str) -> Option<&[(usize, u32)]> {
         match self.domains.get(host) {
             _ if self.ended.is_some() => None,
-            Some(Domain::Asked { waiting, .. }) => Some(waiting),
-            Some(Domain::Allowed | Domain::Denied(_)) => None,
+            Some(HostApproval::Asked { waiting, .. }) => Some(waiting),
+            Some(HostApproval::Allowed | HostApproval::Denied(_)) => None,
             None => Some(&[]),
         }
     }
@@ -89,65 +89,65 @@ impl Tree {
     /// Says whether a call waits for a person's word about `host`.
     #[must_use]
     pub fn awaits_domain(&self, host: &str) -> bool {
-        matches!(self.domains.get(host), Some(Domain::Asked { .. }))
+        matches!(self.domains.get(host), Some(HostApproval::Asked { .. }))
     }
 
     /// Says whether a call was not run yet because it waits for a person's word.
     pub(super) fn is_held(&self, index: usize, call: u32) -> bool {
-        let holds = |domain: &Domain| matches!(domain, Domain::Asked { waiting, .. } if waiting.contains(&(index, call)));
+        let holds = |domain: &HostApproval| matches!(domain, HostApproval::Asked { waiting, .. } if waiting.contains(&(index, call)));
         self.domains.values().any(holds)
     }
 
     pub(super) fn expire_domains(&self, now: Timestamp) -> Vec<Event> {
         let due = self.domains.iter().filter(
-            |(_, domain)| matches!(domain, Domain::Asked { expires, .. } if *expires <= now),
+            |(_, domain)| matches!(domain, HostApproval::Asked { expires, .. } if *expires <= now),
         );
         due.flat_map(|(host, _)| self.deny_domain(host, &self.nobody_answered())).collect()
     }
 
     /// Returns the first instant at which a question about a host goes stale.
     pub(super) fn next_stale_domain(&self) -> Option<Timestamp> {
-        let expiry = |domain: &Domain| match domain {
-            Domain::Asked { expires, .. } => Some(*expires),
-            Domain::Allowed | Domain::Denied(_) => None,
+        let expiry = |domain: &HostApproval| match domain {
+            HostApproval::Asked { expires, .. } => Some(*expires),
+            HostApproval::Allowed | HostApproval::Denied(_) => None,
         };
         self.domains.values().filter_map(expiry).min()
     }
 
     /// Folds in that a call waits for a person's word.
     pub(super) fn domain_asked(&mut self, index: usize, call: u32, host: &str, expires: Timestamp) {
-        let fresh = || Domain::Asked { expires, waiting: Vec::new() };
+        let fresh = || HostApproval::Asked { expires, waiting: Vec::new() };
         match self.domains.entry(host.to_owned()).or_insert_with(fresh) {
-            Domain::Asked { waiting, .. } => waiting.push((index, call)),
+            HostApproval::Asked { waiting, .. } => waiting.push((index, call)),
             // Where content has expired all hosts have one name, and the first answer is for all.
-            Domain::Allowed | Domain::Denied(_) => {}
+            HostApproval::Allowed | HostApproval::Denied(_) => {}
         }
     }
 
     /// Drops one call that needs no answer any more, and the question only it asked.
     pub(super) fn let_go(&mut self, index: usize, call: u32) {
         self.domains.retain(|_, domain| match domain {
-            Domain::Asked { waiting, .. } => {
+            HostApproval::Asked { waiting, .. } => {
                 waiting.retain(|held| *held != (index, call));
                 !waiting.is_empty()
             }
-            Domain::Allowed | Domain::Denied(_) => true,
+            HostApproval::Allowed | HostApproval::Denied(_) => true,
         });
     }
 
     /// Returns how many hosts a person has yet to decide about.
     pub(super) fn open_domains(&self) -> usize {
-        self.domains.values().filter(|domain| matches!(domain, Domain::Asked { .. })).count()
+        self.domains.values().filter(|domain| matches!(domain, HostApproval::Asked { .. })).count()
     }
 
     /// Drops the calls of a delegation that has ended, and the questions only they asked.
     pub(super) fn forget_fetches(&mut self, index: usize) {
         self.domains.retain(|_, domain| match domain {
-            Domain::Asked { waiting, .. } => {
+            HostApproval::Asked { waiting, .. } => {
                 waiting.retain(|(node, _)| *node != index);
                 !waiting.is_empty()
             }
-            Domain::Allowed | Domain::Denied(_) => true,
+            HostApproval::Allowed | HostApproval::Denied(_) => true,
         });
     }
 
@@ -155,7 +155,7 @@ impl Tree {
     /// the host.
     pub(super) fn open_domain_questions(&self) -> impl Iterator<Item = Effect> {
         self.domains.iter().filter_map(|(host, domain)| {
-            let Domain::Asked { waiting, .. } = domain else { return None };
+            let HostApproval::Asked { waiting, .. } = domain else { return None };
             let (index, call) = waiting.first()?;
             let node = &self.nodes[*index];
             let wanted = node.open_call(*call);
@@ -168,9 +168,9 @@ impl Tree {
     /// Lets every open question about a host stand until `until`, and forgets every no: it may have
     /// been said because nobody was there.
     pub(super) fn renew_domain_questions(&mut self, until: Timestamp) {
-        self.domains.retain(|_, domain| !matches!(domain, Domain::Denied(_)));
+        self.domains.retain(|_, domain| !matches!(domain, HostApproval::Denied(_)));
         for domain in self.domains.values_mut() {
-            if let Domain::Asked { expires, .. } = domain {
+            if let HostApproval::Asked { expires, .. } = domain {
                 *expires = until;
             }
         }
@@ -191,7 +191,7 @@ impl Tree {
     fn allowed_hosts(&self) -> HostSet {
         let mut hosts = self.policy.web_domains.clone();
         for (host, domain) in &self.domains {
-            if matches!(domain, Domain::Allowed) {
+            if matches!(domain, HostApproval::Allowed) {
                 hosts.insert(host);
             }
         }

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::evolve::unfit;
 use super::{ROOT, Tree};
-use crate::budget::{Cap, Ledger};
-use crate::command::Resumption;
+use crate::budget::{BudgetCap, BudgetLedger};
+use crate::command::ResumeOptions;
 use crate::event::IllegalEvent;
-use crate::policy::Key;
+use crate::policy::PolicyKey;
 
 impl Tree {
     /// Returns the limits that a person changes, as they are recorded.
-    pub(super) fn changed_limits(&self, wish: &Resumption) -> BTreeMap<String, Value> {
+    pub(super) fn changed_limits(&self, wish: &ResumeOptions) -> BTreeMap<String, Value> {
         let wanted = wish.limits.as_deref();
         wanted.map(|wanted| self.policy.limits_changed_by(wanted)).unwrap_or_default()
     }
@@ -30,20 +30,20 @@ impl Tree {
             let set = self.policy.set_on_resume(name, value);
             set.map_err(|error| unfit("resumed", error.to_string()))?;
         }
-        let is_set = |key: Key| limits.contains_key(key.name());
+        let is_set = |key: PolicyKey| limits.contains_key(key.name());
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            if is_set(Key::Concurrency) {
-                node.handed_down.places = self.policy.concurrency;
+            if is_set(PolicyKey::Concurrency) {
+                node.delegations.places = self.policy.concurrency;
             }
             let mut cap = node.ledger.cap;
             if index == ROOT {
-                if is_set(Key::BudgetTokensRun) {
+                if is_set(PolicyKey::BudgetTokensRun) {
                     cap.tokens = self.policy.budget_tokens_run;
                 }
-                if is_set(Key::BudgetUsd) {
+                if is_set(PolicyKey::BudgetUsd) {
                     cap.usd = self.policy.budget_usd;
                 }
-            } else if is_set(Key::BudgetTokens) {
+            } else if is_set(PolicyKey::BudgetTokens) {
                 cap.tokens = self.policy.budget_tokens;
             }
             node.ledger.cap = at_least_taken(cap, &node.ledger);
@@ -53,9 +53,9 @@ impl Tree {
 }
 
 /// Raises a cap to what is already spent or held; then no further call fits.
-fn at_least_taken(cap: Cap, ledger: &Ledger) -> Cap {
+fn at_least_taken(cap: BudgetCap, ledger: &BudgetLedger) -> BudgetCap {
     let taken = ledger.settled.plus(ledger.reserved).minus(ledger.overrun);
-    Cap {
+    BudgetCap {
         tokens: cap.tokens.map(|tokens| tokens.max(taken.tokens)),
         usd: cap.usd.map(|usd| usd.max(taken.usd)),
     }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::call::{arguments_of, context};
-use super::complaint::{Complaints, SchemaError};
-use super::spec::CallLimits;
+use super::complaint::{ComplaintCollector, SchemaError};
+use super::delegate_call::{arguments_of, context};
+use super::delegate_tool::CallLimits;
 use crate::message::ToolSpec;
 use crate::policy::Operation;
 use adjutant_formats::excerpt::excerpt;
@@ -123,7 +123,7 @@ fn listed(agents: &[AgentCard]) -> String {
 impl TaskCall {
     /// Reads the arguments of a call, as strictly as those of `Delegate`.
     pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
-        let mut complaints = Complaints::default();
+        let mut complaints = ComplaintCollector::default();
         let call = call(arguments.into(), limits, &mut complaints);
         complaints.finish(call)
     }
@@ -132,7 +132,7 @@ impl TaskCall {
 fn call(
     arguments: FieldValue<'_>,
     limits: &CallLimits,
-    complaints: &mut Complaints,
+    complaints: &mut ComplaintCollector,
 ) -> Option<TaskCall> {
     let fields = complaints.keep(arguments_of(arguments))?;
     complaints.refuse_unknown("arguments", &fields, &KEYS);

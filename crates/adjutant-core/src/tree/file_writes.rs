@@ -9,10 +9,10 @@ use crate::command::Effect;
 use crate::event::{Event, ToolOutput};
 use crate::ids::SessionId;
 use crate::message::ToolCall;
-use crate::write::{Change, Looked, Writes, is_write};
+use crate::write::{ContentChange, WriteFinding, WriteScope, is_write};
 
 /// What looking at the files told about writes without a result.
-pub(super) type Looks = BTreeMap<(SessionId, u32), Looked>;
+pub(super) type WriteFindings = BTreeMap<(SessionId, u32), WriteFinding>;
 
 impl Tree {
     /// Records what a tool is about to change, unless nobody waits for it any more.
@@ -21,7 +21,7 @@ impl Tree {
         session: SessionId,
         turn: u32,
         call: u32,
-        change: Change,
+        change: ContentChange,
     ) -> Vec<Event> {
         let waits = |node: &Node| node.awaits(turn, call) && node.prepared(call).is_none();
         match self.live(session) {
@@ -31,7 +31,7 @@ impl Tree {
     }
 
     /// Returns every change that was about to be made and has no result: session, turn, call.
-    pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &Change)> {
+    pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &ContentChange)> {
         self.nodes.iter().flat_map(|node| {
             let prepared = node.calls().into_iter().flat_map(|calls| &calls.prepared);
             let open = prepared.filter(|(call, _)| node.open_call(**call).is_some());
@@ -70,7 +70,7 @@ impl Node {
         }
         // Rights may have shrunk since the call was let through.
         let is_held = self.rights.usable_tools().contains(&call.name);
-        let writes = if is_held { self.rights.writes.clone() } else { Writes::Nowhere };
+        let writes = if is_held { self.rights.writes.clone() } else { WriteScope::Nowhere };
         Some(match self.prepared(index).cloned() {
             None => Effect::PrepareWrite { session, turn, index, call, writes },
             Some(change) => Effect::Write { session, turn, index, call, writes, change },
@@ -78,14 +78,14 @@ impl Node {
     }
 
     /// Returns what a call is about to change, as far as that is known.
-    fn prepared(&self, call: u32) -> Option<&Change> {
+    fn prepared(&self, call: u32) -> Option<&ContentChange> {
         self.calls()?.prepared.get(&call)
     }
 
     /// Returns what the agent is told of a write that was about to happen when it was interrupted.
-    pub(super) fn looked_at(&self, call: u32, looked: &Looks) -> Option<ToolOutput> {
+    pub(super) fn looked_at(&self, call: u32, looked: &WriteFindings) -> Option<ToolOutput> {
         let change = self.prepared(call)?;
-        let looked = looked.get(&(self.session, call)).copied().unwrap_or(Looked::Unknown);
+        let looked = looked.get(&(self.session, call)).copied().unwrap_or(WriteFinding::Unknown);
         Some(change.told(looked))
     }
 }

@@ -7,15 +7,15 @@
 use super::approvals::{add_to, hash_of};
 use super::evolve::unfit;
 use super::phase::Phase;
-use super::{Deadline, Node, PendingApproval, ROOT, Tree};
-use crate::assignment::{Assignment, Work};
+use super::{DeadlineKind, Node, PendingApproval, ROOT, Tree};
+use crate::assignment::{Assignment, WorkStage};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::message::ModelSpec;
 use crate::money::Usd;
-use crate::policy::{Approval, Policy};
+use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::TimeBound;
-use crate::story::StoryWork;
+use crate::story::StoryAssignment;
 use crate::time::Timestamp;
 
 /// The number of the call that is the run itself; those that an agent makes count from one.
@@ -27,11 +27,11 @@ impl Tree {
         &self,
         now: Timestamp,
         assignment: Option<Box<Assignment>>,
-        story: Option<Box<StoryWork>>,
+        story: Option<Box<StoryAssignment>>,
     ) -> Vec<Event> {
         let fresh = |root: &&Node| root.is_running() && root.turn == 0;
         let Some(root) = self.nodes.first().filter(fresh) else { return Vec::new() };
-        if self.policy.approval == Approval::None || self.may_begin_unasked(root) {
+        if self.policy.approval == ApprovalRule::None || self.may_begin_unasked(root) {
             let mut events = assignment.map(|it| self.assign(now, it)).unwrap_or_default();
             events.extend(story.map(|it| self.take_story(now, it)).unwrap_or_default());
             return events;
@@ -68,7 +68,7 @@ impl Tree {
     pub(super) fn read_opening(&mut self, event: &Event) {
         let of_policy =
             if let Event::RunStarted { policy, .. } = event { policy } else { &self.policy };
-        let asks = of_policy.approval == Approval::Batch;
+        let asks = of_policy.approval == ApprovalRule::Batch;
         let is_of_it = asks && event.is_of_opening();
         if is_of_it && self.nodes.first().is_none_or(|root| root.turn == 0) {
             add_to(&mut self.opening, event);
@@ -87,7 +87,7 @@ impl Tree {
         }
         root.time.started = None;
         self.enter(ROOT, Phase::AwaitingApproval);
-        self.timers.insert((expires, ROOT, Deadline::Approval));
+        self.timers.insert((expires, ROOT, DeadlineKind::Approval));
         let pending = PendingApproval { expires, parent: ROOT, nodes: vec![ROOT] };
         self.approvals.insert(hash.to_owned(), pending);
         Ok(())
@@ -118,7 +118,7 @@ impl Tree {
             return self.root_timed(index, deadline, bound);
         }
         self.nodes[index].time.started = Some(at);
-        self.open_mark(index, Work::Begun);
+        self.open_mark(index, WorkStage::Begun);
         self.enter_work(index);
         deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline), bound))
     }
@@ -136,7 +136,7 @@ impl Tree {
         root.time.deadline = Some(deadline);
         root.time.bound = bound;
         root.time.timeout_s = root.time.started.map(|started| deadline.since(started).as_secs());
-        self.timers.insert((deadline, index, Deadline::Timeout));
+        self.timers.insert((deadline, index, DeadlineKind::Timeout));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Tree;
 use super::approvals::worst_case_within;
-use crate::budget::Amount;
+use crate::budget::BudgetAmount;
 use crate::event::{Event, Grant};
 use crate::ids::SessionId;
 use crate::money::Usd;
@@ -15,16 +15,16 @@ impl Tree {
     ///
     /// What is held open for calls under way is not taken off: most of it comes back.
     #[must_use]
-    pub fn spendable(&self, parent: SessionId) -> Amount {
-        let unlimited = Amount { tokens: u64::MAX, usd: Usd::MAX };
+    pub fn spendable(&self, parent: SessionId) -> BudgetAmount {
+        let unlimited = BudgetAmount { tokens: u64::MAX, usd: Usd::MAX };
         let Some(&index) = self.by_session.get(&parent) else { return unlimited };
         self.chain(index).fold(unlimited, |least, node| {
-            let cap = Amount {
+            let cap = BudgetAmount {
                 tokens: node.ledger.cap.tokens.unwrap_or(u64::MAX),
                 usd: node.ledger.cap.usd.unwrap_or(Usd::MAX),
             };
             let left = cap.minus(node.ledger.settled);
-            Amount { tokens: least.tokens.min(left.tokens), usd: least.usd.min(left.usd) }
+            BudgetAmount { tokens: least.tokens.min(left.tokens), usd: least.usd.min(left.usd) }
         })
     }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::node::End;
-use super::turn::{Held, MAX_ATTEMPTS};
+use super::node::PlannedEnd;
+use super::turn::{MAX_ATTEMPTS, UnrecordedReservations};
 use super::turn_state::{ModelCall, TurnState};
 use super::{Node, Tree};
 use crate::code::Code;
 use crate::event::Event;
 use crate::ids::SessionId;
-use crate::message::{AttemptError, ErrorKind};
+use crate::message::{AttemptError, ModelErrorKind};
 use crate::numbers::grouped;
 use crate::policy::Operation;
 use crate::refusal::TimeBound;
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 /// Why an instant matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Deadline {
+pub enum DeadlineKind {
     /// A delegation has used up its time.
     Timeout,
     /// A model has been silent for too long.
@@ -34,9 +34,9 @@ pub enum Deadline {
 impl Tree {
     /// Returns the next instant at which time alone changes something, and why.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<(Timestamp, Deadline)> {
+    pub fn next_deadline(&self) -> Option<(Timestamp, DeadlineKind)> {
         let timer = self.timers.first().map(|(at, _, why)| (*at, *why));
-        let question = self.next_stale_domain().map(|at| (at, Deadline::Approval));
+        let question = self.next_stale_domain().map(|at| (at, DeadlineKind::Approval));
         timer.into_iter().chain(question).min()
     }
 
@@ -61,16 +61,16 @@ impl Tree {
         for (_, index, why) in self.timers.iter().take_while(|(at, _, _)| *at <= now) {
             let node = &self.nodes[*index];
             let end = match why {
-                Deadline::Timeout => timed_out(node, self.policy.in_place),
-                Deadline::Stall => {
+                DeadlineKind::Timeout => timed_out(node, self.policy.in_place),
+                DeadlineKind::Stall => {
                     stalls.insert(*index);
                     continue;
                 }
-                Deadline::Retry => {
+                DeadlineKind::Retry => {
                     retries.insert(*index);
                     continue;
                 }
-                Deadline::Approval => continue,
+                DeadlineKind::Approval => continue,
             };
             if node.is_live() {
                 join(&mut events, self.end_subtree(*index, &end), &mut ended);
@@ -108,7 +108,7 @@ impl Tree {
         events: &mut Vec<Event>,
         ended: &mut BTreeSet<SessionId>,
     ) {
-        let mut held = Held::default();
+        let mut held = UnrecordedReservations::default();
         for &index in due {
             let session = self.nodes[index].session;
             if ended.contains(&session) {
@@ -125,10 +125,10 @@ impl Tree {
     }
 
     /// Returns what a silent attempt fails with, and how its agent ends after the last attempt.
-    fn stalled(&self, node: &Node) -> (AttemptError, End) {
+    fn stalled(&self, node: &Node) -> (AttemptError, PlannedEnd) {
         let seconds = grouped(self.policy.stall_s.unwrap_or_default());
         let error = AttemptError {
-            kind: ErrorKind::Idle,
+            kind: ModelErrorKind::Idle,
             message: format!("no byte came from the model for {seconds} s"),
             retry_after_ms: None,
             never_began: false,
@@ -137,7 +137,7 @@ impl Tree {
             "No byte came from the model for {seconds} s (attempt {} of {MAX_ATTEMPTS}).",
             node.tried()
         );
-        (error, End::partial(Code::Stalled, message, "Try again, or use another model."))
+        (error, PlannedEnd::partial(Code::Stalled, message, "Try again, or use another model."))
     }
 
     /// Starts the silence clock anew while a model call is under way.
@@ -145,7 +145,7 @@ impl Tree {
         let stall = self.policy.stall_s.map(|seconds| at.plus_seconds(seconds));
         if let TurnState::Thinking(_, Some(call)) = self.nodes[index].turn_state_mut() {
             let old = std::mem::replace(&mut call.stall_at, stall);
-            self.move_timer(index, Deadline::Stall, old, stall);
+            self.move_timer(index, DeadlineKind::Stall, old, stall);
         }
     }
 
@@ -153,7 +153,7 @@ impl Tree {
     pub(super) fn retry_at(&mut self, index: usize, at: Timestamp) {
         let node = &mut self.nodes[index];
         *node.turn_state_mut() = TurnState::Retrying(node.attempts().unwrap_or_default(), at);
-        self.move_timer(index, Deadline::Retry, None, Some(at));
+        self.move_timer(index, DeadlineKind::Retry, None, Some(at));
     }
 
     /// Folds in that a model call is over, or is not tried again. Returns the call that was under way.
@@ -161,12 +161,12 @@ impl Tree {
         let node = &mut self.nodes[index];
         if let TurnState::Thinking(_, call) = node.turn_state_mut() {
             let call = call.take()?;
-            self.move_timer(index, Deadline::Stall, call.stall_at, None);
+            self.move_timer(index, DeadlineKind::Stall, call.stall_at, None);
             return Some(call);
         }
         if let TurnState::Retrying(_, at) = *node.turn_state() {
             node.think();
-            self.move_timer(index, Deadline::Retry, Some(at), None);
+            self.move_timer(index, DeadlineKind::Retry, Some(at), None);
         }
         None
     }
@@ -174,7 +174,7 @@ impl Tree {
     pub(super) fn move_timer(
         &mut self,
         index: usize,
-        why: Deadline,
+        why: DeadlineKind,
         old: Option<Timestamp>,
         new: Option<Timestamp>,
     ) {
@@ -199,7 +199,7 @@ fn ends(events: &[Event]) -> impl Iterator<Item = SessionId> {
     events.iter().filter(|event| matches!(event, Event::Ended { .. })).filter_map(Event::session)
 }
 
-fn timed_out(node: &Node, in_place: bool) -> End {
+fn timed_out(node: &Node, in_place: bool) -> PlannedEnd {
     let seconds = match (node.time.started, node.time.deadline) {
         (Some(started), Some(deadline)) => deadline.since(started).as_secs(),
         (None, _) | (_, None) => 0,
@@ -211,7 +211,7 @@ fn timed_out(node: &Node, in_place: bool) -> End {
         (TimeBound::Total, None) => "the total of the story (total_s)",
         (bound, _) => bound.noun(),
     };
-    End::partial(
+    PlannedEnd::partial(
         Code::Timeout,
         format!("Timed out after {} s, {bound}.{running}", grouped(seconds)),
         &format!(

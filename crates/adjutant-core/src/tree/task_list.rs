@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Node, ROOT, Tree};
-use crate::assignment::{Assignment, Mark, Work, kind_written, status_after, status_of_work};
+use crate::assignment::{
+    Assignment, TaskListUpdate, WorkStage, kind_written, status_after, status_of_work,
+};
 use crate::code::Code;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
@@ -16,7 +18,7 @@ use crate::ids::SessionId;
 use crate::outcome::{Outcome, Reason};
 use crate::policy::Operation;
 use crate::time::Timestamp;
-use crate::tree::node::End;
+use crate::tree::node::PlannedEnd;
 use adjutant_formats::task::{Artifact, Status};
 
 /// The most files that are linked in an entry for one piece of work.
@@ -24,16 +26,16 @@ const MAX_LINKS: usize = 20;
 
 /// The marks of one delegation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct PendingListUpdates {
     /// Its beginning is to be marked.
     pub(super) begin: bool,
     /// Whether its end is to be marked.
-    end: EndMark,
+    end: EndUpdate,
 }
 
 /// Whether the end of a delegation is to be marked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum EndMark {
+enum EndUpdate {
     /// It has not ended, there is nothing to mark, or it was marked.
     #[default]
     Nothing,
@@ -56,16 +58,17 @@ impl Tree {
     pub(super) fn marked(
         &self,
         session: SessionId,
-        mark: Mark,
+        mark: TaskListUpdate,
         problem: Option<String>,
     ) -> Vec<Event> {
-        let Some(node) = self.node(session).filter(|node| node.duties.tell.is_open(mark.work))
+        let Some(node) =
+            self.node(session).filter(|node| node.duties.list_updates.is_open(mark.work))
         else {
             return Vec::new();
         };
         let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
         // A list that takes no beginning takes no end: nothing is paid for what cannot be shown.
-        let stops = problem.clone().filter(|_| mark.work == Work::Begun && node.is_live());
+        let stops = problem.clone().filter(|_| mark.work == WorkStage::Begun && node.is_live());
         let end = stops.map(|problem| not_markable(mark.task, &problem));
         let mut events = vec![Event::Marked { session, mark, problem }];
         events.extend(end.map(|end| self.end_subtree(index, &end)).unwrap_or_default());
@@ -73,26 +76,26 @@ impl Tree {
     }
 
     /// Folds in that a mark is to be made, where there is anything to mark.
-    pub(super) fn open_mark(&mut self, index: usize, work: Work) {
+    pub(super) fn open_mark(&mut self, index: usize, work: WorkStage) {
         let node = &self.nodes[index];
         // Whoever never began has nothing to show, and changed nothing.
         if node.time.started.is_none() || self.mark(node, work).is_none() {
             return;
         }
-        let marks = &mut self.nodes[index].duties.tell;
+        let marks = &mut self.nodes[index].duties.list_updates;
         if !marks.is_open(work) {
             self.open_marks += 1;
         }
         match work {
-            Work::Begun => marks.begin = true,
-            Work::Ended => marks.end = EndMark::Due,
+            WorkStage::Begun => marks.begin = true,
+            WorkStage::Ended => marks.end = EndUpdate::Due,
         }
     }
 
     /// Work that goes on has no end to mark.
     pub(super) fn forget_end_mark(&mut self, index: usize) {
-        let marks = &mut self.nodes[index].duties.tell;
-        if std::mem::take(&mut marks.end) == EndMark::Due {
+        let marks = &mut self.nodes[index].duties.list_updates;
+        if std::mem::take(&mut marks.end) == EndUpdate::Due {
             self.open_marks -= 1;
         }
     }
@@ -100,19 +103,19 @@ impl Tree {
     pub(super) fn mark_made(
         &mut self,
         session: SessionId,
-        mark: &Mark,
+        mark: &TaskListUpdate,
         problem: Option<&str>,
     ) -> Result<(), IllegalEvent> {
         let index = self.known("marked", session)?;
-        let marks = &mut self.nodes[index].duties.tell;
+        let marks = &mut self.nodes[index].duties.list_updates;
         if !marks.is_open(mark.work) {
             return Err(super::evolve::unfit("marked", "nothing was to be marked"));
         }
         match mark.work {
-            Work::Begun => marks.begin = false,
-            Work::Ended => {
-                let failed = |problem: &str| EndMark::Failed(problem.to_owned());
-                marks.end = problem.map_or(EndMark::Nothing, failed);
+            WorkStage::Begun => marks.begin = false,
+            WorkStage::Ended => {
+                let failed = |problem: &str| EndUpdate::Failed(problem.to_owned());
+                marks.end = problem.map_or(EndUpdate::Nothing, failed);
             }
         }
         self.open_marks -= 1;
@@ -124,10 +127,10 @@ impl Tree {
     pub(super) fn is_marking(&self, parent: SessionId, call: u32) -> bool {
         let is_open = |child: &&usize| {
             let child = &self.nodes[**child];
-            child.call == call && child.duties.tell.next().is_some()
+            child.call == call && child.duties.list_updates.next().is_some()
         };
         let parent = self.node(parent).filter(|_| self.open_marks > 0);
-        parent.is_some_and(|parent| parent.handed_down.children.iter().any(|child| is_open(&child)))
+        parent.is_some_and(|parent| parent.delegations.children.iter().any(|child| is_open(&child)))
     }
 
     /// Returns every mark that is to be made next.
@@ -137,11 +140,11 @@ impl Tree {
 
     /// Returns what is to be marked next for a delegation.
     pub(super) fn due_mark(&self, node: &Node) -> Option<Effect> {
-        let work = node.duties.tell.next()?;
+        let work = node.duties.list_updates.next()?;
         self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
     }
 
-    fn mark(&self, node: &Node, work: Work) -> Option<Mark> {
+    fn mark(&self, node: &Node, work: WorkStage) -> Option<TaskListUpdate> {
         let assignment = self.assignment.as_ref()?;
         // The root works itself, or hands the work of the command to its agent; the rest are errands.
         let is_work =
@@ -149,9 +152,11 @@ impl Tree {
         let task = node.terms.task.filter(|_| is_work)?;
         let operation = assignment.operation;
         let (status, links) = match (work, node.outcome()) {
-            (Work::Begun, _) => (status_of_work(operation), Vec::new()),
-            (Work::Ended, Some(outcome)) => (status_after(operation, outcome), self.links(node)),
-            (Work::Ended, None) => return None,
+            (WorkStage::Begun, _) => (status_of_work(operation), Vec::new()),
+            (WorkStage::Ended, Some(outcome)) => {
+                (status_after(operation, outcome), self.links(node))
+            }
+            (WorkStage::Ended, None) => return None,
         };
         if status.is_none() && links.is_empty() {
             return None;
@@ -159,7 +164,7 @@ impl Tree {
         let reason = node.ending().and_then(|ending| ending.reason.as_ref());
         let reason = reason.filter(|_| status == Some(Status::Blocked));
         let reason = reason.map(|reason| reason.message.clone());
-        Some(Mark { task, work, status, reason, links })
+        Some(TaskListUpdate { task, work, status, reason, links })
     }
 
     /// Returns the files a delegation named, or else those it and all below it changed; so many that
@@ -182,7 +187,7 @@ impl Tree {
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
             changed.extend(node.results.changed.iter().map(String::as_str));
-            waiting.extend(node.handed_down.children.iter().map(|child| &self.nodes[*child]));
+            waiting.extend(node.delegations.children.iter().map(|child| &self.nodes[*child]));
         }
         changed
     }
@@ -195,7 +200,7 @@ impl Tree {
             root.terms.task = Some(*only);
         }
         self.assignment = Some(assignment.clone());
-        self.open_mark(ROOT, Work::Begun);
+        self.open_mark(ROOT, WorkStage::Begun);
         self.check_readiness(ROOT);
     }
 
@@ -203,37 +208,37 @@ impl Tree {
     ///
     /// The latest delegation of each task counts, for what failed may have been tried again. Why one
     /// fell short is its own to say.
-    pub(super) fn command_end(&self) -> End {
-        let Some(assignment) = &self.assignment else { return End::completed() };
-        let Some(agent) = &assignment.agent else { return End::completed() };
+    pub(super) fn command_end(&self) -> PlannedEnd {
+        let Some(assignment) = &self.assignment else { return PlannedEnd::completed() };
+        let Some(agent) = &assignment.agent else { return PlannedEnd::completed() };
         let root = &self.nodes[ROOT];
         let of_agent = |node: &&Node| node.agent.as_str() == agent;
         let children =
-            root.handed_down.children.iter().map(|child| &self.nodes[*child]).filter(of_agent);
+            root.delegations.children.iter().map(|child| &self.nodes[*child]).filter(of_agent);
         let latest: BTreeMap<Option<u64>, &Node> = children.map(|it| (it.terms.task, it)).collect();
         if latest.is_empty() {
-            return nothing_done(agent, root.handed_down.refusal.clone());
+            return nothing_done(agent, root.delegations.refusal.clone());
         }
         let missing = assignment.tasks.iter().filter(|task| !latest.contains_key(&Some(**task)));
         let missing: Vec<String> = missing.map(u64::to_string).collect();
         if !missing.is_empty() {
-            return left_out(agent, &missing, root.handed_down.refusal.as_ref());
+            return left_out(agent, &missing, root.delegations.refusal.as_ref());
         }
         let outcome = Outcome::of_all(latest.values().filter_map(|node| node.outcome()));
         if outcome != Outcome::Completed {
-            return End { outcome, reason: None };
+            return PlannedEnd { outcome, reason: None };
         }
         let problem =
-            |node: &&Node| Some((node.terms.task?, node.duties.tell.problem()?.to_owned()));
+            |node: &&Node| Some((node.terms.task?, node.duties.list_updates.problem()?.to_owned()));
         let unmarked = latest.values().find_map(problem);
-        unmarked.map_or_else(End::completed, |(task, problem)| {
+        unmarked.map_or_else(PlannedEnd::completed, |(task, problem)| {
             unmarked_end(assignment.operation, task, &problem)
         })
     }
 }
 
-fn not_markable(task: u64, problem: &str) -> End {
-    End::new(
+fn not_markable(task: u64, problem: &str) -> PlannedEnd {
+    PlannedEnd::new(
         Outcome::Failed,
         Code::StatusSyncFailed,
         format!("Task {task} cannot be marked, so no work was begun on it: {problem}"),
@@ -242,9 +247,9 @@ fn not_markable(task: u64, problem: &str) -> End {
 }
 
 /// Says that the work of a command is done and its list does not show it.
-fn unmarked_end(operation: Operation, task: u64, problem: &str) -> End {
+fn unmarked_end(operation: Operation, task: u64, problem: &str) -> PlannedEnd {
     let status = status_after(operation, Outcome::Completed).map_or("STATUS", Status::as_str);
-    End::partial(
+    PlannedEnd::partial(
         Code::StatusSyncFailed,
         format!("The work is done, but task {task} could not be marked: {problem}"),
         &format!("Put the list right, then `adjutant task set {task} {status}`."),
@@ -252,10 +257,10 @@ fn unmarked_end(operation: Operation, task: u64, problem: &str) -> End {
 }
 
 /// A command that handed down only some of its tasks is not done with the others.
-fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> End {
+fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> PlannedEnd {
     let (s, were) = if tasks.len() == 1 { ("", "was") } else { ("s", "were") };
     let why = refusal.map(|reason| format!(" {}", reason.message)).unwrap_or_default();
-    End::partial(
+    PlannedEnd::partial(
         Code::ValidationFailed,
         format!("Task{s} {} {were} not handed to `{agent}`.{why}", tasks.join(", ")),
         "Run the command again for what is left.",
@@ -263,11 +268,11 @@ fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> End {
 }
 
 /// A command that was to hand its work to an agent and did not has nothing to show for itself.
-fn nothing_done(agent: &str, refusal: Option<Reason>) -> End {
+fn nothing_done(agent: &str, refusal: Option<Reason>) -> PlannedEnd {
     if refusal.is_some() {
-        return End { outcome: Outcome::Failed, reason: refusal };
+        return PlannedEnd { outcome: Outcome::Failed, reason: refusal };
     }
-    End::new(
+    PlannedEnd::new(
         Outcome::Failed,
         Code::ValidationFailed,
         format!("Nothing was handed to `{agent}`, so nothing was done."),
@@ -275,21 +280,21 @@ fn nothing_done(agent: &str, refusal: Option<Reason>) -> End {
     )
 }
 
-impl Marks {
-    fn is_open(&self, work: Work) -> bool {
+impl PendingListUpdates {
+    fn is_open(&self, work: WorkStage) -> bool {
         match work {
-            Work::Begun => self.begin,
-            Work::Ended => self.end == EndMark::Due,
+            WorkStage::Begun => self.begin,
+            WorkStage::Ended => self.end == EndUpdate::Due,
         }
     }
 
     /// Returns what is to be marked next.
-    fn next(&self) -> Option<Work> {
-        [Work::Begun, Work::Ended].into_iter().find(|work| self.is_open(*work))
+    fn next(&self) -> Option<WorkStage> {
+        [WorkStage::Begun, WorkStage::Ended].into_iter().find(|work| self.is_open(*work))
     }
 
     /// Returns why the end could not be marked.
     fn problem(&self) -> Option<&str> {
-        if let EndMark::Failed(problem) = &self.end { Some(problem) } else { None }
+        if let EndUpdate::Failed(problem) = &self.end { Some(problem) } else { None }
     }
 }

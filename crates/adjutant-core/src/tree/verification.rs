@@ -5,30 +5,35 @@
 //! with a person's consent. Invariant: who has such a command does not complete before it succeeds.
 
 use super::Tree;
-use super::node::{End, Node};
+use super::node::{Node, PlannedEnd};
 use crate::code::Code;
 use crate::command::Effect;
-use crate::event::{Event, IllegalEvent, Nudge};
+use crate::event::{Event, IllegalEvent, ToldReason};
 use crate::ids::SessionId;
-use crate::story::Check;
+use crate::story::VerifyResult;
 
 impl Tree {
     /// Takes what came of the command: the work passes, goes back to its agent, or ends as it is.
-    pub(super) fn take_check(&self, session: SessionId, check: Check, text: String) -> Vec<Event> {
+    pub(super) fn take_check(
+        &self,
+        session: SessionId,
+        check: VerifyResult,
+        text: String,
+    ) -> Vec<Event> {
         let Some((index, node)) = self.live(session).filter(|(_, node)| node.is_checking()) else {
             return vec![Event::Late { session, what: "check".into(), text }];
         };
         let command = node.terms.verify.clone().unwrap_or_default();
-        if check == Check::NotRun {
+        if check == VerifyResult::NotRun {
             // The claim stands; whoever takes it up again has it judged, and pays for nothing else.
             return self.end_subtree(index, &not_run(&command, &text));
         }
-        let told = Event::Told { session, nudge: Nudge::Check, text: failed(&command, &text) };
+        let told = Event::Told { session, nudge: ToldReason::Check, text: failed(&command, &text) };
         let failures = node.corrections.failed_checks + 1;
-        let passed = check == Check::Passed;
+        let passed = check == VerifyResult::Passed;
         let mut events = vec![Event::Checked { session, passed, text }];
         if passed {
-            events.extend(self.hear_or_end(index, &End::completed()));
+            events.extend(self.hear_or_end(index, &PlannedEnd::completed()));
         } else if u64::from(failures) < self.policy.verify_attempts
             && node.corrections.last_call.is_none()
         {
@@ -72,16 +77,16 @@ fn failed(command: &str, text: &str) -> String {
 }
 
 /// The agent can do nothing about it, so it is not asked to.
-fn not_run(command: &str, why: &str) -> End {
-    End::partial(
+fn not_run(command: &str, why: &str) -> PlannedEnd {
+    PlannedEnd::partial(
         Code::ToolUnavailable,
         format!("Whether the work passes is not known. {why}\nThe command was `{command}`."),
         "`adjutant doctor` says what is missing; then `adjutant resume` goes on.",
     )
 }
 
-fn never_passed(command: &str, times: u32) -> End {
-    End::partial(
+fn never_passed(command: &str, times: u32) -> PlannedEnd {
+    PlannedEnd::partial(
         Code::BuildError,
         format!("The work does not pass: `{command}` failed {times} times."),
         "Look at what was done with `adjutant diff`, then `adjutant resume` with --say what to do differently.",

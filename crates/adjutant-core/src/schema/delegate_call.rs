@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::complaint::{Complaints, SchemaError};
-use super::spec::{CallLimits, ReturnForm};
+use super::complaint::{ComplaintCollector, SchemaError};
+use super::delegate_tool::{CallLimits, ReturnFormat};
 use crate::ids::{InvalidLabel, Label};
 use crate::policy::Operation;
 use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue};
@@ -19,7 +19,7 @@ pub struct DelegateCall {
     /// How many may run at once; `None` leaves it to the policy.
     pub concurrency: Option<u64>,
     /// The form of the results.
-    pub return_form: ReturnForm,
+    pub return_form: ReturnFormat,
 }
 
 /// One task of a call.
@@ -62,7 +62,7 @@ impl DelegateCall {
     /// Strict: a property nobody knows, a number in quotes or a `null` is refused rather than
     /// guessed at, because every guess here would spend someone's money.
     pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
-        let mut complaints = Complaints::default();
+        let mut complaints = ComplaintCollector::default();
         let call = call(arguments.into(), limits, &mut complaints);
         complaints.finish(call)
     }
@@ -71,14 +71,14 @@ impl DelegateCall {
 fn call(
     arguments: FieldValue<'_>,
     limits: &CallLimits,
-    complaints: &mut Complaints,
+    complaints: &mut ComplaintCollector,
 ) -> Option<DelegateCall> {
     let fields = complaints.keep(arguments_of(arguments))?;
     complaints.refuse_unknown("arguments", &fields, &CALL_KEYS);
     let tasks = tasks(&fields, limits, complaints);
     let running = |value: FieldValue<'_>| value.integer(1..=limits.max_concurrency);
     let concurrency = complaints.keep(fields.read("concurrency", running));
-    let forms = ReturnForm::ALL.map(|form| (form.as_str(), form));
+    let forms = ReturnFormat::ALL.map(|form| (form.as_str(), form));
     let return_form = complaints.keep(fields.read("return", |value| value.choice(&forms)));
     Some(DelegateCall {
         tasks: tasks?,
@@ -99,7 +99,7 @@ pub(super) fn arguments_of(value: FieldValue<'_>) -> Result<FieldReader<'_>, Fie
 fn tasks(
     fields: &FieldReader<'_>,
     limits: &CallLimits,
-    complaints: &mut Complaints,
+    complaints: &mut ComplaintCollector,
 ) -> Option<Vec<TaskSpec>> {
     let list = complaints.keep(fields.require("tasks", |value| {
         let list = value.items()?;
@@ -118,7 +118,7 @@ fn task(
     nth: usize,
     fields: &FieldReader<'_>,
     limits: &CallLimits,
-    complaints: &mut Complaints,
+    complaints: &mut ComplaintCollector,
 ) -> Option<TaskSpec> {
     complaints.refuse_unknown(&format!("tasks[{nth}]"), fields, &TASK_KEYS);
     let label = complaints.keep(fields.require("label", label));
@@ -145,7 +145,7 @@ fn label(value: FieldValue<'_>) -> Result<Label, FieldProblem> {
 pub(super) fn context(
     fields: &FieldReader<'_>,
     limits: &CallLimits,
-    complaints: &mut Complaints,
+    complaints: &mut ComplaintCollector,
 ) -> Option<Vec<String>> {
     let max = limits.max_context;
     let few = |value: FieldValue<'_>| match value.items()?.len() {
@@ -201,7 +201,7 @@ mod tests {
         });
         let call = DelegateCall::parse(&arguments, &CallLimits::default()).unwrap();
         assert_eq!(call.concurrency, Some(4));
-        assert_eq!(call.return_form, ReturnForm::Json);
+        assert_eq!(call.return_form, ReturnFormat::Json);
         assert_eq!(
             call.tasks[0],
             TaskSpec {
@@ -228,7 +228,7 @@ mod tests {
         );
         let small = json!({"tasks": [{"label": "a", "prompt": "p"}]});
         let call = DelegateCall::parse(&small, &CallLimits::default()).unwrap();
-        assert_eq!((call.concurrency, call.return_form), (None, ReturnForm::Markdown));
+        assert_eq!((call.concurrency, call.return_form), (None, ReturnFormat::Markdown));
     }
 
     #[test]
