@@ -1,7 +1,7 @@
-//! What a slash command asks of a run, and how work on a task shows on the project's list.
+//! What a slash command asks of a run, and which status its tasks get in the project's task list.
 //!
-//! Knows which status belongs to which kind of work and to which end. It reads and writes no list:
-//! a [`TaskListUpdate`] says what is to be changed, the engine changes it.
+//! Maps each operation and outcome to a task status. It reads and writes no file: a
+//! [`TaskListUpdate`] says what to change, the engine changes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,54 +16,54 @@ use adjutant_formats::task::{Artifact, Status};
 pub struct Assignment {
     /// The command, without the slash.
     pub command: String,
-    /// The whole of it as a client sent it, where a person is asked about it.
+    /// The command line as a client sent it; present only if a person has to approve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
-    /// The tasks it is about, by number.
+    /// The numbers of the tasks it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<u64>,
-    /// What kind of work it is.
+    /// The kind of work, which decides time limits and task statuses.
     pub operation: Operation,
-    /// The language that decided who does it.
+    /// The language of the task, which selected the agent.
     pub language: String,
-    /// The agent it is handed to; absent where the command works itself.
+    /// The agent that does the work; absent if the root agent does it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Seconds it gives those it hands work to.
+    /// Timeout in seconds for the delegations that do the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// Whether work that claims to be completed must name a file that holds it.
+    /// Whether a return with status `completed` must name an artifact file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub artifacts_required: bool,
-    /// The type that one artifact of completed work must have, where it names any.
+    /// The type that at least one artifact must have, if the return names artifacts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_kind: Option<ArtifactKind>,
-    /// The files that its agent is given before the prompt, by path from the root.
+    /// Context files put before the agent's prompt, as paths relative to the root.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
-    /// What the project's list says of the tasks.
+    /// What the task list says about these tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<TaskFacts>,
 }
 
-/// What the project's list says of a task, as far as agents are told.
+/// The fields of a task list entry that agents are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFacts {
-    /// Its number.
+    /// The task's number.
     pub number: u64,
-    /// What it is about.
+    /// The task's description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How hard it is, in the words of the list.
+    /// The complexity, as written in the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complexity: Option<String>,
-    /// The folder that holds everything written for it, by path from the root.
+    /// The directory for everything written for the task, relative to the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
 }
 
 impl Assignment {
-    /// Returns what a command asks that is about no task and hands its work to nobody.
+    /// Returns an assignment without tasks and without an agent.
     #[must_use]
     pub fn new(command: &str, operation: Operation) -> Self {
         Self {
@@ -81,20 +81,21 @@ impl Assignment {
         }
     }
 
-    /// Says whether a task that the root hands to `agent` is the work of the command. Everything else is
-    /// an errand on the way.
+    /// Says whether a delegation from the root to `agent` does the work of the command. Delegations
+    /// to other agents only help the root.
     #[must_use]
     pub fn is_work_of(&self, agent: &AgentName) -> bool {
         self.agent.as_deref() == Some(agent.as_str())
     }
 
-    /// Returns what the project's list says of a task.
+    /// Returns what the task list says about a task.
     #[must_use]
     pub fn facts_of(&self, number: u64) -> Option<&TaskFacts> {
         self.facts.iter().find(|facts| facts.number == number)
     }
 
-    /// Returns the task that a prompt of the root is for: the one its first line names, else the only one.
+    /// Returns the task that a prompt is for: the task on its first line (`Task: N`), otherwise the
+    /// assignment's only task.
     #[must_use]
     pub fn task_of(&self, prompt: &str) -> Option<u64> {
         let first = prompt.trim_start().lines().next().unwrap_or_default();
@@ -106,12 +107,12 @@ impl Assignment {
     }
 }
 
-/// Returns the number of a line `Task: N`.
+/// Returns `N` if the line is `Task: N`.
 fn task_in(line: &str) -> Option<u64> {
     line.strip_prefix("Task:").and_then(|rest| rest.trim().parse().ok())
 }
 
-/// Returns a prompt without the lines `Task: N` at its beginning.
+/// Removes the lines `Task: N` from the beginning of a prompt.
 #[must_use]
 pub fn without_task_lines(prompt: &str) -> &str {
     let mut rest = prompt;
@@ -125,8 +126,8 @@ pub fn without_task_lines(prompt: &str) -> &str {
     }
 }
 
-/// Returns a prompt that begins with the line `Task: N` and names that task nowhere else in a line of
-/// its own, whatever its author wrote.
+/// Returns the prompt with exactly one line `Task: N`, at its beginning, wherever its author wrote
+/// that line.
 #[must_use]
 pub fn with_task_line(prompt: &str, number: u64) -> String {
     let is_other = |line: &&str| task_in(line.trim()) != Some(number);
@@ -138,35 +139,36 @@ pub fn with_task_line(prompt: &str, number: u64) -> String {
     }
 }
 
-/// A change to a task of the project's list that follows from work on it.
+/// A change to one entry of the project's task list, caused by work on that task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskListUpdate {
-    /// The task, by number.
+    /// The task's number.
     pub task: u64,
-    /// What happened to the work.
+    /// Whether the work began or ended.
     pub work: WorkStage,
-    /// Where the task stands then; absent where that does not change.
+    /// The new status; absent if the status does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// Why it is blocked.
+    /// Why the task is blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The files to link in its entry.
+    /// The files to link in the entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Artifact>,
 }
 
-/// What happened to the work on a task.
+/// The two moments at which work on a task updates the task list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkStage {
-    /// It began.
+    /// The work began.
     Begun,
-    /// It ended.
+    /// The work ended.
     Ended,
 }
 
-/// Returns where a task stands while such work is under way.
+/// Returns the status of a task while this operation runs; `None` if the operation does not change
+/// it.
 #[must_use]
 pub const fn status_of_work(operation: Operation) -> Option<Status> {
     match operation {
@@ -178,10 +180,10 @@ pub const fn status_of_work(operation: Operation) -> Option<Status> {
     }
 }
 
-/// Returns where a task stands once such work has ended so.
+/// Returns the status of a task after this operation ended with `outcome`.
 ///
-/// What fell short leaves it in progress, never failed: what was found counts, and the work can be
-/// taken up again.
+/// Work that did not complete leaves the task in progress, never failed: partial findings count,
+/// and the work can be resumed.
 #[must_use]
 pub const fn status_after(operation: Operation, outcome: Outcome) -> Option<Status> {
     let done = match operation {
@@ -199,7 +201,7 @@ pub const fn status_after(operation: Operation, outcome: Outcome) -> Option<Stat
     }
 }
 
-/// Returns what a file is that such work wrote and did not name.
+/// Returns the artifact type of a file that the operation wrote but its return did not name.
 #[must_use]
 pub const fn kind_written(operation: Operation) -> ArtifactKind {
     match operation {
@@ -227,7 +229,7 @@ mod tests {
         for (tasks, prompt, expected) in [
             (&[12][..], "Task: 12\nDo it.", Some(12)),
             (&[12], "Do it.", Some(12)),
-            // A number nobody typed is not believed.
+            // A model may name a task that is not in the command; the command wins.
             (&[12], "Task: 13\nDo it.", Some(12)),
             (&[12, 13], "\n Task: 13", Some(13)),
             (&[12, 13], "Do it.\nTask: 13", None),
@@ -248,7 +250,7 @@ mod tests {
             ("\nTask:12\nTask: 12\n\nDo it.", "Task: 12\n\nDo it."),
             ("Do it.\n  Task: 12\nNow.", "Task: 12\n\nDo it.\nNow."),
             ("Task: 13\nDo it.", "Task: 12\n\nDo it."),
-            // A task that is mentioned is not the one that is named.
+            // Only the first line names the task; later lines may mention others.
             ("Do it after\nTask: 7", "Task: 12\n\nDo it after\nTask: 7"),
             ("Task: twelve\nDo it.", "Task: 12\n\nTask: twelve\nDo it."),
         ] {

@@ -1,4 +1,6 @@
-//! What is asked of a delegation, and what its context files turned out to be.
+//! The task that a caller wants to delegate: prompt, context files and requested limits.
+//!
+//! A brief only says what is asked. What is granted is decided by `tree::admission`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,64 +10,66 @@ use crate::message::ModelSpec;
 use crate::policy::Operation;
 use crate::rights::Rights;
 
-/// What is asked: label, prompt, context and wishes.
+/// A task to delegate, with the limits and rights that the caller asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
-    /// What the task is called.
+    /// The short name shown in progress and results.
     pub label: Label,
-    /// Who is to do it.
+    /// The agent that should do it.
     pub agent: AgentName,
-    /// What is to be done, as the caller wrote it.
+    /// The prompt as the caller wrote it.
     pub prompt: String,
-    /// The files to put before the prompt.
+    /// The files whose text is put before the prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextFile>,
-    /// The whole first message: context and prompt. Absent when it is just the prompt.
+    /// The first message, context files and prompt together; absent if it is only the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<String>,
-    /// The story this delegation works on.
+    /// The id of the story that this delegation works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub story: Option<String>,
-    /// What kind of work it is.
+    /// The kind of work, which decides the time limits.
     #[serde(default)]
     pub operation: Operation,
-    /// The seconds it asks for.
+    /// The timeout it asks for, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_wish: Option<u64>,
-    /// Whether the caller asked for that time; otherwise it is the usual one of the command or agent.
+    /// Whether the caller asked for that timeout; otherwise it is the default of the command or
+    /// agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_timeout_requested: bool,
-    /// The context it is expected to fill.
+    /// The context size it expects to need, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_tokens: Option<u64>,
-    /// The output tokens it asks for in each call.
+    /// The output tokens it asks for per model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// The turns its agent's definition allows; absent where only budgets bound it.
+    /// The turns that its agent's definition allows; absent if only budgets limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// Whether it must name a file that holds the work when it claims to have completed it.
+    /// Whether a return with status `completed` must name an artifact file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub artifacts_required: bool,
-    /// The command that has to succeed before its work counts as done; never a model's own wish.
+    /// The verify command that must succeed before the work counts as done. A model can never set
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
-    /// The hours its parent thinks it takes.
+    /// The hours its parent estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<u32>,
-    /// The rights it asks for; absent means what its parent may give.
+    /// The rights it asks for; absent means everything its parent may grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights_wish: Option<Rights>,
     /// The model that runs it; absent for a node that only delegates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSpec>,
-    /// Why the model it asks for cannot be had; refuses the task.
+    /// Why the requested model is not available; the task is refused with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_problem: Option<String>,
 }
 
 impl Brief {
-    /// Returns a brief with nothing but a label, an agent and a prompt.
+    /// Returns a brief with a label, an agent and a prompt, and no other wishes.
     #[must_use]
     pub fn new(label: Label, agent: AgentName, prompt: &str) -> Self {
         Self {
@@ -90,11 +94,11 @@ impl Brief {
         }
     }
 
-    /// Puts the line `Task: N` before the prompt, once.
+    /// Puts the line `Task: N` at the beginning of the prompt, exactly once.
     pub(crate) fn name_task(&mut self, number: u64) {
         let named = with_task_line(&self.prompt, number);
         if let Some(opening) = &mut self.opening {
-            // The prompt stands behind the context files.
+            // The opening ends with the prompt; what comes before it are the context files.
             let context = opening.strip_suffix(self.prompt.as_str()).unwrap_or(opening.as_str());
             *opening = format!("{context}{named}");
         }
@@ -107,8 +111,8 @@ impl Brief {
         self.opening.as_deref().unwrap_or(&self.prompt)
     }
 
-    /// Returns the context the task is expected to fill: its own word, or a quarter of the
-    /// characters and 5,000 for the work.
+    /// Returns the context size the task is expected to need, in tokens: its own estimate, or a
+    /// quarter of the characters of its opening plus 5,000 for the work.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         self.estimate_tokens
@@ -122,37 +126,37 @@ impl Brief {
     }
 }
 
-/// Tokens a task is expected to need beyond its own text.
+/// Tokens that a task without an estimate is expected to need beyond its opening text.
 const ESTIMATE_FOR_WORK: u64 = 5_000;
 
-/// A context file, and what was found at its path.
+/// A context file and the result of reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextFile {
     /// The path as the caller wrote it.
     pub path: String,
-    /// What was found.
+    /// The result of reading the path.
     pub found: ContextFileStatus,
 }
 
-/// What was found at a context path.
+/// The result of reading a context file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextFileStatus {
-    /// The file, put before the prompt.
+    /// The file was read and is put before the prompt.
     Loaded,
-    /// The file, but it is not UTF-8: what cannot be text was replaced, and the task says so.
+    /// The file is not UTF-8. Invalid bytes were replaced, and the prompt says so.
     Lossy,
-    /// Nothing: the task goes on without it, and says so.
+    /// There is no such file. The task goes on without it, and the prompt says so.
     Missing,
-    /// Something that may not be handed over; refuses the task.
+    /// The file must not be read, for this reason; the task is refused.
     Unusable(String),
 }
 
-/// A brief together with the id made for it.
+/// A brief with the session id that it gets if it is granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedTask {
-    /// The id of the delegation, if it is granted.
+    /// The session id for the delegation.
     pub session: SessionId,
-    /// What is asked.
+    /// The task.
     pub brief: Brief,
 }

@@ -1,14 +1,14 @@
-//! Reserve, then settle: what a scope may spend, holds open and has spent.
+//! Budgets in tokens and money: amounts are reserved before a model call and settled after it.
 //!
-//! A scope is a delegation with all its descendants, or the run. The ledger only counts; whether
-//! a reservation fits is asked by `Tree::decide` through [`BudgetLedger::left`].
+//! A scope is one delegation with all its descendants, or the whole run. A ledger only counts;
+//! `Tree::decide` asks [`BudgetLedger::left`] whether a reservation fits.
 
 use serde::{Deserialize, Serialize};
 
 use crate::money::Usd;
 use crate::usage::Usage;
 
-/// An amount in both currencies of a budget.
+/// An amount of tokens and dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetAmount {
     /// Billed tokens.
@@ -18,13 +18,13 @@ pub struct BudgetAmount {
 }
 
 impl BudgetAmount {
-    /// Returns what both amounts come to.
+    /// Returns the sum, saturating at the maximum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { tokens: self.tokens.saturating_add(other.tokens), usd: self.usd + other.usd }
     }
 
-    /// Returns what is left of this amount after taking `other` away, never below zero.
+    /// Returns the difference, never below zero.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {
@@ -33,14 +33,14 @@ impl BudgetAmount {
         }
     }
 
-    /// Says whether there is nothing in it.
+    /// Says whether tokens and dollars are both zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::default()
     }
 }
 
-/// What a scope may spend at the most; an absent cap is none.
+/// The most a scope may spend; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetCap {
     /// Billed tokens.
@@ -49,21 +49,21 @@ pub struct BudgetCap {
     pub usd: Option<Usd>,
 }
 
-/// The books of one scope.
+/// What one scope may spend, has reserved and has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetLedger {
-    /// What it may spend.
+    /// The most it may spend.
     pub cap: BudgetCap,
-    /// What is held open for calls under way.
+    /// Reserved for model calls that are running.
     pub reserved: BudgetAmount,
-    /// What has been billed, or counts as billed.
+    /// Billed by the provider, or counted at the full reservation if the provider sent no usage.
     pub settled: BudgetAmount,
-    /// What was billed beyond its reservation.
+    /// Billed in excess of reservations.
     pub overrun: BudgetAmount,
 }
 
 impl BudgetLedger {
-    /// Returns what may still be reserved.
+    /// Returns what can still be reserved.
     #[must_use]
     pub fn left(&self) -> BudgetAmount {
         let taken = self.settled.plus(self.reserved);
@@ -74,20 +74,20 @@ impl BudgetLedger {
         cap.minus(taken)
     }
 
-    /// Holds `amount` open.
+    /// Adds a reservation.
     pub fn reserve(&mut self, amount: BudgetAmount) {
         self.reserved = self.reserved.plus(amount);
     }
 
-    /// Closes a reservation with what was really billed.
+    /// Replaces a reservation with the amount that was billed.
     pub fn settle(&mut self, reserved: BudgetAmount, billed: BudgetAmount) {
         self.reserved = self.reserved.minus(reserved);
         self.settled = self.settled.plus(billed);
         self.overrun = self.overrun.plus(billed.minus(reserved));
     }
 
-    /// Says whether the books keep the promise: no more is spent or held than the cap, save what a
-    /// provider billed beyond its reservation.
+    /// Says whether spent plus reserved is within the cap, except for overruns. This is the
+    /// invariant that tests check.
     #[must_use]
     pub fn holds(&self) -> bool {
         let taken = self.settled.plus(self.reserved);
@@ -96,43 +96,43 @@ impl BudgetLedger {
     }
 }
 
-/// Tokens and money held open for one model call.
+/// Tokens and money reserved for one model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// The turn the call belongs to, from 1.
+    /// The turn, from 1.
     pub turn: u32,
-    /// The attempt at that turn, from 1.
+    /// The attempt at this turn, from 1.
     pub attempt: u32,
-    /// The most output tokens the call may ask for.
+    /// The output tokens that the request asks for at most.
     pub max_output: u64,
-    /// What is held open.
+    /// The reserved amount.
     pub amount: BudgetAmount,
-    /// Whether this is the agent's last call: no tools, only the report.
+    /// Whether this is the agent's last call: it gets no tools and has to write its report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_call: bool,
 }
 
-/// What a model call came to.
+/// What a model call consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// The tokens by kind; an estimate splits the reservation into input and output.
+    /// Tokens by kind; an estimate splits the reservation into input and output.
     pub usage: Usage,
-    /// What it cost.
+    /// The cost.
     pub usd: Usd,
-    /// Whether the provider never said, so that the reservation counts in full.
+    /// Whether the provider sent no usage, so that the full reservation counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
 impl Settlement {
-    /// Closes a call that its provider never began: it costs nothing.
+    /// Returns the settlement of a call that the provider never began: zero.
     #[must_use]
     pub const fn never_began() -> Self {
         let usage = Usage { input: 0, output: 0, cache_read: 0, cache_write: 0 };
         Self { usage, usd: Usd::ZERO, estimated: false }
     }
 
-    /// Closes a call that left no usage record at its full reservation.
+    /// Returns the settlement of a call without a usage record: its full reservation.
     #[must_use]
     pub const fn estimated(reservation: &Reservation) -> Self {
         let output = reservation.max_output;
@@ -144,7 +144,7 @@ impl Settlement {
         }
     }
 
-    /// Returns what is taken from the budgets.
+    /// Returns the amount to subtract from the budgets.
     #[must_use]
     pub const fn amount(&self) -> BudgetAmount {
         BudgetAmount { tokens: self.usage.total(), usd: self.usd }

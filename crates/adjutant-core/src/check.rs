@@ -1,7 +1,8 @@
-//! `adjutant check`: one admission judged from a description of the tree, without running anything.
+//! `adjutant check`: judges one delegation request against a described tree, without running
+//! anything.
 //!
-//! Builds a [`Tree`] from the input by folding the events that would have led there, then asks for
-//! the judgement that `decide` makes for each task of a call.
+//! Builds a [`Tree`] by folding the events that would have led to the described state, then asks
+//! [`Tree::judge_one`], which applies the same checks as `decide`.
 
 use std::collections::BTreeMap;
 
@@ -17,88 +18,88 @@ use crate::rights::Rights;
 use crate::time::Timestamp;
 use crate::tree::{Admission, Tree};
 
-/// What `check` reads.
+/// The JSON input of `adjutant check`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckInput {
-    /// Keys over the preset.
+    /// Policy keys that override the preset.
     #[serde(default)]
     pub policy: Map<String, Value>,
-    /// The delegations that are live; the first is the root.
+    /// The running delegations; the first one is the root.
     #[serde(default)]
     pub tree: Vec<CheckNode>,
-    /// Edges between stories; the stories named here are live.
+    /// Delegation edges between stories; every story named here counts as running.
     #[serde(default)]
     pub edges: Vec<(String, String)>,
-    /// The agents that are known; absent means any.
+    /// The names of the defined agents; absent means that any name is accepted.
     #[serde(default)]
     pub agents: Option<Vec<String>>,
-    /// What is asked.
+    /// The delegation to judge.
     pub request: CheckRequest,
 }
 
-/// A live delegation.
+/// A running delegation in the input.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckNode {
-    /// What it is called in this input.
+    /// Its id within this input.
     pub id: String,
     /// Its parent's id; absent for the root.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Who works; its id when absent.
+    /// The agent; defaults to the id.
     #[serde(default)]
     pub agent: Option<String>,
-    /// What it was asked.
+    /// Its prompt.
     #[serde(default)]
     pub prompt: Option<String>,
-    /// Tokens its context holds.
+    /// The size of its context in tokens.
     #[serde(default)]
     pub context_tokens: Option<u64>,
 }
 
-/// The delegation that is asked for.
+/// The delegation request to judge.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckRequest {
-    /// Who asks; the root when absent.
+    /// The id of the delegating node; defaults to the root.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Who is to work; the child's name when absent.
+    /// The agent to delegate to; defaults to `child`.
     #[serde(default)]
     pub agent: Option<String>,
-    /// The story that is to be worked on.
+    /// The id of the story to work on.
     #[serde(default)]
     pub child: Option<String>,
-    /// What is to be done.
+    /// The prompt.
     #[serde(default)]
     pub prompt: Option<String>,
-    /// Tokens it is expected to need.
+    /// Estimated context size in tokens.
     #[serde(default)]
     pub estimate_tokens: Option<u64>,
-    /// Seconds it asks for.
+    /// Requested timeout in seconds.
     #[serde(default)]
     pub timeout: Option<u64>,
-    /// What kind of work it is.
+    /// The operation, which decides the time limits.
     #[serde(default)]
     pub operation: Option<String>,
 }
 
-/// Says why the input describes no tree.
+/// Says why the input cannot be checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// A setting was not taken.
+    /// A policy key or value was rejected.
     #[error("policy: {0}")]
     Policy(#[from] PolicyError),
-    /// There is nothing to be the root.
+    /// The tree is empty.
     #[error("tree: at least the root is needed")]
     NoRoot,
-    /// The first node, which is the root, names a parent.
+    /// The first node is the root but names a parent.
     #[error("tree: `{id}` comes first and is the root, but names a parent, `{parent}`")]
     RootHasParent {
-        /// The root.
+        /// The root's id.
         id: String,
-        /// What it names.
+        /// The parent that it names.
         parent: String,
     },
     /// Two nodes share an id.
@@ -107,23 +108,23 @@ pub enum CheckError {
         /// The id.
         id: String,
     },
-    /// A node does not hang on the root.
+    /// A node is not connected to the root.
     #[error("tree: `{id}` does not lead to the root; its parent is {parent}")]
     Detached {
-        /// The node.
+        /// The node's id.
         id: String,
-        /// What it names as its parent.
+        /// The parent that it names.
         parent: String,
     },
-    /// Neither an agent nor a story is asked for.
+    /// The request names neither an agent nor a story.
     #[error("request: `agent` or `child` is needed")]
     NoTarget,
-    /// The events do not fit together.
+    /// The described tree is contradictory.
     #[error(transparent)]
     Illegal(#[from] IllegalEvent),
 }
 
-/// What `check` prints.
+/// The JSON output of `adjutant check`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[expect(missing_docs, reason = "fields are the documented keys of the output")]
@@ -138,7 +139,7 @@ pub enum CheckAnswer {
         estimate_tokens: u64,
         tools: Vec<String>,
     },
-    /// It would not.
+    /// The delegation would be refused.
     Refused {
         granted: bool,
         code: String,
@@ -156,7 +157,7 @@ impl CheckAnswer {
     }
 }
 
-/// Judges the request of `input` under a policy that starts from `layered`.
+/// Judges the request of `input` under the policy `layered` plus the keys in the input.
 pub fn check(mut layered: LayeredPolicy, input: &CheckInput) -> Result<CheckAnswer, CheckError> {
     layered.apply(&input.policy, &PolicySource::Flag("policy of the input".into()))?;
     let policy = layered.into_policy();
@@ -212,7 +213,7 @@ fn refused(refusal: &Refusal) -> CheckAnswer {
     }
 }
 
-/// Grows a tree by folding the events that would have led to it.
+/// Builds a tree by folding the events that would have led to it.
 struct CheckTreeBuilder {
     tree: Tree,
     ids: BTreeMap<String, SessionId>,
@@ -255,7 +256,7 @@ impl CheckTreeBuilder {
         self.grow(root, &input.tree)
     }
 
-    /// Adds the nodes below the root in any order they were written in, each once.
+    /// Adds the nodes below the root. The input may list them in any order.
     fn grow(&mut self, root: &CheckNode, nodes: &[CheckNode]) -> Result<(), CheckError> {
         let mut below: BTreeMap<&str, Vec<&CheckNode>> = BTreeMap::new();
         let mut seen = std::collections::BTreeSet::from([root.id.as_str()]);
@@ -322,7 +323,7 @@ impl CheckTreeBuilder {
         Ok(())
     }
 
-    /// A given context is all that the node holds, its prompt included.
+    /// Sets a node's context size, if the input gives one; it includes the prompt.
     fn give_context(&mut self, session: SessionId, node: &CheckNode) {
         if let Some(tokens) = node.context_tokens {
             self.tree.give_context(session, tokens);
@@ -335,7 +336,7 @@ impl CheckTreeBuilder {
         }
     }
 
-    /// Makes the parent live when only the edges name it.
+    /// Adds the requesting parent as a running node if only the edges name it.
     fn enlist(&mut self, input: &CheckInput) -> Result<(), CheckError> {
         match (&input.request.parent, input.tree.first()) {
             (Some(name), Some(root)) if !self.ids.contains_key(name) && is_story(input, name) => {
@@ -363,8 +364,8 @@ impl CheckTreeBuilder {
         Ok(())
     }
 
-    /// Asks the tree about the parent that is named. A name that stands for no node is asked about
-    /// as well: whether delegation is switched off is judged before who delegates.
+    /// Asks the tree. An unknown parent is judged too, with an id that does not exist, because a
+    /// disabled policy is reported before an unknown parent.
     fn judge(&self, input: &CheckInput, brief: &Brief) -> Result<Admission, Refusal> {
         let judge = |parent| self.tree.judge_one(Timestamp::ZERO, parent, brief);
         match self.parent(input) {
@@ -394,14 +395,14 @@ impl CheckNode {
     }
 }
 
-/// Ids are made up: the first stamp that has ten digits.
+/// Session ids are made up, counting up from the first timestamp with ten digits.
 const FIRST_STAMP: u64 = 1_000_000_000;
 
 fn is_story(input: &CheckInput, name: &str) -> bool {
     input.edges.iter().any(|(parent, child)| parent == name || child == name)
 }
 
-/// Returns a label for any name: its first characters.
+/// Returns a label from the first characters of any name.
 fn label(name: &str) -> Label {
     let short: String = name.chars().take(Label::MAX_CHARS).collect();
     Label::new(&short).unwrap_or_else(|_| Label::unnamed())

@@ -1,4 +1,5 @@
-//! What is asked of the tree, in the imperative.
+//! The inputs and outputs of the tree: commands that [`Tree::decide`](crate::Tree::decide) judges
+//! and effects that the engine performs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +18,14 @@ use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, Wor
 use crate::write::{ContentChange, WriteFinding, WriteScope};
 use adjutant_formats::contract::ArtifactFact;
 
-/// A wish or a report from outside, to be judged by `Tree::decide`.
+/// A request, or a report about an effect, that `Tree::decide` judges.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     missing_docs,
     reason = "fields are named for what they hold; the variants say what is asked"
 )]
 pub enum Command {
-    /// Begin a run.
+    /// Starts a run.
     Begin {
         run: RunId,
         agent: AgentName,
@@ -34,10 +35,10 @@ pub enum Command {
         version: String,
         model: Option<ModelSpec>,
         terms: Option<Box<WorkspaceTerms>>,
-        /// The depth of the root; depths below it count from there.
+        /// The depth of the root; the depths of delegations count from it.
         base_depth: u64,
     },
-    /// Make an agent known.
+    /// Defines an agent.
     Define {
         agent: AgentName,
         system: String,
@@ -45,140 +46,144 @@ pub enum Command {
         rights: Rights,
         max_turns: Option<u32>,
     },
-    /// Make the run one of a slash command: what it is about, and the time such work may take at
-    /// the most for the agent at the root.
+    /// Records what a slash command asks of the run, and gives the root agent the maximum time of
+    /// that operation.
     Assign(Box<Assignment>),
-    /// Let the run work on a story.
+    /// Starts work on a story.
     TakeStory(Box<StoryAssignment>),
-    /// Do the same as both for a run that nobody has typed: a person is asked before the agent at the
-    /// root begins, unless it may without asking.
+    /// Like `Assign` and `TakeStory`, for a run that an MCP client started: asks a person before
+    /// the root agent begins, unless the policy approves it automatically.
     AskToBegin { assignment: Option<Box<Assignment>>, story: Option<Box<StoryAssignment>> },
-    /// Hand down what the markers of that turn ask for, and tell of those that cannot be read.
+    /// Delegates the tasks of an answer's markers, and tells the agent about markers that could not
+    /// be parsed.
     DelegateMarkers {
         session: SessionId,
         turn: u32,
         tasks: Vec<RequestedTask>,
         rejected: Vec<RejectedMarker>,
     },
-    /// Tell an agent what came of the tasks it handed down by markers.
+    /// Tells an agent the results of the tasks it delegated with markers.
     TellResults { session: SessionId, turn: u32, text: String },
-    /// Hand tasks down.
+    /// Delegates tasks.
     Delegate {
         parent: SessionId,
         tasks: Vec<RequestedTask>,
         concurrency: Option<u64>,
         origin: Option<DelegationOrigin>,
     },
-    /// Say yes to a call.
+    /// Approves the call with this hash.
     Approve { hash: String },
-    /// Say no to a call.
+    /// Denies the call with this hash.
     Deny { hash: String, reason: String },
-    /// Take the answer that a client brings from a person: yes, or no and why.
+    /// Takes a person's answer that a client relays: approval, or denial with a reason.
     ///
-    /// The client was asked `after_ms` ago. The policy decides whether a person can have answered by then.
+    /// The client was asked `after_ms` ago. Answers faster than the policy's `answer_min_ms` do not
+    /// count, because no person can answer that fast.
     RelayAnswer { hash: String, answer: Result<(), String>, after_ms: u64 },
-    /// Give free places to those who wait.
+    /// Starts queued children of `parent` in its free concurrency slots.
     StartQueued { parent: SessionId },
-    /// Let an agent think.
+    /// Starts the next model call of an agent.
     TakeTurn { session: SessionId },
-    /// Take a model's answer.
+    /// Records a model's reply.
     Reply { session: SessionId, turn: u32, attempt: u32, reply: ModelReply },
-    /// Take a model's failure.
+    /// Records a failed model call.
     FailAttempt { session: SessionId, turn: u32, attempt: u32, error: AttemptError },
-    /// Note that bytes arrived.
+    /// Records that bytes arrived from the model, which restarts the stall timer.
     Progress { session: SessionId, bytes: u64 },
-    /// Note that a call is held back for so many milliseconds.
+    /// Records that the engine delays a model call because of a provider's rate limit.
     Pause { session: SessionId, provider: String, ms: u64 },
-    /// Use the tools the last answer asked for.
+    /// Runs the tools that the last answer asked for.
     UseTools { session: SessionId },
-    /// Say yes to a host.
+    /// Allows fetching from a host.
     AllowDomain { host: String },
-    /// Say no to a host.
+    /// Forbids fetching from a host.
     DenyDomain { host: String, reason: String },
-    /// Take a tool's result.
+    /// Records a tool's result.
     TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
-    /// Note what a tool is about to change.
+    /// Records the file change that a tool is about to make.
     PrepareWrite { session: SessionId, turn: u32, call: u32, change: ContentChange },
-    /// Take what was handed back as the result, by the call of that number or else by the last
-    /// answer, given what is known of its artifacts.
+    /// Judges a result against the contract: the arguments of `Return` call number `call`, or the
+    /// last answer if absent. `artifacts` says what the engine found at the named paths.
     Conclude {
         session: SessionId,
         call: Option<u32>,
         text: String,
         artifacts: Vec<(String, ArtifactFact)>,
     },
-    /// Take the last answer as the result, where the contract is free text.
+    /// Takes the last answer as the result, under a free-text contract.
     TakeReport { session: SessionId },
-    /// Note what a command that runs for a delegation printed.
+    /// Records output of a shell command that runs for a delegation.
     Print { session: SessionId, text: String },
-    /// Take the workspace of a delegation, or why there is none.
+    /// Records the workspace made for a delegation, or why it could not be made.
     TakeSpace { session: SessionId, made: Result<OwnWorkspace, WorkspaceFailure> },
-    /// Note what was kept of the work in a workspace, or why nothing was.
+    /// Records the commit that keeps the work of a workspace, or why it failed.
     KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
-    /// Note what came of merging the work of a delegation into the workspace above it.
+    /// Records the result of merging a child's work into its parent's workspace.
     TakeMerge { session: SessionId, merged: Result<MergedWork, String> },
-    /// Take what came of the command that decides whether work is done.
+    /// Records the result of the verify command.
     TakeCheck { session: SessionId, check: VerifyResult, text: String },
-    /// Note that a task of the project's list was marked, or why not.
+    /// Records that the task list was updated, or why not.
     Mark { session: SessionId, mark: TaskListUpdate, problem: Option<String> },
-    /// Deal with an answer that was cut off at the output limit.
+    /// Handles an answer that was cut off at the output limit.
     CutOff { session: SessionId },
-    /// Deal with a model that declined.
+    /// Handles an answer in which the model declined.
     Decline { session: SessionId },
-    /// Give up on a delegation because something of ours broke.
+    /// Ends a delegation after a panic or internal error.
     Crash { session: SessionId, message: String, backtrace: String },
-    /// End in order because the disk is full: everything but the model calls that are under way, for whose answers
-    /// the journal has room, and the agents above them. Calls of the sessions in `lost` count as over: their answers
-    /// could not be recorded.
+    /// Ends the run in order because the disk is full. Model calls that are running, and the agents
+    /// above them, stay until their replies are recorded, for which the journal has reserved space.
+    /// The calls of the sessions in `lost` count as over: their replies could not be recorded.
     DiskFull { lost: BTreeSet<SessionId> },
-    /// Say something to an agent before its next turn.
+    /// Queues a person's message for an agent; it is delivered before the agent's next turn.
     Tell { session: SessionId, text: String },
-    /// Stop a delegation and all below it.
+    /// Cancels a delegation and all its descendants.
     Cancel { session: SessionId },
-    /// Go on with a run that was interrupted, or with what is left of one that has ended.
+    /// Resumes a run that was interrupted, or the unfinished part of one that ended.
     Resume(Box<ResumeOptions>),
-    /// See what time alone has changed.
+    /// Applies every deadline that has passed.
     Tick,
-    /// End the run if nothing in it is live.
+    /// Ends the run if nothing in it is live.
     EndRun,
 }
 
-/// How a person wants a run to go on.
+/// What a person asks for when resuming a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResumeOptions {
-    /// The version that goes on with it.
+    /// The version of Adjutant that resumes it.
     pub version: String,
-    /// What may be held at the most from here on.
+    /// The upper bound of every agent's rights from here on.
     pub rights: Rights,
-    /// What the agents that are still defined may hold at the most.
+    /// The upper bound for each agent that is still defined.
     pub agents: BTreeMap<AgentName, Rights>,
-    /// The model that takes the place of all others, where a person chose one.
+    /// The model that replaces all others, if a person chose one.
     pub model: Option<ModelSpec>,
-    /// The one delegation to take up again; all that can go on when absent.
+    /// The one delegation to resume; absent means all that can be resumed.
     pub session: Option<SessionId>,
-    /// What the person has to say to it.
+    /// The person's message to it.
     pub say: Option<String>,
-    /// The seconds that are given anew.
+    /// A new timeout in seconds.
     pub timeout_s: Option<u64>,
-    /// The task and the notes of those whose conversation no longer fits, as their new start.
+    /// For sessions whose conversation no longer fits the context: the task and notes to start a
+    /// new conversation with.
     pub handovers: BTreeMap<SessionId, String>,
-    /// What looking at the files told about writes without a result, by session and call.
+    /// Whether interrupted writes were applied, by session and call number; found by comparing the
+    /// files.
     pub write_findings: BTreeMap<(SessionId, u32), WriteFinding>,
-    /// What holds from here on for agents that write.
+    /// New terms for agents that write in workspaces of their own.
     pub terms: Option<WorkspaceTerms>,
-    /// The limits that hold from here on; only those count that may be set when a run goes on.
+    /// New limits; only keys that may be set on resume count.
     pub limits: Option<Box<Policy>>,
 }
 
-/// What the shell must do once the event it follows from is on disk. Data, so that any runtime can
-/// interpret it.
+/// What the engine must do once the event that caused it is on disk. It is plain data, so any
+/// runtime can perform it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "fields are named for what they hold; the variants say what to do")]
 pub enum Effect {
-    /// Ask a person about a call.
+    /// Asks a person to approve a call.
     AskApproval { parent: SessionId, call: u32, hash: String },
-    /// Call the model.
+    /// Calls the model.
     Model {
         session: SessionId,
         turn: u32,
@@ -187,11 +192,11 @@ pub enum Effect {
         context_tokens: u64,
         with_tools: bool,
     },
-    /// Run a tool.
+    /// Runs a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
-    /// Find out what a write would change. Nothing is changed by it.
+    /// Computes what a write would change, without changing anything.
     PrepareWrite { session: SessionId, turn: u32, index: u32, call: ToolCall, writes: WriteScope },
-    /// Make exactly the change that is recorded.
+    /// Makes exactly the recorded change.
     Write {
         session: SessionId,
         turn: u32,
@@ -200,7 +205,7 @@ pub enum Effect {
         writes: WriteScope,
         change: ContentChange,
     },
-    /// Fetch a page from `host`, which was allowed, and follow it to no host beyond `hosts`.
+    /// Fetches a page from `host`, following redirects only to `hosts`.
     Fetch {
         session: SessionId,
         turn: u32,
@@ -209,41 +214,42 @@ pub enum Effect {
         host: String,
         hosts: HostSet,
     },
-    /// Ask a person about a host.
+    /// Asks a person whether a host may be fetched from.
     AskDomain { session: SessionId, host: String, url: String },
-    /// Read a call of `Delegate` or `Task` and hand its tasks down.
+    /// Parses a call of `Delegate` or `Task` and delegates its tasks.
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
-    /// Give an agent the results of the tasks it handed down.
+    /// Gives an agent the results of the tasks it delegated.
     HandUp { session: SessionId, call: u32, origin: DelegationOrigin },
-    /// Look at the artifacts that a return names, then conclude: the arguments of a call, or else the
-    /// last answer.
+    /// Checks the artifacts that a return names, then sends `Command::Conclude`. The return is the
+    /// arguments of a call, or the last answer if absent.
     Verify { session: SessionId, returned: Option<(u32, ToolCall)> },
-    /// Change a task of the project's list. Doing it again changes nothing.
+    /// Updates the task list. Idempotent.
     Mark { session: SessionId, mark: TaskListUpdate },
-    /// Make the workspace a delegation works in, from the one of `above` or from the tree of the run,
-    /// with the work of some commits merged in. Doing it again finds the one that is there.
+    /// Makes the workspace of a delegation, based on the workspace of `above` or on the tree of the
+    /// run, with the commits `takes_in` merged in. If it exists already, it is reused.
     MakeSpace { session: SessionId, above: Option<SessionId>, takes_in: Vec<String> },
-    /// Keep the work in a workspace, then clear the workspace away. Doing it again changes nothing.
+    /// Commits the work of a workspace, then removes the workspace. Idempotent.
     KeepSpace { session: SessionId, space: OwnWorkspace },
-    /// Hand down what the markers of an answer ask for.
+    /// Turns the markers of an answer into tasks and delegates them.
     Markers { session: SessionId, turn: u32, markers: AnswerMarkers },
-    /// Merge the kept work of a delegation into the workspace of `into`. Doing it again changes nothing.
+    /// Merges a delegation's commit into the workspace of `into`. Idempotent.
     Merge { session: SessionId, into: SessionId, commit: String },
-    /// Run the command that decides whether the work of a delegation is done, for so many seconds at the most.
+    /// Runs the verify command for at most `timeout_s` seconds.
     Check { session: SessionId, command: String, timeout_s: u64 },
-    /// Abandon the model call of a delegation, if one is still under way.
+    /// Aborts the model call of a delegation, if one is running.
     StopModel { session: SessionId },
-    /// Stop whatever runs for a delegation.
+    /// Stops everything that runs for a delegation.
     Stop { session: SessionId },
-    /// Nothing is left to do.
+    /// The run has ended; nothing is left to do.
     Close,
 }
 
-/// What follows from an event: commands to judge at once, effects to perform once it is on disk.
+/// What follows from an event: commands to decide at once, and effects to perform once the event is
+/// on disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reaction {
-    /// To be decided next, in order.
+    /// Commands to decide next, in order.
     pub commands: Vec<Command>,
-    /// To be performed when the event is durable.
+    /// Effects to perform when the event is durable.
     pub effects: Vec<Effect>,
 }

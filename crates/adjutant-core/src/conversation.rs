@@ -1,4 +1,4 @@
-//! What one agent's model has been told and has said: a fold over the events of its session.
+//! The message history of one agent, as its model sees it: a fold over the events of its session.
 
 use crate::event::{Event, Reopening, ToldReason};
 use crate::message::Message;
@@ -8,7 +8,7 @@ use crate::tree::{INTERRUPTED, uses_tools};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
     messages: Vec<Message>,
-    /// Where the results of the latest answer's calls belong.
+    /// The index of the message for the first tool result of the latest answer.
     results_from: usize,
     last_call: bool,
 }
@@ -29,7 +29,7 @@ impl Conversation {
         })
     }
 
-    /// Folds in an event of this session.
+    /// Folds in one event of this session.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Granted(grant) => {
@@ -40,14 +40,16 @@ impl Conversation {
                 self.messages.push(Message::User { content: text.clone() });
             }
             Event::Replied { text, tool_calls, stop, opaque, .. } => {
-                // Calls that are not run must not be shown as made: no result would follow them.
+                // Tool calls that are not run are left out: providers reject a history with calls
+                // that have no result.
                 let made = uses_tools(*stop, tool_calls, self.last_call);
                 let tool_calls = if made { tool_calls.clone() } else { Vec::new() };
                 let ids: Vec<String> = tool_calls.iter().map(|call| call.id.clone()).collect();
                 let (content, opaque) = (text.clone(), opaque.clone());
                 self.messages.push(Message::Assistant { content, tool_calls, opaque });
                 self.results_from = self.messages.len();
-                // Results arrive in any order and are read in the order of the calls.
+                // Results arrive in any order, but the history lists them in the order of the
+                // calls.
                 self.messages.extend(ids.into_iter().map(|tool_call_id| Message::Tool {
                     tool_call_id,
                     content: String::new(),
@@ -59,7 +61,7 @@ impl Conversation {
             }
             Event::ToolRefused { call, text, .. } => self.answer(*call, text, true),
             Event::Reopened(reopening) => self.reopen(reopening),
-            // A root that only delegates has no goal and speaks with nobody.
+            // A root without a goal has no model, and therefore no conversation.
             Event::RunStarted { goal, .. } if !goal.is_empty() => {
                 self.messages.push(Message::User { content: goal.clone() });
             }
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_a_provider_must_get_back_reaches_the_conversation_and_expires_with_the_content() {
-        // As a journal holds it; one without the field is from before there was any.
+        // As in a journal. Journals of older versions have no `opaque` field.
         let told = json!({"type":"replied","session":"sess_1735460684_aaaaaa","turn":1,"attempt":1,
             "text":"hi","stop":"end_turn","opaque":{"signature":"s"},
             "settlement":{"usage":{"input":1,"output":1},"usd":0.0,"estimated":false}});

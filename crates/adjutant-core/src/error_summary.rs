@@ -1,10 +1,10 @@
-//! What the caller of a failed delegation is told: try again, or look yourself.
+//! Sums up the errors of a failed delegation for its caller: retry, or intervene manually.
 
 use adjutant_formats::contract::ReturnError;
 
-/// Returns the one sentence that sums up the errors of a return that did not complete.
+/// Returns one sentence that sums up the errors of a return that did not complete.
 ///
-/// The first error that cannot be recovered from is named, even behind others that can.
+/// The first unrecoverable error is named, even if recoverable ones come before it.
 #[must_use]
 pub fn handle_error_return(errors: &[ReturnError]) -> String {
     let Some(first) = errors.first() else {

@@ -1,4 +1,4 @@
-//! Recognising a task that is handed on unchanged.
+//! Fingerprints of tasks and tool calls, to detect delegation cycles and loops.
 
 use std::fmt;
 
@@ -9,14 +9,15 @@ use sha2::{Digest, Sha256};
 use crate::assignment::without_task_lines;
 use crate::ids::AgentName;
 
-/// The identity of a task: agent, prompt and context files, whatever its label says.
+/// A hash of a task (agent, prompt and context files, but not the label), of a tool call or of a
+/// file's content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// Computes the fingerprint of a task; spacing and case of the prompt do not count, nor do the lines
-    /// `Task: N` before it: the engine writes them, not the agent that hands the task on.
+    /// Computes the fingerprint of a task. Spacing and case of the prompt do not count, nor do
+    /// lines `Task: N` at its beginning: the engine writes those.
     #[must_use]
     pub fn of(agent: &AgentName, prompt: &str, context: &[String]) -> Self {
         let mut hash = Sha256::new();
@@ -43,7 +44,7 @@ impl Fingerprint {
         Self::truncated(hash)
     }
 
-    /// Half of the digest: enough that two tasks never meet by accident.
+    /// Keeps half of the digest, which is enough to rule out accidental collisions.
     fn truncated(hash: Sha256) -> Self {
         let digest = hash.finalize();
         let mut half = [0; 16];
@@ -52,13 +53,13 @@ impl Fingerprint {
     }
 }
 
-/// The length goes in first, so that parts cannot run into each other.
+/// Hashes the length first, so that ("ab", "c") and ("a", "bc") differ.
 fn part(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_be_bytes());
     hash.update(text);
 }
 
-/// Sorts the keys of every object, so that their order does not make another call.
+/// Sorts the keys of every object, so that their order does not matter.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -71,7 +72,8 @@ fn canonical(value: &Value) -> Value {
     }
 }
 
-/// Returns what a task is known by; a prompt that only names its task is known by that.
+/// Returns the part of a prompt that identifies the task: without `Task: N` lines, unless nothing
+/// else is there.
 fn words_of(prompt: &str) -> &str {
     let words = without_task_lines(prompt);
     if words.trim().is_empty() { prompt } else { words }

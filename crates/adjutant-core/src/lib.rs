@@ -1,8 +1,10 @@
-//! The pure heart of Adjutant: what is allowed, what happened, what follows.
+//! The policy of Adjutant as pure functions: limits, the delegation tree of a run, budgets,
+//! commands, events and effects.
 //!
-//! Holds the policy, the delegation tree and budgets; the texts it judges are read by `adjutant-formats`.
-//! It knows no file, no clock, no thread and no chance: time enters as [`Timestamp`], ids are
-//! made elsewhere, effects leave as data. Start at [`Tree::decide`], the only place that can say no.
+//! There is no file, clock, thread or randomness here: time arrives as a [`Timestamp`], ids are
+//! made by the caller, and effects leave as data for the engine to perform. `adjutant-formats`
+//! parses the texts that this crate judges. Start at [`Tree::decide`], the only function that can
+//! refuse something.
 
 pub mod assignment;
 pub mod brief;

@@ -1,7 +1,7 @@
-//! The conversation between an agent and its model, in one provider-neutral form.
+//! The provider-neutral form of a conversation between an agent and its model.
 //!
-//! Everything here is data that can be journaled and replayed. How a provider spells it on the
-//! wire is the model crate's business.
+//! Everything here is data for journals and replay. The model crate translates it to and from each
+//! provider's wire format.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,27 +9,27 @@ use serde_json::Value;
 use crate::money::Price;
 use crate::usage::Usage;
 
-/// One entry of a conversation.
+/// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// What the agent is asked or told.
+    /// A message to the model.
     User {
         /// The text, markdown or plain.
         content: String,
     },
-    /// What the model answered.
+    /// The model's answer.
     Assistant {
         /// Its text; empty when it only called tools.
         content: String,
-        /// The tools it asked for, in its order.
+        /// The tool calls, in the model's order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
-        /// What the provider must get back verbatim.
+        /// Provider data that must be sent back verbatim, such as signed thinking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opaque: Option<Value>,
     },
-    /// What a tool gave back for one call.
+    /// The result of one tool call.
     Tool {
         /// The call this answers.
         tool_call_id: String,
@@ -53,24 +53,24 @@ impl Message {
     }
 }
 
-/// A model's wish to use a tool.
+/// A tool call that a model asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The model's id for the call; unique within its turn.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// The arguments; `Err` text is kept as a JSON string when they were not valid JSON.
+    /// The arguments. If they were not valid JSON, this is the raw text as a JSON string.
     pub arguments: Value,
-    /// Whether the arguments could not be parsed; such a call is answered with an error, not run.
+    /// Whether the arguments were not valid JSON; such a call is answered with an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub malformed: bool,
 }
 
-/// A tool as a model is shown it.
+/// The declaration of a tool for a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name a call uses.
+    /// The name.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
@@ -78,21 +78,21 @@ pub struct ToolSpec {
     pub schema: Value,
 }
 
-/// Why a model stopped writing.
+/// Why a model stopped generating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It said what it had to say.
+    /// The answer is complete.
     EndTurn,
-    /// It waits for tool results.
+    /// The model waits for tool results.
     ToolUse,
-    /// It was cut off at the output limit: the text is no finished answer, its calls are not run.
+    /// The answer was cut off at the output limit; its tool calls are not run.
     MaxOutput,
     /// The provider or the model declined to answer.
     Refused,
 }
 
-/// A complete answer of a model.
+/// A complete reply of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelReply {
     /// The text; may be empty next to tool calls.
@@ -100,59 +100,59 @@ pub struct ModelReply {
     /// The tool calls, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Why the model stopped.
+    /// Why the model stopped generating.
     pub stop: StopReason,
-    /// What the provider must get back verbatim: signed thinking, encrypted reasoning.
+    /// Provider data that must be sent back verbatim: signed thinking, encrypted reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<Value>,
-    /// What the provider says it consumed; `None` when it said nothing.
+    /// The usage that the provider reported; `None` if it reported none.
     pub usage: Option<Usage>,
 }
 
-/// What became of one model call.
+/// The outcome of one attempt at a model call.
 pub type AttemptResult = Result<ModelReply, AttemptError>;
 
-/// A model call that gave no complete answer.
+/// A failed attempt at a model call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{kind}: {message}")]
 pub struct AttemptError {
-    /// The class of the error, which decides what happens next.
+    /// The kind of error, which decides whether the call is retried.
     pub kind: ModelErrorKind,
-    /// A sentence for people: no key, no header, no body.
+    /// A message for people, without keys, headers or response bodies.
     pub message: String,
-    /// How long the provider asked us to wait.
+    /// The pause that the provider asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// Whether the provider never began to work on the call, so that the attempt costs nothing.
+    /// Whether the provider never began to process the call, so that the attempt costs nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_began: bool,
 }
 
-/// The classes of model errors that are treated differently.
+/// The kinds of model errors that are handled differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
     /// The conversation no longer fits the model's window.
     ContextExhausted,
-    /// Too many requests; try later.
+    /// Too many requests; a later attempt may succeed.
     RateLimited,
-    /// The provider is overloaded or broke down; try later.
+    /// The provider is overloaded or failed; a later attempt may succeed.
     Overloaded,
-    /// The key is missing, wrong or not allowed.
+    /// The API key is missing, wrong or lacks permission.
     Authentication,
     /// The account has no credit or quota left, or reached a spend limit.
     OutOfCredit,
-    /// The request itself was rejected.
+    /// The provider rejected the request as invalid.
     BadRequest,
     /// The provider declined for policy reasons.
     Refused,
-    /// The connection could not be made or broke.
+    /// The connection failed.
     Network,
-    /// The stream ended early or made no sense.
+    /// The response stream ended early or could not be parsed.
     Truncated,
-    /// The connection stayed open and nothing came for too long.
+    /// The connection stayed open, but no bytes came for too long.
     Idle,
-    /// A scripted model has no turn left that fits.
+    /// A scripted model has no turn left that matches.
     ScriptEnded,
 }
 
@@ -192,16 +192,16 @@ impl std::fmt::Display for ModelErrorKind {
     }
 }
 
-/// What a model can hold and what it charges.
+/// A model's name, limits and price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelSpec {
     /// `provider/model`, or `script:FILE`.
     pub name: String,
-    /// Tokens the window holds, input and output together.
+    /// The context window in tokens, input and output together.
     pub window: u64,
     /// The most output tokens one call may ask for.
     pub max_output: u64,
-    /// What it charges; `None` when unknown, and then only the token caps bound it.
+    /// The price; `None` if unknown, and then only token budgets apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }

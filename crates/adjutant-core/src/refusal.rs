@@ -1,8 +1,8 @@
-//! Policy saying no: expected, typed, and always with a way on.
+//! Refusals: why the policy does not allow a request, and what to do instead.
 //!
-//! `Display` is a fragment for a log line. [`Refusal::message`] is the text on the wire, which
-//! keeps the words of the systems Adjutant grew out of. The matches are exhaustive, so a new
-//! variant cannot lack a code or a recommendation.
+//! `Display` is a fragment for log lines. [`Refusal::message`] is the text for callers, some of
+//! which the specifications prescribe word for word. All matches are exhaustive, so that no variant
+//! lacks a code or a recommendation.
 
 use crate::code::Code;
 use crate::ids::{AgentName, Label, SessionId};
@@ -12,10 +12,10 @@ use crate::outcome::Reason;
 use crate::policy::{HARD_MAX_DEPTH, Preset};
 use crate::rights::ToolSet;
 
-/// Says why a delegation was not granted.
+/// Why a delegation or another request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Delegation is switched off.
+    /// Delegation is disabled.
     #[error("delegation is disabled in preset `{preset}`")]
     Disabled {
         /// The preset in force.
@@ -24,44 +24,45 @@ pub enum Refusal {
     /// The parent does not exist or has ended.
     #[error("`{parent}` is not a live delegation")]
     UnknownParent {
-        /// What was named.
+        /// The name in the request.
         parent: String,
     },
     /// No agent of that name is defined.
     #[error("no agent `{agent}` is defined, known are {known}")]
     UnknownAgent {
-        /// What was named.
+        /// The name in the request.
         agent: AgentName,
-        /// The agents there are.
+        /// The names of the defined agents.
         known: String,
     },
-    /// The target is already working above us, so it would end up waiting for itself.
+    /// The target already works further up the path, so it would wait for itself.
     #[error("`{target}` is already on the path {}", path.join(" > "))]
     Cycle {
-        /// What was asked for.
+        /// The requested target.
         target: String,
-        /// The way from the root, or around the cycle of stories.
+        /// The path from the root, or around the cycle of stories.
         path: Vec<String>,
-        /// Whether the path runs over stories instead of agents.
+        /// Whether the path consists of stories instead of agents.
         stories: bool,
     },
-    /// The task is the name of a story, which is worked on by itself or was handed down before.
+    /// The task is only the name of a story. Each story is worked on once, by its own run or
+    /// delegation.
     #[error("`{story}` is the name of a story; each is worked on once, with its own check")]
     OwnStory {
         /// The story.
         story: String,
     },
-    /// The child would sit below the deepest permitted level.
+    /// The child would be deeper than the limit.
     #[error("delegating to `{target}` would reach depth {}, limit {max_depth}", depth + 1)]
     TooDeep {
-        /// What was asked for.
+        /// The requested target.
         target: String,
         /// The parent's depth.
         depth: u64,
         /// The limit.
         max_depth: u64,
     },
-    /// The root itself would sit below the deepest permitted level.
+    /// The root itself would be deeper than the limit.
     #[error("the run would start at depth {base_depth} (DELEGATION_DEPTH), limit {max_depth}")]
     StartsTooDeep {
         /// The depth of the root.
@@ -69,61 +70,61 @@ pub enum Refusal {
         /// The limit.
         max_depth: u64,
     },
-    /// The call brings nothing to do.
+    /// The call has no tasks.
     #[error("the call brings no tasks")]
     NoTasks,
-    /// A call, a parent or the run has no more children to give.
+    /// The call, the parent or the run would have too many delegations.
     #[error("{} would have {count} delegations, limit {max}", scope.noun())]
     TooMany {
-        /// Whose limit it is.
+        /// Which limit was exceeded.
         scope: FanOutScope,
-        /// How many it would be.
+        /// How many there would be.
         count: u64,
         /// The limit.
         max: u64,
     },
-    /// The child would hold a right its parent lacks.
+    /// The child asks for rights that its parent does not have.
     #[error("rights beyond the parent's: {}", wishes(beyond, *network))]
     Rights {
-        /// The tools that are too many.
+        /// The tools that the parent does not have.
         beyond: ToolSet,
-        /// Whether the network is too much.
+        /// Whether it asks for network access that the parent does not have.
         network: bool,
     },
-    /// A context file may not be handed over.
+    /// A context file must not be read.
     #[error("context file `{path}`: {problem}")]
     ContextFile {
-        /// The path as it was written.
+        /// The path as the caller wrote it.
         path: String,
         /// What is wrong with it.
         problem: String,
     },
-    /// The model that was asked for cannot be had.
+    /// The requested model is not available.
     #[error("model unavailable: {problem}")]
     Model {
         /// Why.
         problem: String,
     },
-    /// The child's estimate does not fit the context budget.
+    /// The estimated context does not fit the limit.
     #[error("context {current} + estimate {estimate} tokens, limit {max}")]
     ContextBudget {
-        /// What is filled already.
+        /// Tokens already in the context.
         current: u64,
-        /// What the child is expected to need.
+        /// Tokens that the child is expected to need.
         estimate: u64,
         /// The limit.
         max: u64,
-        /// What would make it fit.
+        /// How to make it fit.
         remedy: ContextRemedy,
     },
     /// Too few tokens are left.
     #[error("{needed} tokens needed, {left} left of the {} budget", scope.noun())]
     Tokens {
-        /// Whose budget it is.
+        /// The scope of the budget.
         scope: BudgetScope,
-        /// What the smallest useful call needs.
+        /// Tokens that the smallest useful model call needs.
         needed: u64,
-        /// What is left.
+        /// The rest of the budget.
         left: u64,
         /// The budget.
         max: u64,
@@ -131,11 +132,11 @@ pub enum Refusal {
     /// Too little money is left.
     #[error("{needed} needed, {left} left of the {} budget", scope.noun())]
     Money {
-        /// Whose budget it is.
+        /// The scope of the budget.
         scope: BudgetScope,
-        /// What the smallest useful call may cost.
+        /// The most that the smallest useful model call may cost.
         needed: Usd,
-        /// What is left.
+        /// The rest of the budget.
         left: Usd,
         /// The budget.
         max: Usd,
@@ -143,70 +144,70 @@ pub enum Refusal {
     /// No time is left for a child.
     #[error("no time left: {}", bound.noun())]
     Time {
-        /// Which time ran out.
+        /// Which time limit has run out.
         bound: TimeBound,
-        /// Its seconds, where it has a number.
+        /// The limit in seconds, if it is a fixed number.
         seconds: Option<u64>,
     },
-    /// Too many delegations are waiting.
+    /// Too many delegations are queued.
     #[error("{waiting} delegations are waiting, limit {max}")]
     QueueFull {
-        /// How many wait.
+        /// How many are queued.
         waiting: u64,
         /// The limit.
         max: u64,
     },
-    /// A word to an agent would never be heard.
+    /// A message to an agent cannot be delivered.
     #[error("{session} cannot be told this: {problem}")]
     MessageRejected {
-        /// Whom it was for.
+        /// The session it was for.
         session: SessionId,
-        /// What stands in the way.
+        /// Why it cannot be delivered.
         problem: TellProblem,
     },
-    /// A person or the policy said no.
+    /// A person or the policy denied the request.
     #[error("not approved: {reason}")]
     ApprovalDenied {
-        /// Who said no, or why nobody could be asked.
+        /// Who denied it, or why no person could be asked.
         reason: String,
     },
 }
 
-/// What makes a task fit a context budget that it exceeds.
+/// How a task can be made to fit the context limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextRemedy {
-    /// The policy alone stands in the way.
+    /// Raise the policy's limit; the model's window is large enough.
     RaiseLimit,
-    /// The model's window stands in the way, which nothing can raise.
+    /// Use another model: the window of this one is too small.
     LargerWindow,
-    /// The results of all children of the call do not fit the parent's window together.
+    /// Let each child return less: the results of the call do not fit the parent's window together.
     SmallerResults {
-        /// What each may hand back so that they do.
+        /// The tokens that each child may return.
         result_tokens: u64,
     },
 }
 
-/// Why a word to an agent would never be heard.
+/// Why a message cannot be delivered to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TellProblem {
-    /// It does not exist or has ended.
+    /// The session does not exist or has ended.
     #[error("it is not a live delegation")]
     NotLive,
-    /// Nobody thinks there: the root of a run without a parent agent.
+    /// The session has no model: it is the root of a run without a parent agent.
     #[error("no agent works there, only below it")]
     NoAgent,
-    /// There is nothing to say.
+    /// The message is empty.
     #[error("it is empty")]
     Empty,
-    /// It is too long.
+    /// The message is too long.
     #[error("it has {bytes} bytes, limit {max}")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
         /// The limit.
         max: usize,
     },
-    /// Too many words wait already.
+    /// Too many messages are waiting.
     #[error("{max} messages wait already")]
     Full {
         /// The limit.
@@ -214,12 +215,12 @@ pub enum TellProblem {
     },
 }
 
-/// Whose fan-out limit was met.
+/// Which fan-out limit was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOutScope {
-    /// One call.
+    /// The limit per call.
     Call,
-    /// One parent over its life.
+    /// The limit per parent, over its life.
     Parent,
     /// The whole run.
     Run,
@@ -243,7 +244,7 @@ impl FanOutScope {
     }
 }
 
-/// Whose budget it is.
+/// The scope of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetScope {
     /// One delegation with its descendants.
@@ -262,7 +263,7 @@ impl BudgetScope {
         }
     }
 
-    /// Returns the flag that sets its budget.
+    /// Returns the flag that sets this budget.
     pub(crate) fn flag(self, tokens: u64) -> String {
         match self {
             Self::Delegation => format!("--set budget_tokens={tokens}"),
@@ -271,13 +272,12 @@ impl BudgetScope {
     }
 }
 
-/// What stands before the session and the flags that raise a budget, in what is recommended when one
-/// is used up.
+/// The text before the session id and flags in a recommendation to resume with a larger budget.
 pub(crate) const RAISE: &str = "go on with a larger budget: `adjutant resume ";
-/// The same in journals of earlier versions, without a session.
+/// The same in journals of earlier versions, without a session id.
 const RAISE_BEFORE: &str = "raise the budget with ";
 
-/// Returns the flags that a recommendation to raise budgets names.
+/// Returns the flags in a recommendation to raise a budget; `None` if it is another recommendation.
 #[must_use]
 pub fn raising_flags(recommendation: &str) -> Option<&str> {
     if let Some((_, command)) = recommendation.split_once(RAISE) {
@@ -288,7 +288,7 @@ pub fn raising_flags(recommendation: &str) -> Option<&str> {
     flags.strip_suffix('.')
 }
 
-/// Which time bounds a delegation.
+/// Which time limit decides a delegation's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeBound {
@@ -296,7 +296,7 @@ pub enum TimeBound {
     Own,
     /// Its parent's deadline.
     Parent,
-    /// What its parent may spend delegating in all.
+    /// The total time that its parent may spend on delegations (`total_s`).
     Total,
 }
 
@@ -341,7 +341,7 @@ impl Refusal {
         }
     }
 
-    /// Says whether the same task can be granted after the recommendation was followed.
+    /// Says whether the same request can succeed after following the recommendation.
     #[must_use]
     pub const fn recoverable(&self) -> bool {
         match self {
@@ -369,7 +369,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the text on the wire: what was attempted, the current value and the maximum.
+    /// Returns the text for callers: what was attempted, the current value and the maximum.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
@@ -449,8 +449,8 @@ impl Refusal {
         }
     }
 
-    /// Returns what to do next; where a flag helps, it works when pasted. What was refused is not part of
-    /// the run, so these are flags of a command that begins one, not of `resume`.
+    /// Returns what to do next. Flags can be pasted as they are; they are for a command that starts
+    /// a run, not for `resume`, because the refused task is not part of the run.
     #[must_use]
     pub fn recommendation(&self) -> String {
         match self {
@@ -517,7 +517,8 @@ impl Refusal {
             Self::MessageRejected { problem: TellProblem::Full { .. }, .. } => {
                 "Wait until its next turn, or say it all in one message.".into()
             }
-            // Whoever reads a no may be the one who would type `--yes`.
+            // A calling agent reads this text; it must not be told to bypass the person with
+            // `--yes`.
             Self::ApprovalDenied { reason } if reason.ends_with("said no") => {
                 "Do not ask again unless the person wants it.".into()
             }
@@ -528,7 +529,7 @@ impl Refusal {
         }
     }
 
-    /// Returns everything a return or a tool result says about the refusal.
+    /// Returns code, message and recommendation for a return or a tool result.
     #[must_use]
     pub fn reason(&self) -> Reason {
         Reason {
@@ -540,13 +541,13 @@ impl Refusal {
     }
 }
 
-/// Returns the rights that are too many, as a list for people.
+/// Lists the excess rights.
 fn wishes(beyond: &ToolSet, network: bool) -> String {
     let network = network.then_some("the network");
     beyond.iter().chain(network).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the fragment as a sentence.
+/// Returns the `Display` fragment as a sentence.
 fn sentence(refusal: &Refusal) -> String {
     let fragment = refusal.to_string();
     let mut chars = fragment.chars();
@@ -555,7 +556,8 @@ fn sentence(refusal: &Refusal) -> String {
         .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-/// Returns how a refused task is named in messages: its label, or the start of its prompt.
+/// Returns the name of a refused task for messages: the start of its prompt, or its label if the
+/// prompt is empty.
 pub(crate) fn target_name(label: &Label, prompt: &str) -> String {
     const LONGEST: usize = 120;
     let text = if prompt.trim().is_empty() { label.as_str() } else { prompt.trim() };

@@ -1,4 +1,5 @@
-//! What a delegation may do: rights only shrink on the way down.
+//! The rights of a delegation: tools, network and where it may write. Rights only shrink from
+//! parent to child.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,10 +16,10 @@ const DELEGATING: [&str; 2] = ["Delegate", "Task"];
 const CHANGING: [&str; 2] = [EDIT, WRITE];
 const NETWORK: [&str; 2] = ["WebFetch", "WebSearch"];
 
-/// Tools that may be run again when nobody knows whether they ran: they change nothing.
+/// Tools that may run again after a crash, because they change nothing.
 const REPEATABLE: [&str; 4] = ["Read", "Grep", "Glob", "Note"];
 
-/// Says whether a call of the tool may be made a second time without harm.
+/// Says whether the tool can safely run a second time.
 pub(crate) fn is_repeatable(tool: &str) -> bool {
     REPEATABLE.contains(&tool)
 }
@@ -34,25 +35,26 @@ impl ToolSet {
         Self(names.into_iter().map(Arc::from).collect())
     }
 
-    /// Returns what a reader holds: inspection, search and its scratchpad.
+    /// Returns the tools of a read-only agent: inspection, search and notes.
     #[must_use]
     pub fn read_only() -> Self {
         Self::new(READ_ONLY)
     }
 
-    /// Returns what an agent of `command` holds: reading, and writing below the specs folder.
+    /// Returns the tools of an agent of the preset `command`: reading, delegating, and writing in
+    /// the specs directory.
     #[must_use]
     pub fn command() -> Self {
         Self::new(READ_ONLY.into_iter().chain(DELEGATING).chain(CHANGING))
     }
 
-    /// Returns every tool there is.
+    /// Returns all tools.
     #[must_use]
     pub fn all() -> Self {
         Self::new(READ_ONLY.into_iter().chain(WRITING).chain(DELEGATING))
     }
 
-    /// Returns the set with one more tool in it.
+    /// Returns the set with one more tool.
     #[must_use]
     pub(crate) fn with(mut self, name: &str) -> Self {
         self.0.insert(Arc::from(name));
@@ -77,7 +79,7 @@ impl ToolSet {
         Self(self.0.intersection(&other.0).cloned().collect())
     }
 
-    /// Says whether there is no tool in the set.
+    /// Says whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -107,18 +109,19 @@ pub struct Rights {
     /// Whether its tools may reach the network.
     #[serde(default)]
     pub network: bool,
-    /// Where its tools may write.
+    /// Where its tools may write files.
     #[serde(default, skip_serializing_if = "WriteScope::is_nowhere")]
     pub writes: WriteScope,
 }
 
 impl Rights {
-    /// Returns what a policy permits: its tools, and delegating, which only depth takes away.
+    /// Returns the rights that a policy grants: its tools, and delegation, which only the depth
+    /// limit removes.
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         let tools = policy.tools.iter().chain(DELEGATING);
         let writes = match &policy.write_below {
-            // A scout reads the tree of a person, whatever else is set.
+            // The preset `scout` never writes, whatever else is set.
             _ if policy.in_place && policy.preset != Preset::Scout => WriteScope::Anywhere,
             _ if policy.workspace == WorkspaceKind::Own => WriteScope::Own,
             _ if policy.preset == Preset::Scout => WriteScope::Nowhere,
@@ -128,7 +131,7 @@ impl Rights {
         Self { tools: ToolSet::new(tools), network: policy.network, writes }
     }
 
-    /// Returns what both sides permit.
+    /// Returns the rights that both sides grant.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         Self {
@@ -138,32 +141,33 @@ impl Rights {
         }
     }
 
-    /// Returns the tools that are really usable: network tools only with the network, and those that
-    /// change files only where there is a place to write.
+    /// Returns the tools that can really be used: network tools need network access, and tools that
+    /// write need a scope to write in.
     #[must_use]
     pub fn usable_tools(&self) -> ToolSet {
         let tools = if self.network { self.tools.clone() } else { self.tools.without(&NETWORK) };
         match self.writes {
             WriteScope::Nowhere => tools.without(&WRITING),
             WriteScope::Own => tools,
-            // What a command does to the tree of a person, nobody could take back.
+            // Shell commands in the user's own tree are not allowed: their changes could not be
+            // undone.
             WriteScope::Below(_) | WriteScope::Anywhere => tools.without(&[RUN]),
         }
     }
 
-    /// Says whether these are the rights of one who writes in a workspace of its own.
+    /// Says whether the delegation needs a workspace of its own.
     #[must_use]
     pub fn has_own_space(&self) -> bool {
         self.writes == WriteScope::Own && WRITING.iter().any(|tool| self.tools.contains(tool))
     }
 
-    /// Returns these rights without any place to write.
+    /// Returns these rights without writing.
     #[must_use]
     pub fn reading(&self) -> Self {
         Self { writes: WriteScope::Nowhere, ..self.clone() }
     }
 
-    /// Returns these rights without the tools that delegate, for an agent at the deepest level.
+    /// Returns these rights without the delegation tools, for an agent at the deepest level.
     #[must_use]
     pub fn without_delegation(&self) -> Self {
         Self { tools: self.tools.without(&DELEGATING), ..self.clone() }

@@ -1,22 +1,22 @@
-//! A key that cannot be shown by accident.
+//! An API key that cannot be printed by accident.
 
 use std::fmt;
 
-/// A key of a provider or a service. It shows itself as `***` and is never serialised.
+/// An API key. It prints as `***` and is never serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a key, without the blanks and line ends that copying brings along.
+    /// Wraps a key, trimming the whitespace that copying adds.
     ///
-    /// Returns nothing when no character is left.
+    /// Returns `None` if nothing is left.
     #[must_use]
     pub fn new(key: &str) -> Option<Self> {
         let key = key.trim();
         (!key.is_empty()).then(|| Self(key.to_owned()))
     }
 
-    /// Returns the key itself, for the header it belongs in and for filters that look for it.
+    /// Returns the key itself, for request headers and for masking filters.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

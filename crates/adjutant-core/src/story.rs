@@ -1,48 +1,48 @@
-//! What a run does when it works on a story of a PRD.
+//! The records of a run that works on a story of a PRD.
 //!
-//! The agent at the root works itself, in a workspace of its own, and hands tasks down by markers in
-//! what it writes. Where the story stands in its file is the engine's business.
+//! The root agent works in a workspace of its own and delegates with markers in its answers. The
+//! engine reads and updates the PRD file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Label;
 
-/// The story a run works on.
+/// The story that a run works on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoryAssignment {
-    /// Its id in the file.
+    /// Its id in the PRD.
     pub id: String,
     /// Its title.
     pub title: String,
-    /// The file it stands in, relative to the folder of the run; absent for one that was typed.
+    /// The PRD file, relative to the directory of the run; absent for a story that was typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prd: Option<String>,
-    /// The digest of what was asked, by which a story that was changed since is told from this one.
+    /// A digest of the story's text, to notice that it was edited since.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub asked: String,
-    /// The command that has to succeed before the story passes.
+    /// The verify command that must succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
-    /// Whether it names a command that decides which no person allowed, so that it does not pass. Only
-    /// runs of earlier versions have it: such a story is not begun any more.
+    /// Whether it names a verify command that no person has allowed, so that it cannot pass. Only
+    /// journals of earlier versions have it; such a story is refused now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unallowed: bool,
-    /// The number of the last child that earlier runs on it had: none is used twice.
+    /// The highest child number of earlier runs on the story, so that no number is used twice.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub numbered: u64,
-    /// What is handed down before its agent begins.
+    /// Tasks that are delegated before the root agent begins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<MarkedTask>,
-    /// The commits of the stories it depends on, which its workspace begins with.
+    /// The commits of the stories it depends on; its workspace starts with them merged in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub takes_in: Vec<String>,
-    /// The flags that were typed for it, each with its value, for the command that begins it anew.
+    /// The command-line flags of the run, for the command that is recommended to start it again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub typed: Vec<String>,
 }
 
 impl StoryAssignment {
-    /// Returns what the agent at the root is called: by its story.
+    /// Returns the label of the root agent: the story's id.
     #[must_use]
     pub fn label(&self) -> Label {
         let short: String = self.id.chars().take(Label::MAX_CHARS).collect();
@@ -55,35 +55,34 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What came of the command that decides whether work is done.
+/// The result of a verify command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyResult {
     /// It succeeded.
     Passed,
-    /// It ran and did not.
+    /// It ran and failed.
     Failed,
     /// It could not be run, which says nothing about the work.
     NotRun,
 }
 
-/// A text that looked like a marker and is none.
+/// A text that looks like a marker but could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedMarker {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// Why it could not be parsed.
     pub reason: String,
 }
 
-/// What an agent asked for by a marker.
+/// A task that an agent requested with a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkedTask {
-    /// What is to be done.
+    /// The task.
     pub description: String,
-    /// The hours it is thought to take.
+    /// The estimated hours.
     pub hours: u32,
-    /// The command that has to succeed before it counts as done; only of one that was planned before
-    /// the run, with a person's consent.
+    /// The verify command; only for tasks planned in the PRD, with a person's consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
 }
@@ -91,8 +90,8 @@ pub struct MarkedTask {
 /// The markers of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerMarkers {
-    /// Those that can be read.
+    /// The parsed tasks.
     pub tasks: Vec<MarkedTask>,
-    /// Those that cannot.
+    /// The markers that could not be parsed.
     pub rejected: Vec<RejectedMarker>,
 }

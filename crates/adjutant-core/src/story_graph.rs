@@ -1,25 +1,26 @@
-//! The graph of stories: who delegates to whom, by name.
+//! The graph of which story delegates to which, used to refuse cycles.
 //!
-//! Story targets may name stories that exist already, so this is no tree. The search starts at the
-//! child, looks for the parent, visits every story once and changes nothing.
+//! A delegation may target an existing story, so this is a graph and not a tree. The search starts
+//! at the child, looks for the parent, visits every story once and changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Edges from stories to the stories they delegate to.
 ///
-/// Small numbers in flat lists, because a search of a large graph is bound by the memory it touches.
+/// Stories and edges are numbered and kept in flat lists: the search of a large graph is limited by
+/// memory access.
 #[derive(Clone, Debug, Default)]
 pub struct StoryGraph {
     index: BTreeMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
-    /// The first and the last edge of each story; [`NONE`] where it has none.
+    /// The first and last edge of each story; [`NONE`] if it has no edges.
     ends: Vec<(u32, u32)>,
     /// Each edge's child, and the next edge of the same story.
     edges: Vec<(u32, u32)>,
 }
 
-/// No edge, or no story.
+/// The number that stands for no edge or no story.
 const NONE: u32 = u32::MAX;
 
 impl StoryGraph {
@@ -44,8 +45,8 @@ impl StoryGraph {
         self.index.contains_key(name)
     }
 
-    /// Returns the cycle that an edge from `parent` to `child` would close, as
-    /// `child → … → parent → child`, or nothing when it would close none.
+    /// Returns the cycle that an edge from `parent` to `child` would close, as `child → … → parent
+    /// → child`; `None` if there is none.
     #[must_use]
     pub fn cycle_closed_by(&self, parent: &str, child: &str) -> Option<Vec<String>> {
         if parent == child {
@@ -56,9 +57,9 @@ impl StoryGraph {
         Some(self.trace(start, goal, &came_from))
     }
 
-    /// Depth first without recursion: a chain of any length costs heap, not stack.
+    /// Searches depth first without recursion: a long chain uses heap, not stack.
     ///
-    /// Returns where each story was reached from; the start is reached from itself.
+    /// Returns the predecessor of each visited story; the start is its own predecessor.
     fn search(&self, start: u32, goal: u32) -> Option<Vec<u32>> {
         let mut came_from = vec![NONE; self.names.len()];
         let mut open = vec![start];

@@ -1,7 +1,7 @@
-//! Taking changes back: from a journal's record of them to what each file should be again.
+//! Computes from a journal how to undo the file changes of a run.
 //!
-//! Nothing here touches a file. What a file is now is handed in, and only where that is what the
-//! changes left, or found, is there anything to do.
+//! Nothing here touches a file: the caller passes the current content hash. A file is restored only
+//! if its current content is what the recorded changes left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::ids::SessionId;
 use crate::write::ContentChange;
 
-/// The changes of a run, as its journal tells them.
+/// The file changes of a run, read from its journal.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedChanges {
     steps: Vec<ChangeStep>,
@@ -17,12 +17,12 @@ pub struct RecordedChanges {
     spaces: BTreeMap<SessionId, WorkLocation>,
 }
 
-/// Where the work of a delegation is that had a workspace of its own.
+/// Where the work of a delegation with an own workspace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkLocation {
-    /// In its workspace, which nobody has kept yet.
+    /// Still in its workspace; it has not been committed.
     Workspace,
-    /// In the commit that this reference keeps.
+    /// In the commit that this git ref points to.
     Kept(String),
     /// Nowhere: it changed nothing.
     Nowhere,
@@ -30,27 +30,27 @@ pub enum WorkLocation {
 
 #[derive(Clone, Debug)]
 struct ChangeStep {
-    /// Who made it, by which call; absent where a person took something back.
+    /// The session and call that made it; absent for an undo by a person.
     by: Option<(SessionId, u32)>,
     change: ContentChange,
     answered: bool,
-    /// Whether the call ended in an error, so that it may not have happened.
+    /// Whether the call failed, so that the change may not have been made.
     is_doubtful: bool,
 }
 
-/// What there is to do about a file.
+/// What to do to undo the changes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndoAction {
-    /// This change.
+    /// Make this change.
     Restore(ContentChange),
-    /// Nothing: it is as it was.
+    /// Nothing: the file already has its original content.
     AlreadyUndone,
-    /// Nothing can be done: it is neither what was left nor what was found.
+    /// Nothing can be done: the file has been changed by someone else since.
     ChangedSince,
 }
 
 impl RecordedChanges {
-    /// Takes an event into account.
+    /// Folds in an event of the journal.
     pub fn fold(&mut self, event: &Event) {
         if let Event::Granted(grant) = event {
             self.parents.insert(grant.session, grant.parent);
@@ -67,7 +67,7 @@ impl RecordedChanges {
             self.spaces.insert(*session, elsewhere);
         }
         if let Event::WritePrepared { session, call, change } = event {
-            // The file of that name in a person's tree is another one.
+            // Paths in a workspace are not files of the user's tree.
             if !self.is_in_workspace(*session) {
                 self.add(Some((*session, *call)), change);
             }
@@ -90,7 +90,7 @@ impl RecordedChanges {
         self.steps.push(step);
     }
 
-    /// Call numbers begin anew with each turn, so a result is for the latest change without one.
+    /// Call numbers restart with each turn, so a result belongs to the latest change that has none.
     fn answer(&mut self, by: (SessionId, u32), is_error: bool) {
         let mut latest = self.steps.iter_mut().rev();
         if let Some(step) = latest.find(|step| step.by == Some(by) && !step.answered) {
@@ -99,14 +99,14 @@ impl RecordedChanges {
         }
     }
 
-    /// Returns the files that were changed: by anyone, or by a delegation and all below it.
+    /// Returns the changed files: of the whole run, or of a session and its descendants.
     #[must_use]
     pub fn paths(&self, session: Option<SessionId>) -> BTreeSet<&str> {
         let by = |step: &&ChangeStep| step.by.is_some_and(|(of, _)| self.is_within(of, session));
         self.steps.iter().filter(by).map(|step| step.change.path.as_str()).collect()
     }
 
-    /// Returns what would make `path`, whose content has the hash `now`, what it was before.
+    /// Returns how to restore `path`, whose current content has the hash `now`.
     #[must_use]
     pub fn remedy(&self, path: &str, session: Option<SessionId>, now: Option<&str>) -> UndoAction {
         let mut target = now;
@@ -119,7 +119,7 @@ impl RecordedChanges {
             if after == target {
                 (target, explained) = (before, true);
             } else if before == target {
-                // It never happened, or was taken back.
+                // The change was never made, or was already undone.
                 explained = true;
             } else if !step.is_doubtful {
                 return UndoAction::ChangedSince;
@@ -139,7 +139,8 @@ impl RecordedChanges {
         })
     }
 
-    /// Returns whose work is not in the tree at all, of everyone or of a delegation and all below it.
+    /// Returns the sessions whose work is in workspaces or commits instead of the user's tree, with
+    /// its location; limited to `session` and its descendants, if given.
     pub fn elsewhere(
         &self,
         session: Option<SessionId>,
@@ -148,14 +149,14 @@ impl RecordedChanges {
         meant.map(|(of, elsewhere)| (*of, elsewhere))
     }
 
-    /// Whether it, or the nearest above it that has one, works in a workspace.
+    /// Says whether the session or one of its ancestors has a workspace.
     fn is_in_workspace(&self, of: SessionId) -> bool {
         self.spaces.keys().any(|owner| self.is_within(of, Some(*owner)))
     }
 
     fn is_within(&self, of: SessionId, session: Option<SessionId>) -> bool {
         let Some(session) = session else { return true };
-        // A journal cannot make a circle, but a damaged one must not hold us either.
+        // Only a damaged journal has a cycle; do not loop forever on it.
         let mut seen = BTreeSet::new();
         let mut at = of;
         while at != session {
@@ -182,8 +183,8 @@ mod tests {
         ContentChange { path: "f".into(), before: hash(before), after: hash(after) }
     }
 
-    /// Reads `1:a>b` as a change by the first session, `2:` by the second, `u:` taken back; `!` says
-    /// that the call ended in an error.
+    /// Parses `1:a>b` as a change by the first session, `2:` by the second, `u:` as an undo; `!`
+    /// says that the call failed.
     fn changes(text: &str) -> RecordedChanges {
         let mut changes = RecordedChanges::default();
         for step in text.split_whitespace() {
@@ -215,18 +216,18 @@ mod tests {
             ("1:a>b 1:b>c", None, "c", "a"),
             ("1:a>b 1:b>c", None, "b", "a"),
             ("1:a>b 1:b>a", None, "a", "nothing"),
-            // Somebody wrote in between: their work is not lost.
+            // Another writer changed the file in between; that work must not be lost.
             ("1:a>b 1:x>c", None, "c", "differs"),
-            // Two delegations: only the last can be taken back alone.
+            // Two delegations: only the later one can be undone alone.
             ("1:a>b 2:b>c", Some(ONE), "c", "differs"),
             ("1:a>b 2:b>c", Some(TWO), "c", "b"),
             ("1:a>b 2:b>c", None, "c", "a"),
-            // A write that did not happen, told by its error or by what follows.
+            // A write that was not made, as its error or the later changes show.
             ("1:a>b! 1:x>c", None, "c", "x"),
             ("1:a>b! 1:a>c", None, "c", "a"),
             ("1:a>b!", None, "x", "differs"),
             ("1:a>b!", None, "b", "a"),
-            // Taken back once, or only recorded as such.
+            // Undone once, or only recorded as undone.
             ("1:a>b u:b>a", None, "a", "nothing"),
             ("1:a>b u:b>a", None, "b", "a"),
             ("1:a>b u:b>a 1:a>c", None, "c", "a"),
@@ -271,7 +272,7 @@ mod tests {
         }
         assert_eq!(all.paths(Some(one)).len(), 0);
         assert_eq!(all.paths(Some(two)).len(), 1);
-        // Not even where the tree holds the same bytes by chance.
+        // Not even if the user's tree has the same content by chance.
         assert_eq!(all.remedy("f", Some(one), Some("b")), UndoAction::ChangedSince);
         assert_eq!(all.elsewhere(None).collect::<Vec<_>>(), [(one, &WorkLocation::Workspace)]);
         assert_eq!(all.elsewhere(Some(two)).count(), 0);

@@ -1,9 +1,9 @@
-//! Whom a WebFetch asks, read from the call alone and conservatively.
+//! Extracts the host of a WebFetch call, accepting only hosts that every URL parser reads alike.
 //!
-//! A person is asked about the host that is read here; the tool that fetches reads the URL again
-//! with a parser of its own and refuses when it finds another. So a host is only one that every
-//! parser reads alike: plain ASCII labels, or an address in its one usual notation. The rest is odd,
-//! and odd is never fetched.
+//! A person approves the host that is parsed here, while the fetching tool parses the URL again
+//! with its own parser and refuses if it finds another host. Therefore only plain ASCII names and
+//! addresses in their usual notation are accepted; everything else is an error and is never
+//! fetched.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,21 +14,21 @@ use serde_json::Value;
 /// The tool that fetches pages.
 pub const WEB_FETCH: &str = "WebFetch";
 
-/// What the address may be called among the arguments.
+/// The accepted names of the URL argument.
 const URL_NAMES: [&str; 3] = ["url", "uri", "link"];
-/// The longest URL that is read, in bytes. Inclusive.
+/// The longest URL that is accepted, in bytes. Inclusive.
 const URL_BYTES: usize = 2_048;
-/// The longest name the domain name system has room for, and the longest label.
+/// The DNS limits for a name and for one label, in bytes.
 const NAME_BYTES: usize = 253;
 const LABEL_BYTES: usize = 63;
 
-/// Hosts that may be asked, each exactly as it stands: nothing below it is meant.
+/// A set of host names. Each matches exactly; subdomains are not included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HostSet(BTreeSet<String>);
 
 impl HostSet {
-    /// Collects hosts, or returns the first text that is none.
+    /// Collects host names. Returns the first text that is not a host name as the error.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
         names
             .into_iter()
@@ -43,19 +43,19 @@ impl HostSet {
         self.0.contains(host)
     }
 
-    /// Says whether there is no host in the set.
+    /// Says whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a host that was read before.
+    /// Adds a host that `host_name` or `asked_host` returned.
     pub(crate) fn insert(&mut self, host: &str) {
         self.0.insert(host.to_owned());
     }
 }
 
-/// Returns the URL of a call as it is written, and the host it asks.
+/// Returns the URL of a call as written, and its host.
 pub fn asked_host(arguments: &Value) -> Result<(&str, String), &'static str> {
     let mut given =
         URL_NAMES.iter().filter_map(|name| arguments.get(name)).filter(|value| !value.is_null());
@@ -101,14 +101,15 @@ fn is_number(text: &str) -> bool {
     (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns a host as it is compared, from how a person writes it: `Docs.rs`, `10.0.0.1`, `::1`.
+/// Normalises a host that a person wrote: `Docs.rs`, `10.0.0.1`, `::1`. Returns `None` if it is not
+/// a host.
 #[must_use]
 pub fn host_name(text: &str) -> Option<String> {
     text.parse::<Ipv6Addr>().map_or_else(|_| plain_name(text), |address| Some(address.to_string()))
 }
 
 fn plain_name(text: &str) -> Option<String> {
-    // `name.` and `name` are one host.
+    // `name.` and `name` are the same host.
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let is_label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -117,7 +118,8 @@ fn plain_name(text: &str) -> Option<String> {
     if name.len() > NAME_BYTES || !name.split('.').all(is_label) {
         return None;
     }
-    // What ends in a number is an address to every browser; only its usual notation is one here.
+    // Browsers read a name that ends in a number as an IPv4 address, in several notations. Only the
+    // dotted-decimal one is accepted here.
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_numeric = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
     let is_address = || name.parse::<Ipv4Addr>().is_ok_and(|address| address.to_string() == name);

@@ -1,13 +1,14 @@
-//! A workspace of a delegation's own: where it is, and what was kept of the work in it.
+//! The records of a delegation's own workspace: where it is, and which commit keeps its work.
 //!
-//! The core knows that there is one and waits for it; how it is made is the engine's business.
+//! The core only waits for it; the engine makes and removes it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::outcome::Reason;
 
-/// Returns why work is not whole that could not be committed: it is only in its workspace.
+/// Returns the reason for a delegation whose work could not be committed and exists only in its
+/// workspace.
 #[must_use]
 pub fn commit_failed(problem: &str) -> Reason {
     Reason {
@@ -18,71 +19,72 @@ pub fn commit_failed(problem: &str) -> Reason {
     }
 }
 
-/// Where a delegation works that writes in a tree of its own.
+/// The workspace of a delegation that writes in its own copy of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnWorkspace {
-    /// How it is made.
+    /// How it was made.
     pub kind: OwnWorkspaceKind,
-    /// Where its tree is seen.
+    /// The path of its tree.
     pub path: String,
-    /// The tree it began from, by its git id.
+    /// The git tree that it started from.
     pub base: String,
-    /// The directories it is made of, lowest first; only for an overlay.
+    /// The overlay layers, lowest first; empty for a worktree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<String>,
-    /// What is different in it from the tree it was made from: submodules left empty, and the like.
+    /// Known differences from the original tree, such as submodules that are empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// What a person said about agents that write in workspaces of their own, as it holds for a run.
+/// A person's settings for agents that write in workspaces of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceTerms {
-    /// The one kind that may be made; the best there is where none is named.
+    /// The required kind; absent means the best kind that works here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<OwnWorkspaceKind>,
-    /// Ignored folders that come along, relative to the tree.
+    /// Git-ignored directories that are copied too, relative to the tree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include_ignored: Vec<String>,
-    /// Directories that commands may read beside those of the system, with no link in their paths.
+    /// Directories outside the workspace that commands may read; their paths contain no symbolic
+    /// links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
     /// Whether commands run without a sandbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sandbox_off: bool,
-    /// What is done with completed results when the run has ended; absent where they are only reported.
+    /// What to do with completed results at the end of the run; absent means only report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeRequest>,
 }
 
-/// What a person asked to be done with completed results when a run has ended.
+/// What to do with completed results at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeRequest {
-    /// Merge them into the files, as uncommitted changes.
+    /// Merge them into the user's files, as uncommitted changes.
     Apply,
-    /// Make a branch of each.
+    /// Create a branch for each.
     Branch,
 }
 
-/// Says why a delegation has no workspace.
+/// Why the workspace of a delegation could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceFailure {
-    /// Where it was to be, when that was known.
+    /// The intended path, if it was known.
     pub path: Option<String>,
     /// What went wrong.
     pub problem: String,
-    /// Whether the work it was to begin with does not go together with the files there are.
+    /// Whether the commits it should start with conflict with the user's files.
     pub clash: bool,
 }
 
-/// How a workspace is made.
+/// How an own workspace is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnWorkspaceKind {
-    /// Layers mounted over each other, in constant time.
+    /// An overlayfs mount, made in constant time.
     Overlay,
-    /// A work tree of git.
+    /// A git worktree.
     Worktree,
 }
 
@@ -97,66 +99,66 @@ impl OwnWorkspaceKind {
     }
 }
 
-/// What was kept of the work in a workspace.
+/// The commit that keeps the work of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWork {
-    /// The commit that holds it; absent where nothing was changed.
+    /// The commit; absent if nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The private reference that keeps the commit.
+    /// The private git ref that points to the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The files that differ from the base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangedFile>,
-    /// What could not be kept and is therefore still in the workspace, each with the reason.
+    /// Paths that could not be committed and remain in the workspace, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
-    /// What was left out as no work of anybody's, each with the reason.
+    /// Paths that were left out on purpose, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
 }
 
-/// A file that differs.
+/// A file that the work changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedFile {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// How: `added`, `modified`, `deleted`, `type`, `mode`.
+    /// The kind of change: `added`, `modified`, `deleted`, `type` or `mode`.
     pub how: String,
-    /// Lines that were added; absent for what has no lines.
+    /// Added lines; absent for binary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<u64>,
-    /// Lines that were removed.
+    /// Removed lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<u64>,
 }
 
-/// What came of merging the work of a delegation into the workspace of the one above it.
+/// The result of merging a child's work into its parent's workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergedWork {
-    /// The files that changed by it.
+    /// The files that the merge changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Why nothing was merged, by file.
+    /// The conflicts; if there are any, nothing was merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<MergeConflict>,
 }
 
-/// A file that two sides changed in ways that do not go together.
+/// A file with a merge conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeConflict {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// What each side did, in words.
+    /// What each side did.
     pub what: String,
-    /// What the child changed there, as a patch, cut to a few kilobytes.
+    /// The child's change as a patch, cut to a few kilobytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
 }
 
 impl KeptWork {
-    /// Returns the lines that were added and removed in all.
+    /// Returns the total of added and removed lines.
     #[must_use]
     pub fn lines(&self) -> (u64, u64) {
         let sum = |of: fn(&ChangedFile) -> Option<u64>| self.files.iter().filter_map(of).sum();

@@ -1,7 +1,8 @@
-//! Writing to files: where it is permitted, and what is known of a write before it happens.
+//! File writes by tools: where they are permitted, and how an interrupted one is recognised.
 //!
-//! A write is recorded twice: as an intent with the hashes of the file before and after, and as a
-//! result. Where the second record is missing, the file itself says which of the two it is.
+//! Each write is recorded twice: before it, with the hashes of the old and new content, and after
+//! it, as the tool's result. If the second record is missing after a crash, the file's current hash
+//! tells whether the write was applied.
 
 use std::fmt;
 use std::path::{Component, Path};
@@ -18,48 +19,48 @@ pub const EDIT: &str = "Edit";
 /// The tool that runs commands.
 pub const RUN: &str = "Run";
 
-/// Says whether calls of the tool are made one after the other, in the order they were asked for: a
-/// command must see the edit before it, and no two may change the same file at once.
+/// Says whether calls of the tool run one after the other, in the order of the answer: a command
+/// must see the edit before it, and two calls must not change the same file at once.
 pub(crate) fn is_in_turn(tool: &str) -> bool {
     is_write(tool) || tool == RUN
 }
 
-/// Says whether calls of the tool look at files: they are made at once, but never before a change that was asked
-/// for ahead of them in the same answer.
+/// Says whether the tool reads files. Such calls run in parallel, but never before a change that
+/// the same answer asked for earlier.
 pub(crate) fn is_look(tool: &str) -> bool {
     ["Read", "Grep", "Glob"].contains(&tool)
 }
 
-/// Says whether calls of the tool change files.
+/// Says whether the tool changes files.
 pub(crate) fn is_write(tool: &str) -> bool {
     tool == WRITE || tool == EDIT
 }
 
-/// Where files may be written.
+/// Where an agent may write files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteScope {
     /// Nowhere.
     #[default]
     Nowhere,
-    /// Below this folder, relative to the root of the working tree.
+    /// Below this directory, relative to the root of the working tree.
     Below(String),
-    /// Anywhere in a workspace of its own.
+    /// Anywhere in its own workspace.
     Own,
     /// Anywhere in the working tree.
     Anywhere,
 }
 
 impl WriteScope {
-    /// Returns what both sides permit. Two folders that do not lie in each other have nothing in
-    /// common.
+    /// Returns the scope that both permit. Two directories of which neither contains the other have
+    /// nothing in common.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Nowhere, _) | (_, Self::Nowhere) => Self::Nowhere,
             (Self::Anywhere, narrower) | (narrower, Self::Anywhere) => narrower.clone(),
             (Self::Own, Self::Own) => Self::Own,
-            // Two different trees have nothing in common.
+            // An own workspace and the shared tree have nothing in common.
             (Self::Own, Self::Below(_)) | (Self::Below(_), Self::Own) => Self::Nowhere,
             (Self::Below(one), Self::Below(two)) => {
                 if Path::new(one).starts_with(two) {
@@ -91,12 +92,13 @@ impl fmt::Display for WriteScope {
     }
 }
 
-/// Says whether `folder` can be one to write below: relative, without `.` and `..`, not empty.
+/// Says whether `folder` is a valid value for `write_below`: relative, not empty, without `.` and
+/// `..`.
 #[must_use]
 pub(crate) fn is_folder(folder: &str) -> bool {
     let path = Path::new(folder);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-    // Comparing the parts drops a slash at the end and doubled ones; those are told to go.
+    // `components` ignores trailing and doubled slashes; the comparison below rejects them.
     let parts: Vec<_> = path.components().collect();
     let rebuilt: std::path::PathBuf = parts.iter().collect();
     !parts.is_empty()
@@ -105,35 +107,35 @@ pub(crate) fn is_folder(folder: &str) -> bool {
         && !folder.contains('\0')
 }
 
-/// One change of one file: what it was, and what it becomes.
+/// A change of one file, as the hashes of its content before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentChange {
     /// The file, relative to the root of the working tree.
     pub path: String,
-    /// The hash of its content before; absent where there was no file.
+    /// The hash before; absent if the file did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The hash of its content after; absent where the file is removed.
+    /// The hash after; absent if the file is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
-/// What a file looks like beside a change that was intended.
+/// Whether an interrupted write was applied, judged by the file's current content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFinding {
-    /// As it was to become: the change happened.
+    /// The file has the new content.
     Applied,
-    /// As it was: the change did not happen.
+    /// The file has the old content.
     NotApplied,
-    /// Neither, or nobody can tell.
+    /// The file has neither content, or could not be read.
     Unknown,
 }
 
 impl ContentChange {
-    /// Decides whether the change happened, given the hash of what is there now.
+    /// Judges whether the change was applied, given the current hash of the file.
     #[must_use]
     pub fn look(&self, now: Option<&str>) -> WriteFinding {
-        // A change that changes nothing is never recorded, so the two cannot both fit.
+        // `before` and `after` always differ: a write without effect is never recorded.
         if now == self.after.as_deref() {
             WriteFinding::Applied
         } else if now == self.before.as_deref() {
@@ -143,7 +145,7 @@ impl ContentChange {
         }
     }
 
-    /// Returns what the agent is told that wanted the change, and never heard what came of it.
+    /// Returns the tool result that the agent gets for an interrupted write.
     #[must_use]
     pub(crate) fn told(&self, looked: WriteFinding) -> ToolOutput {
         let path = &self.path;
@@ -166,7 +168,7 @@ impl ContentChange {
     }
 }
 
-/// Returns the hash a file's content is known by: SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 hash of a file's content in hexadecimal.
 #[must_use]
 pub fn content_hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,14 +1,14 @@
-//! What remains of an event once its content has expired.
+//! Removes the content of events whose retention time is over.
 //!
-//! Start at [`Event::without_content`]. Invariant: no word of a person or a model stays, and what a run
-//! is counted and cleaned up by does.
+//! Start at [`Event::without_content`]. Invariant: no text of a person or a model remains, but
+//! everything that counts usage or cleans up does.
 
 use super::Event;
 use crate::outcome::Reason;
 use adjutant_formats::contract::Return;
 
 impl Event {
-    /// Drops what people and models said, keeping who, when, how and how much.
+    /// Removes what people and models wrote; keeps ids, times, outcomes and amounts.
     #[must_use]
     pub fn without_content(&self) -> Self {
         let mut event = self.clone();
@@ -31,7 +31,7 @@ impl Event {
                     output.touched.clear();
                 }
             }
-            // An agent chose the name.
+            // The path is content: an agent chose it.
             Self::WritePrepared { change, .. } | Self::Undone { change } => {
                 EXPIRED.clone_into(&mut change.path);
             }
@@ -49,7 +49,7 @@ impl Event {
                 let complaints = errors.iter_mut().chain(warnings);
                 complaints.for_each(|complaint| EXPIRED.clone_into(&mut complaint.message));
             }
-            // What lies where, and which commit holds it, is needed to clean up; names of files are not.
+            // Workspace paths and commits are needed for cleanup; file names are not.
             Self::SpaceMade { space, .. } => space.remarks.clear(),
             Self::SpaceKept { kept, problem, .. } => {
                 kept.files.clear();
@@ -99,11 +99,11 @@ impl Event {
             | Self::Messaged { text, .. }
             | Self::Late { text, .. }
             | Self::ToolRefused { text, .. } => text.clear(),
-            // A reason may quote a task or be a model's own word; its code is enough to count by.
+            // A reason may quote a task or a model; its code is enough for statistics.
             Self::Refused { reason, .. } | Self::Ended { reason: Some(reason), .. } => {
                 expire_reason(reason);
             }
-            // An agent chose whom to ask.
+            // The host is content: an agent chose it.
             Self::DomainAsked { host, .. }
             | Self::DomainAllowed { host }
             | Self::DomainDenied { host, .. } => EXPIRED.clone_into(host),
@@ -143,7 +143,7 @@ fn expire_reason(reason: &mut Reason) {
     EXPIRED.clone_into(&mut reason.recommendation);
 }
 
-/// Drops the words of a return; its status, who worked and how long stay.
+/// Removes the texts of a return; keeps status, agent and duration.
 fn expire_return(returned: &mut Return) {
     EXPIRED.clone_into(&mut returned.summary);
     returned.artifacts.clear();
@@ -154,5 +154,5 @@ fn expire_return(returned: &mut Return) {
     }
 }
 
-/// What stands where a text has expired.
+/// Replaces an expired text that must not be empty.
 const EXPIRED: &str = "(expired)";

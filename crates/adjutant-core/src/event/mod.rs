@@ -1,7 +1,8 @@
-//! What happened: the facts a journal holds and every fold reads.
+//! The events of a run: the facts that the journal stores and every fold reads.
 //!
-//! Events are past tense and never judged again. Each says whether it must be on disk before its
-//! effects may happen, and what remains of it once its content has expired (`expiry`).
+//! Events are in the past tense and are never judged again. [`Event::must_be_durable`] says which
+//! ones must be on disk before their effects happen; `expiry` removes their content after the
+//! retention time. Names of variants and fields are the journal's file format.
 
 mod expiry;
 
@@ -28,7 +29,7 @@ use crate::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace, Workspa
 use crate::write::ContentChange;
 use adjutant_formats::contract::{Complaint, Return};
 
-/// A fact in the life of a run.
+/// A recorded fact of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(
@@ -36,7 +37,7 @@ use adjutant_formats::contract::{Complaint, Return};
     reason = "fields are named for what they hold; the variants say what happened"
 )]
 pub enum Event {
-    /// A run began.
+    /// The run began.
     RunStarted {
         run: RunId,
         agent: AgentName,
@@ -46,14 +47,14 @@ pub enum Event {
         version: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<ModelSpec>,
-        /// What a person said about agents that write; absent where none has a workspace of its own.
+        /// The terms for agents that write; absent if no agent has a workspace of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terms: Option<Box<WorkspaceTerms>>,
-        /// The depth of the root: `DELEGATION_DEPTH` of the environment that the run started in.
+        /// The depth of the root: the value of `DELEGATION_DEPTH` in the environment of the run.
         #[serde(default, skip_serializing_if = "is_zero")]
         base_depth: u64,
     },
-    /// An agent became known, with what it is told and what it may hold.
+    /// An agent was defined: its system prompt, tools and rights.
     AgentDefined {
         agent: AgentName,
         system: String,
@@ -62,11 +63,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_turns: Option<u32>,
     },
-    /// An agent handed tasks down by a tool call; its result is due when all of them have ended.
+    /// An agent delegated tasks with a tool call. The call gets its result when all tasks have
+    /// ended.
     Delegated { session: SessionId, call: u32, origin: DelegationOrigin },
-    /// A task was admitted.
+    /// A task was granted.
     Granted(Box<Grant>),
-    /// A task was not admitted; this is also its end.
+    /// A task was refused, which also ends it.
     Refused {
         session: SessionId,
         parent: SessionId,
@@ -78,17 +80,17 @@ pub enum Event {
         story: Option<String>,
         reason: Reason,
     },
-    /// A slash command said what the run is about.
+    /// A slash command assigned work to the run.
     Assigned(Box<Assignment>),
-    /// The run works on a story, and must have ended by `deadline`.
+    /// The run works on a story and must end by `deadline`.
     StoryTaken {
         #[serde(flatten)]
         story: Box<StoryAssignment>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
     },
-    /// The markers of an answer were read; those that ask for a task follow as grants and refusals,
-    /// unless all of them were refused together.
+    /// The markers of an answer were parsed. Grants and refusals of their tasks follow, unless all
+    /// of them were refused together (`refused`).
     MarkersRead {
         session: SessionId,
         turn: u32,
@@ -97,19 +99,20 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<Reason>,
     },
-    /// A person has to say yes to a call before its tasks start.
+    /// A person must approve a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
-    /// A call starts without asking: its worst case fits the amount a person set beforehand.
+    /// A call starts without asking, because its worst case fits the amount that a person allowed
+    /// beforehand.
     AutoApproved { parent: SessionId, call: u32, hash: String, amount: Usd },
-    /// A person said yes to exactly this call.
+    /// A person approved exactly this call.
     Approved { hash: String, parent: SessionId },
-    /// A person, the policy or the clock said no to this call.
+    /// A person denied this call, the policy did, or the question expired.
     Denied { hash: String, reason: String },
-    /// A delegation got its place and began.
+    /// A delegation got a concurrency slot and began.
     Started { session: SessionId, deadline: Option<Timestamp>, bound: TimeBound },
-    /// Tokens and money were held open for a model call.
+    /// Tokens and money were reserved for a model call.
     Reserved { session: SessionId, reservation: Reservation },
-    /// A model answered in full.
+    /// A model replied completely.
     Replied {
         session: SessionId,
         turn: u32,
@@ -122,7 +125,7 @@ pub enum Event {
         opaque: Option<serde_json::Value>,
         settlement: Settlement,
     },
-    /// A model call gave no complete answer; it may be tried again at `retry_at`.
+    /// A model call failed; it is retried at `retry_at`, if that is given.
     AttemptFailed {
         session: SessionId,
         turn: u32,
@@ -131,47 +134,47 @@ pub enum Event {
         settlement: Settlement,
         retry_at: Option<Timestamp>,
     },
-    /// A call under way was closed at its full reservation because its delegation ended.
+    /// A running model call was settled at its full reservation, because its delegation ended.
     Settled { session: SessionId, turn: u32, attempt: u32, settlement: Settlement },
-    /// A provider billed more than was held open.
+    /// A provider billed more than was reserved.
     Overran { session: SessionId, amount: BudgetAmount },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
-    /// A model call is held back, because its provider asked someone for a pause.
+    /// The engine delays a model call, because the provider asked for a pause after another call.
     Paused { session: SessionId, provider: String, until: Timestamp },
-    /// A person said something to an agent; it waits for the agent's next turn.
+    /// A person sent a message to an agent; it waits for the agent's next turn.
     Messaged { session: SessionId, text: String },
-    /// The engine put a message into the conversation.
+    /// The engine added a user message to the conversation.
     Told { session: SessionId, nudge: ToldReason, text: String },
-    /// A tool was about to run.
+    /// A tool call was permitted and is about to run.
     ToolCalled { session: SessionId, call: u32 },
-    /// A person has to say yes to a host before a tool asks it.
+    /// A person must allow a host before a tool fetches from it.
     DomainAsked { session: SessionId, call: u32, host: String, expires: Timestamp },
-    /// A host may be asked for the rest of the run.
+    /// A host was allowed for the rest of the run.
     DomainAllowed { host: String },
-    /// A person or the clock said no to a host, for the rest of the run.
+    /// A host was denied for the rest of the run, by a person or because the question expired.
     DomainDenied { host: String, reason: String },
-    /// A tool call was answered without running it.
+    /// A tool call was answered with an error instead of being run.
     ToolRefused { session: SessionId, call: u32, text: String },
-    /// A tool gave its result.
+    /// A tool returned its result.
     ToolReturned {
         session: SessionId,
         call: u32,
         #[serde(flatten)]
         output: ToolOutput,
     },
-    /// A tool was about to change a file, from one content to another.
+    /// A tool is about to change a file; the change has the hashes of the content before and after.
     WritePrepared {
         session: SessionId,
         call: u32,
         #[serde(flatten)]
         change: ContentChange,
     },
-    /// What a delegation handed back was judged against the contract: taken, or not for what is
-    /// wrong with it.
+    /// A result was validated against the contract: accepted (`returned`), or rejected for
+    /// `errors`.
     Judged {
         session: SessionId,
-        /// The call it came by; absent where it was the last answer.
+        /// The number of the `Return` call; absent if the result was the last answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,11 +184,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<Complaint>,
     },
-    /// The command that decides whether work is done was about to be run.
+    /// The verify command is about to run.
     Checking { session: SessionId, command: String },
-    /// It ended: the work passes, or does not for what it printed.
+    /// The verify command ended; `text` is its output.
     Checked { session: SessionId, passed: bool, text: String },
-    /// A task of the project's list was changed as work on it went, unless there was a problem.
+    /// The task list was updated, or could not be because of `problem`.
     Marked {
         session: SessionId,
         #[serde(flatten)]
@@ -193,11 +196,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
-    /// A command that runs for a delegation printed something.
+    /// A shell command of a delegation printed something.
     Printed { session: SessionId, text: String },
-    /// A workspace of a delegation's own is there.
+    /// The workspace of a delegation was made.
     SpaceMade { session: SessionId, space: OwnWorkspace },
-    /// The work in a workspace was kept, as far as there is no problem.
+    /// The work of a workspace was committed, or could not be because of `problem`.
     SpaceKept {
         session: SessionId,
         #[serde(flatten)]
@@ -205,8 +208,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
-    /// The work of a delegation was merged into the workspace of the one above it, or not for the
-    /// conflicts that are named or for a problem.
+    /// A child's work was merged into its parent's workspace, or was not because of conflicts or
+    /// `problem`.
     Merged {
         session: SessionId,
         #[serde(flatten)]
@@ -214,16 +217,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
-    /// A result was merged after the run had ended, as `--merge` asked; nothing else follows from it.
+    /// A result was merged after the run had ended, as `--merge` requested. It changes no state.
     ResultMerged { session: SessionId, commit: String, merge: MergeRequest },
-    /// A person had a file put back to what it was; nothing else follows from it.
+    /// A person had a file restored with `adjutant undo`. It changes no state.
     Undone {
         #[serde(flatten)]
         change: ContentChange,
     },
-    /// A person let the run go on, after it was interrupted or had ended. From here on nobody holds
-    /// more than `rights`, nor an agent more than `agents` says of it; those who were at work get
-    /// `timeout_s` anew, if it is given, and `model` takes the place of every other.
+    /// A person resumed the run after it was interrupted or had ended. From here on no rights
+    /// exceed `rights`, nor an agent's own entry in `agents`; running delegations get a new timeout
+    /// if `timeout_s` is given; `model` replaces every other model.
     Resumed {
         version: String,
         rights: Rights,
@@ -233,29 +236,30 @@ pub enum Event {
         model: Option<ModelSpec>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_s: Option<u64>,
-        /// Whether somebody gets less than `timeout_s`, for it is more than the work may take.
+        /// Whether a delegation got less than `timeout_s`, because the limit of its operation is
+        /// lower.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         clamped: bool,
-        /// By when those at work must have ended, where that is new.
+        /// New deadlines of running delegations.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         deadlines: BTreeMap<SessionId, Timestamp>,
-        /// When the questions that are open go stale.
+        /// When the open questions expire.
         #[serde(default)]
         questions_until: Timestamp,
-        /// What holds from here on for agents that write.
+        /// New terms for agents that write in workspaces of their own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terms: Option<Box<WorkspaceTerms>>,
-        /// The limits that a person changed, by the names of their keys.
+        /// The limits that a person changed, by policy key.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         limits: BTreeMap<String, serde_json::Value>,
     },
-    /// A delegation that had ended was taken up again.
+    /// A delegation that had ended was resumed.
     Reopened(Box<Reopening>),
-    /// Something broke inside Adjutant while working for a delegation.
+    /// Adjutant panicked or failed internally while working for a delegation.
     Crashed { session: SessionId, message: String, backtrace: String },
-    /// Something arrived for a delegation that had ended; it changes nothing.
+    /// A result arrived too late, after its delegation had ended. It changes no state.
     Late { session: SessionId, what: String, text: String },
-    /// A delegation ended. It does so exactly once.
+    /// A delegation ended. Each one ends exactly once, unless it is resumed.
     Ended {
         session: SessionId,
         outcome: Outcome,
@@ -264,7 +268,7 @@ pub enum Event {
     },
     /// The run ended.
     RunEnded { outcome: Outcome },
-    /// A person said that an error of this run is dealt with; nothing else follows from it.
+    /// A person marked an error of this run as fixed. It changes no state.
     ErrorFixed { id: String },
 }
 
@@ -273,41 +277,41 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// An admitted task, with everything decided about it.
+/// A granted task, with everything that admission decided about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The delegation's id.
+    /// The session id of the delegation.
     pub session: SessionId,
-    /// Who asked.
+    /// The session of the delegating agent.
     pub parent: SessionId,
-    /// The parent's call this belongs to, from 1.
+    /// The number of the parent's delegating call, from 1.
     pub call: u32,
-    /// The place in that call, from 0.
+    /// The index within that call, from 0.
     pub index: u32,
-    /// How many of the call's children work at once.
+    /// How many tasks of the call may run at once.
     pub places: u64,
-    /// What is asked.
+    /// The task.
     pub brief: Brief,
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
-    /// Names from the root to this agent.
+    /// The agent names from the root to this agent.
     pub path: Vec<String>,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
-    /// Seconds of its own, from its start.
+    /// Its timeout in seconds, from its start.
     pub timeout_s: Option<u64>,
-    /// Whether it asked for more time than allowed.
+    /// Whether it asked for more time than it got.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clamped: bool,
-    /// What stands before its task: who it works for, how deep and how long.
+    /// A text put before the task: the delegation context that the standard contract prescribes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preface: Option<String>,
-    /// The task of the project's list that it works on.
+    /// The number of the task list entry that it works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<u64>,
-    /// Bytes of its first request: system prompt, tools and opening.
+    /// The size of its first request: system prompt, tools and opening.
     pub opening_bytes: u64,
-    /// Whether a person has yet to say yes.
+    /// Whether a person must approve it first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaiting_approval: bool,
 }
@@ -323,62 +327,62 @@ impl Grant {
     }
 }
 
-/// How a delegation that had ended goes on.
+/// How a delegation that had ended is resumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reopening {
     /// The delegation.
     pub session: SessionId,
-    /// Whether its conversation begins anew, with `text` as its opening.
+    /// Whether it gets a new conversation, with `text` as the opening.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub afresh: bool,
-    /// What is said to it.
+    /// A message to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Seconds of its own, from its next start.
+    /// Its timeout in seconds, from its next start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
-    /// The tool calls that ended with it, of which nobody knows what came.
+    /// Tool calls that were interrupted with an unknown outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<u32>,
-    /// The writes that ended with it, and what looking at their files told.
+    /// Writes that were interrupted, with the result that their files show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub looked: Vec<(u32, ToolOutput)>,
 }
 
-/// What a delegation was asked for by.
+/// What requested a delegation: a tool call, or the markers of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelegationOrigin {
-    /// The parent's turn.
+    /// The turn of the parent.
     pub turn: u32,
-    /// The place of the tool call in that turn, from 0; absent for markers.
+    /// The index of the tool call in that turn, from 0; absent for markers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// How the parent wants its results.
+    /// The format of the results.
     pub form: ReturnFormat,
 }
 
-/// Why the engine spoke to an agent.
+/// Why the engine added a message to an agent's conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToldReason {
-    /// Its end is near for this reason: report now.
+    /// The agent is close to a limit, named by the code, and must report now.
     LastCall(Code),
-    /// Its answer was cut off: say it shorter.
+    /// The answer was cut off at the output limit and must be shorter.
     Shorten,
-    /// Its return did not satisfy the contract.
+    /// The return did not satisfy the contract.
     Repair,
-    /// A person has something to say: the oldest word that waits.
+    /// The oldest waiting message of a person.
     Person,
-    /// What came of the tasks it handed down by markers.
+    /// The results of the tasks that the agent delegated with markers.
     Results,
-    /// The command that decides whether its work is done failed.
+    /// The verify command failed.
     Check,
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// What the model is shown, masked and capped.
+    /// The text for the model, with secrets masked and length capped.
     pub content: String,
     /// Whether the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -386,10 +390,10 @@ pub struct ToolOutput {
     /// A line for the scratchpad.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The files it touched, relative to the root.
+    /// The files that it changed, relative to the root.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touched: Vec<String>,
-    /// What held the command, where one was run: `full`, `off`, or what is missing.
+    /// The sandbox of the command, if one ran: `full`, `off`, or what was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
 }
@@ -403,7 +407,7 @@ impl ToolOutput {
 }
 
 impl Event {
-    /// Returns the delegation the event is about, if it is about one.
+    /// Returns the session that the event is about, if any.
     #[must_use]
     pub const fn session(&self) -> Option<SessionId> {
         match self {
@@ -456,7 +460,7 @@ impl Event {
         }
     }
 
-    /// Says whether the event changes the conversation it has a place in.
+    /// Says whether the event adds to or changes a conversation.
     #[must_use]
     pub const fn is_said(&self) -> bool {
         matches!(
@@ -471,7 +475,8 @@ impl Event {
         )
     }
 
-    /// Returns the session in whose conversation the event has a place: a run's goal opens its root's.
+    /// Returns the session whose conversation the event belongs to: its own, or the root's for
+    /// `RunStarted`.
     #[must_use]
     pub const fn conversation(&self) -> Option<SessionId> {
         if let Self::RunStarted { run, .. } = self {
@@ -480,8 +485,8 @@ impl Event {
         self.session()
     }
 
-    /// Says whether the event is of what a run begins with: what a person is asked about who is asked
-    /// about the whole of it.
+    /// Says whether the event describes how the run begins. An approval of the whole run covers
+    /// exactly these events.
     #[must_use]
     pub const fn is_of_opening(&self) -> bool {
         matches!(
@@ -500,7 +505,7 @@ impl Event {
     }
 }
 
-/// Says that a recorded fact does not fit what was recorded before it.
+/// An event that contradicts the events before it: the journal is damaged or foreign.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{event} does not fit: {problem}")]
 pub struct IllegalEvent {

@@ -1,6 +1,7 @@
-//! The keys of a policy: their names, what tighter means for each, and reading and writing one.
+//! The policy keys: names, descriptions, tightening rules, and how each value is read and written.
 //!
-//! A table: one arm per key in each function. A key is added here and in [`Policy`], nowhere else.
+//! A table with one arm per key in each function. A new key is added here and in [`Policy`],
+//! nowhere else.
 
 use serde_json::{Value, json};
 
@@ -13,25 +14,25 @@ use crate::rights::ToolSet;
 use crate::web_host::HostSet;
 use crate::write::is_folder;
 
-/// What an untrusted layer may do to a key.
+/// How an untrusted source may change a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TighteningRule {
-    /// Lower it; an absent limit is the loosest.
+    /// It may lower the value; `None` means no limit and is the loosest.
     Lower,
-    /// Lower it or take it away; an absent amount is the tightest.
+    /// It may lower or remove the value; `None` permits nothing and is the tightest.
     Less,
-    /// Switch it off.
+    /// It may switch the key off.
     Off,
-    /// Remove members.
+    /// It may remove members of the set.
     Fewer,
-    /// Ask where nobody asked.
+    /// It may require approval where none was required.
     Ask,
-    /// Nothing: the values have no order.
+    /// It may not change the key: the values have no order.
     Unordered,
 }
 
 impl TighteningRule {
-    /// Returns what an untrusted layer may do, as a fragment for people.
+    /// Returns the rule as a fragment for error messages.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -55,19 +56,19 @@ macro_rules! keys {
             /// Every key, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the key as it is written in files and flags.
+            /// Returns the key's name in files and flags.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// Returns what the key bounds, in one line.
+            /// Returns a one-line description.
             #[must_use]
             pub const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => $doc),+ }
             }
 
-            /// Returns what an untrusted layer may do to it.
+            /// Returns how an untrusted source may change it.
             #[must_use]
             pub const fn tighter(self) -> TighteningRule {
                 match self { $(Self::$variant => TighteningRule::$tighter),+ }
@@ -122,8 +123,8 @@ impl PolicyKey {
         Self::ALL.iter().copied().find(|key| key.name() == name)
     }
 
-    /// Says whether a person may set the key when a run goes on: budgets, times and concurrency. The
-    /// rest of a policy is fixed when a run begins.
+    /// Says whether `resume` may change the key: budgets, times and concurrency. All other keys are
+    /// fixed when the run begins.
     #[must_use]
     pub const fn is_set_on_resume(self) -> bool {
         matches!(
@@ -141,7 +142,7 @@ impl PolicyKey {
         )
     }
 
-    /// Returns the key's value in `policy`, as it is written in files.
+    /// Returns the key's value in `policy`, as written in files.
     #[must_use]
     pub fn get(self, policy: &Policy) -> Value {
         match self {
@@ -184,7 +185,7 @@ impl PolicyKey {
         }
     }
 
-    /// Writes `value` into `policy`, or says why it is no value of this key.
+    /// Sets the key in `policy`, or says why `value` is invalid.
     pub(super) fn set(self, policy: &mut Policy, value: &Value) -> Result<(), PolicyError> {
         match self {
             Self::Enabled => policy.enabled = self.boolean(value)?,
@@ -239,7 +240,8 @@ impl PolicyKey {
         value.as_bool().ok_or_else(|| self.wrong(value, "true or false"))
     }
 
-    /// A positive whole number. Zero is refused by name: it is never what a limit of this table means.
+    /// Reads a positive whole number. Zero has an error of its own, because no limit here can be
+    /// zero.
     fn count(self, value: &Value) -> Result<u64, PolicyError> {
         match value.as_u64() {
             Some(0) => Err(PolicyError::Zero { key: self }),

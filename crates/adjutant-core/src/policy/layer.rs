@@ -1,7 +1,7 @@
-//! Layers over a preset: who set what, and who may set it.
+//! Layers of settings over a preset: where each value comes from, and which sources may change it.
 //!
-//! A person may set any key to any value except a depth above three. A project file, a model or a
-//! PRD may only tighten: each key declares what that means, and a key without an order is refused.
+//! A person may set any key, except `max_depth` above 3. Project files, models and PRDs may only
+//! tighten a value, by the key's [`TighteningRule`]. Start at [`LayeredPolicy::set`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,34 +13,34 @@ use super::preset::WRITER_OUTPUT_TOKENS;
 use super::{HARD_MAX_DEPTH, Operation, Policy, Preset, WorkspaceKind};
 use adjutant_formats::nearest;
 
-/// How far the origin of a setting is trusted.
+/// How far a source of settings is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceTrust {
-    /// A person's own word: may widen.
+    /// A person's own setting: it may loosen limits.
     Person,
-    /// Content of a repository or a model: may only tighten.
+    /// Content of a repository or of a model: it may only tighten limits.
     Content,
 }
 
-/// Where a setting comes from.
+/// Where a policy setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicySource {
     /// The preset itself.
     Preset(Preset),
     /// The user's own configuration file.
     UserConfig,
-    /// A file of the project.
+    /// The project's configuration file.
     ProjectConfig,
     /// An environment variable.
     Environment(String),
     /// A flag on the command line, or input a person wrote.
     Flag(String),
-    /// A model's tool call, a PRD or another piece of content.
+    /// A model's tool call, a PRD or other content; the text describes it.
     Content(String),
 }
 
 impl PolicySource {
-    /// Returns how far this origin is trusted.
+    /// Returns how far this source is trusted.
     #[must_use]
     pub const fn trust(&self) -> SourceTrust {
         match self {
@@ -65,15 +65,15 @@ impl fmt::Display for PolicySource {
     }
 }
 
-/// Says why a setting was not taken.
+/// Why a setting was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// There is no such key.
     #[error("unknown policy key `{name}`{}", did_you_mean(.nearest))]
     UnknownKey {
-        /// What was written.
+        /// The text or value in the setting.
         name: String,
-        /// The key that looks most like it.
+        /// The most similar key.
         nearest: Option<&'static str>,
     },
     /// There is no such preset.
@@ -81,23 +81,23 @@ pub enum PolicyError {
         "unknown preset `{name}`; known are scout (forge), command (opencode), story (claude-loop)"
     )]
     UnknownPreset {
-        /// What was written.
+        /// The text or value in the setting.
         name: String,
     },
     /// There is no such tool.
     #[error("tools: unknown tool `{name}`")]
     UnknownTool {
-        /// What was written.
+        /// The text or value in the setting.
         name: String,
     },
-    /// The value is of another kind.
+    /// The value has the wrong type.
     #[error("{}: {value} is not {expected}", key.name())]
     WrongType {
         /// The key.
         key: PolicyKey,
-        /// What was written.
+        /// The text or value in the setting.
         value: String,
-        /// What it takes.
+        /// What the key expects.
         expected: &'static str,
     },
     /// The value is below zero.
@@ -105,7 +105,7 @@ pub enum PolicyError {
     Negative {
         /// The key.
         key: PolicyKey,
-        /// What was written.
+        /// The text or value in the setting.
         value: String,
     },
     /// The value is zero.
@@ -114,34 +114,34 @@ pub enum PolicyError {
         /// The key.
         key: PolicyKey,
     },
-    /// The depth is beyond what anyone may permit.
+    /// The depth is above the hard maximum.
     #[error("max_depth: {depth} is too deep, the hard maximum is {HARD_MAX_DEPTH}")]
     TooDeep {
-        /// What was written.
+        /// The text or value in the setting.
         depth: u64,
     },
-    /// An untrusted layer would widen the policy.
+    /// An untrusted source would loosen the policy.
     #[error("{}: {origin} may not change {current} to {attempted}, it {}", key.name(), key.tighter().describe())]
     Loosens {
         /// The key.
         key: PolicyKey,
-        /// Where the setting comes from.
+        /// The source of the setting.
         origin: String,
         /// The value in force.
         current: String,
-        /// What was written.
+        /// The text or value in the setting.
         attempted: String,
     },
-    /// The key cannot be set when a run goes on.
+    /// The key cannot be changed on resume.
     #[error("{}: cannot be changed when a run goes on; `resume` sets {}", key.name(), resume_keys())]
     FixedAtStart {
         /// The key.
         key: PolicyKey,
     },
-    /// `--set` was given something else than `key=value`.
+    /// The argument of `--set` is not `key=value`.
     #[error("`{text}` is not of the form key=value")]
     NotAnAssignment {
-        /// What was written.
+        /// The text or value in the setting.
         text: String,
     },
 }
@@ -165,7 +165,7 @@ fn least(key: PolicyKey) -> &'static str {
     }
 }
 
-/// A policy together with the origin of each of its values.
+/// A policy with the source of each value.
 #[derive(Clone, Debug)]
 pub struct LayeredPolicy {
     policy: Policy,
@@ -179,7 +179,7 @@ impl LayeredPolicy {
         Self { policy: preset.policy(), sources: BTreeMap::new() }
     }
 
-    /// Sets one key, judged by how far its origin is trusted.
+    /// Sets one key, if its source is trusted to do so.
     pub fn set(
         &mut self,
         name: &str,
@@ -205,7 +205,7 @@ impl LayeredPolicy {
         Ok(())
     }
 
-    /// Gives agents that can write files their usual output, unless anyone has set another.
+    /// Raises the output limit for agents that can write files, unless it was set explicitly.
     fn settle_output(&mut self) {
         if self.sources.contains_key(&PolicyKey::MaxOutputTokens) {
             return;
@@ -216,7 +216,7 @@ impl LayeredPolicy {
             if is_writer { usual.max(WRITER_OUTPUT_TOKENS) } else { usual };
     }
 
-    /// Returns the key by which agents can write files, outside of a command's own folder.
+    /// Returns the key that lets agents write files, apart from `write_below`.
     fn writing_key(&self) -> Option<PolicyKey> {
         if self.policy.in_place {
             return Some(PolicyKey::InPlace);
@@ -224,7 +224,7 @@ impl LayeredPolicy {
         (self.policy.workspace == WorkspaceKind::Own).then_some(PolicyKey::Workspace)
     }
 
-    /// Sets the keys of an object in order, all or none.
+    /// Sets all keys of an object in order, or none of them if one fails.
     pub fn apply(
         &mut self,
         layer: &serde_json::Map<String, Value>,
@@ -244,7 +244,7 @@ impl LayeredPolicy {
         &self.policy
     }
 
-    /// Returns where a key's value comes from.
+    /// Returns the source of a key's value.
     #[must_use]
     pub fn source(&self, key: PolicyKey) -> PolicySource {
         let mut key = key;
@@ -254,8 +254,8 @@ impl LayeredPolicy {
         self.sources.get(&key).cloned().unwrap_or(PolicySource::Preset(self.policy.preset))
     }
 
-    /// Returns how many of `tasks` that a person typed in one call work at once: all of them, up to the
-    /// preset's limit. `None` leaves it to `concurrency`, which holds where anyone has set it.
+    /// Returns how many of the `tasks` that a person typed in one call run at once: all of them, up
+    /// to the preset's limit. `None` if `concurrency` decides, as it does once it is set.
     #[must_use]
     pub fn typed_concurrency(&self, tasks: u64) -> Option<u64> {
         let is_set = self.sources.contains_key(&PolicyKey::Concurrency);
@@ -263,7 +263,7 @@ impl LayeredPolicy {
         Some(tasks.min(limit).max(self.policy.concurrency))
     }
 
-    /// Returns the policy, forgetting the origins.
+    /// Returns the policy without the sources.
     #[must_use]
     pub fn into_policy(self) -> Policy {
         self.policy
@@ -278,11 +278,11 @@ fn key_of(name: &str) -> Result<PolicyKey, PolicyError> {
 }
 
 impl Policy {
-    /// Sets a limit for a run that goes on.
+    /// Sets a limit for a resumed run.
     ///
     /// # Errors
     ///
-    /// There is no such key, the key is fixed when a run begins, or the value does not fit the key.
+    /// The key does not exist, is fixed when a run begins, or does not accept the value.
     pub fn set_on_resume(&mut self, name: &str, value: &Value) -> Result<(), PolicyError> {
         let key = key_of(name)?;
         if !key.is_set_on_resume() {
@@ -291,7 +291,7 @@ impl Policy {
         key.set(self, value)
     }
 
-    /// Returns the limits that differ in `wanted`, of those that may be set when a run goes on.
+    /// Returns the limits that differ in `wanted`, among those that `resume` may change.
     #[must_use]
     pub fn limits_changed_by(&self, wanted: &Self) -> BTreeMap<String, Value> {
         let keys = PolicyKey::ALL.iter().filter(|key| key.is_set_on_resume());
@@ -301,7 +301,8 @@ impl Policy {
     }
 }
 
-/// Reads `key=value` as it is typed after `--set`: JSON where it parses, plain text otherwise.
+/// Parses the `key=value` argument of `--set`. The value is JSON if it parses as JSON, otherwise
+/// text.
 pub fn parse_assignment(text: &str) -> Result<(&str, Value), PolicyError> {
     let (key, value) = text
         .split_once('=')
@@ -332,8 +333,9 @@ fn is_tighter_or_equal(key: PolicyKey, current: &Policy, changed: &Policy) -> bo
         }
 }
 
-/// Returns the number an untrusted layer must not pass. An absent bound is the loosest; where a
-/// table of times holds, only a number below its smallest entry is tighter for certain.
+/// Returns the highest number an untrusted source may set. No limit counts as infinite. If the
+/// limit depends on the operation, only a number below the smallest entry of that table is
+/// certainly tighter.
 fn bound(value: &Value) -> f64 {
     match value.as_f64() {
         Some(number) => number,

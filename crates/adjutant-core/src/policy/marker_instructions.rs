@@ -1,9 +1,9 @@
-//! What an agent is told about markers: how they are written, and the limits that hold for it.
+//! The instructions for agents that delegate with markers: the syntax and their limits.
 
 use super::Policy;
 
 impl Policy {
-    /// Returns how to delegate by markers at that depth, or nothing where no marker would be granted.
+    /// Returns the instructions for an agent at `depth`; `None` if it cannot delegate.
     #[must_use]
     pub fn marker_instructions(&self, depth: u64) -> Option<String> {
         self.judge_depth(depth, String::new).ok()?;

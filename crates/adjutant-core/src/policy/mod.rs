@@ -1,8 +1,7 @@
-//! All limits as data.
+//! All limits of a run as data.
 //!
-//! A [`Policy`] is one value for every key of the design's table. It starts as a preset and is
-//! changed only through layers, each of which says how far it is trusted. The policy knows nothing
-//! of trees or time; `Tree::decide` reads it and is the only judge.
+//! A [`Policy`] starts as a [`Preset`] and changes only through [`LayeredPolicy`], which knows how
+//! far each source is trusted. It knows nothing about trees or time; `Tree::decide` applies it.
 
 mod key;
 mod layer;
@@ -23,65 +22,66 @@ pub use key::{PolicyKey, TighteningRule};
 pub use layer::{LayeredPolicy, PolicyError, PolicySource, SourceTrust, parse_assignment};
 pub use preset::{Operation, Preset, SPECS, WRITER_OUTPUT_TOKENS};
 
-/// The deepest level any policy may permit. Inclusive; nothing and nobody raises it.
+/// The deepest level that any policy may permit. Inclusive; no setting can raise it.
 pub const HARD_MAX_DEPTH: u64 = 3;
 
-/// Times a verify command may fail where a policy does not say it.
+/// The default of `verify_attempts`.
 pub(crate) const VERIFY_ATTEMPTS: u64 = 3;
 
-/// Seconds a verify command may take where a policy does not say it.
+/// The default of `verify_s`.
 pub(crate) const VERIFY_S: u64 = 600;
 
-/// Every limit of a run.
+/// Every limit of a run; the keys are described in `key`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// The preset this policy began as.
+    /// The preset that this policy started as.
     pub preset: Preset,
     /// Whether anything may be delegated at all.
     pub enabled: bool,
-    /// The deepest level a delegation may sit at. Inclusive; the root's own work is depth 0.
+    /// The deepest level of a delegation. Inclusive; the root is at depth 0.
     pub max_depth: u64,
-    /// The most tasks one call may bring. Inclusive.
+    /// The most tasks of one call. Inclusive.
     pub tasks_per_call: u64,
-    /// The most children one parent may have over its life. Inclusive; absent means no limit.
+    /// The most children of one parent over its life. Inclusive; absent means no limit.
     pub children_per_parent: Option<u64>,
-    /// The most delegations one run may have over its life. Inclusive; absent means no limit.
+    /// The most delegations of one run over its life. Inclusive; absent means no limit.
     pub children_per_run: Option<u64>,
-    /// How many children of one parent work at once.
+    /// How many children of one parent run at once.
     pub concurrency: u64,
     /// The highest concurrency a model or a task file may ask for. Inclusive.
     pub concurrency_max: u64,
-    /// What makes a delegation a cycle.
+    /// What must repeat on the path for a delegation to be a cycle.
     pub cycle_key: CycleKey,
-    /// How long one delegation may take when it does not say.
+    /// The timeout of a delegation that asks for none.
     pub timeout_s: TimeoutRule,
-    /// The longest a delegation may ask for; a larger wish is clamped.
+    /// The longest timeout a delegation may ask for; more is clamped.
     pub timeout_max_s: TimeoutRule,
-    /// How long one parent may spend delegating in all, from its first grant.
+    /// How many seconds one parent may spend on delegations in total, from its first grant.
     pub total_s: Option<u64>,
-    /// How long a model call may go without a byte.
+    /// How many seconds a model call may go without receiving a byte.
     pub stall_s: Option<u64>,
-    /// The context one agent may fill; absent means the model's window.
+    /// The context size of one agent in tokens; absent means the model's window.
     pub context_tokens: Option<u64>,
-    /// Billed tokens one delegation may use, its descendants included.
+    /// Billed tokens of one delegation, descendants included.
     pub budget_tokens: Option<u64>,
     /// Billed tokens the whole run may use.
     pub budget_tokens_run: Option<u64>,
-    /// Money the whole run may spend; holds for priced models.
+    /// Dollars of the whole run; applies to models with a known price.
     pub budget_usd: Option<Usd>,
-    /// Output tokens of one model call when the task does not say; never more than its model gives.
+    /// Output tokens of one model call, if the task asks for none; never more than the model
+    /// supports.
     pub max_output_tokens: u64,
-    /// Tokens of a result handed to the parent; absent means summary and artifacts only.
+    /// Tokens of a result that the parent receives; absent means only summary and artifacts.
     pub result_tokens: Option<u64>,
-    /// Where a delegation works.
+    /// Whether a delegation works in the shared tree or in a workspace of its own.
     pub workspace: WorkspaceKind,
     /// The tools a delegation may hold.
     pub tools: ToolSet,
-    /// The folder of the shared tree that may be written below; absent means none.
+    /// The directory of the shared tree below which files may be written; absent means none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_below: Option<String>,
-    /// Whether all of the shared tree may be written, within an agent's definition.
+    /// Whether all of the shared tree may be written, as far as the agent's definition allows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
     /// Bytes that commands may write into a workspace. Inclusive.
@@ -93,49 +93,52 @@ pub struct Policy {
         skip_serializing_if = "is_usual_workspace_entries"
     )]
     pub workspace_entries: u64,
-    /// The most seconds a command of an agent may ask for. Inclusive.
+    /// The most seconds that one shell command may run. Inclusive.
     #[serde(default = "usual_run_max_s", skip_serializing_if = "is_usual_run_max_s")]
     pub run_max_s: u64,
-    /// Whether what a child completed is merged into the workspace of its parent.
+    /// Whether completed work of a child is merged into its parent's workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub merge_children: bool,
     /// Whether tools may reach the network.
     pub network: bool,
-    /// Hosts WebFetch may ask without a question; about any other a person is asked once in a run.
+    /// Hosts that WebFetch may use without approval; about any other a person is asked once per
+    /// run.
     #[serde(default, skip_serializing_if = "HostSet::is_empty")]
     pub web_domains: HostSet,
-    /// Who is asked before a batch starts.
+    /// Whether a person must approve a batch of tasks before it starts.
     pub approval: ApprovalRule,
-    /// Dollars up to which calls start without asking, by their worst cases added up over the run.
-    /// Inclusive; absent means that every call asks.
+    /// Dollars up to which calls start without approval, as the sum of their worst cases over the
+    /// run. Inclusive; absent means that every call needs approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approve_below_usd: Option<Usd>,
-    /// Seconds a question to a person stays open. Exclusive: an answer at that moment is too late.
+    /// Seconds until a question to a person expires. Exclusive: an answer at that moment is too
+    /// late.
     #[serde(default = "usual_approval_s", skip_serializing_if = "is_usual_approval_s")]
     pub approval_s: u64,
-    /// Milliseconds between asking a person through a client and their answer. Inclusive: an answer at that moment
-    /// counts, an earlier one does not and leaves the question open. Absent means that every answer counts.
+    /// The fewest milliseconds between asking a person through a client and a valid answer.
+    /// Inclusive; a faster answer is ignored and leaves the question open. Absent means that every
+    /// answer counts.
     #[serde(default = "usual_answer_min_ms", skip_serializing_if = "is_usual_answer_min_ms")]
     pub answer_min_ms: Option<u64>,
-    /// Times a verify command may fail before the delegation ends. Inclusive.
+    /// How often the verify command may fail before the delegation ends. Inclusive.
     #[serde(default = "usual_verify_attempts", skip_serializing_if = "is_usual_verify_attempts")]
     pub verify_attempts: u64,
-    /// Seconds a verify command may take.
+    /// The most seconds that the verify command may run.
     #[serde(default = "usual_verify_s", skip_serializing_if = "is_usual_verify_s")]
     pub verify_s: u64,
-    /// What a return must satisfy.
+    /// The contract that a result must satisfy.
     pub contract: ContractKind,
-    /// Days for which content is kept; metadata and cost stay.
+    /// Days after which content is removed; metadata and cost stay.
     pub retention_days: u64,
 }
 
-/// The values of `workspace_bytes`, `workspace_entries` and `run_max_s` in every preset and in journals
+/// The defaults of `workspace_bytes`, `workspace_entries` and `run_max_s`, also for journals
 /// without these keys.
 const WORKSPACE_BYTES: u64 = 2 << 30;
 const WORKSPACE_ENTRIES: u64 = 500_000;
 const RUN_MAX_S: u64 = 600;
 
-/// Defines what serde needs to leave out a field that has the value every preset has.
+/// Defines the functions by which serde omits a field that has its default.
 macro_rules! usual {
     ($($value:ident $usual:ident $is_usual:ident),+ $(,)?) => {$(
         const fn $usual() -> u64 {
@@ -166,19 +169,19 @@ const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
     matches!(milliseconds, Some(ANSWER_MIN_MS))
 }
 
-/// A time limit that may depend on the operation.
+/// A time limit, possibly depending on the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeoutRule {
     /// No limit.
     None,
-    /// The same for everything.
+    /// The same for every operation.
     Seconds(u64),
-    /// The value of the operation's row.
+    /// The value for the operation, from [`Operation`].
     ByOperation,
 }
 
-/// What makes a delegation a cycle.
+/// What must repeat on the path for a delegation to be a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CycleKey {
@@ -190,47 +193,47 @@ pub enum CycleKey {
     Story,
 }
 
-/// Where a delegation works.
+/// Whether a delegation works in the shared tree or in a workspace of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceKind {
-    /// The parent's tree, read-only.
+    /// The parent's tree, read-only unless `write_below` or `in_place` permit writing.
     Shared,
     /// Its own copy of the tree.
     Own,
 }
 
-/// Who is asked before a batch starts.
+/// Whether a person must approve a batch of tasks before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalRule {
-    /// Nobody.
+    /// No approval is needed.
     None,
-    /// A person, once for each call.
+    /// A person approves each call.
     Batch,
 }
 
-/// What a return must satisfy.
+/// The contract that a result must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractKind {
-    /// A report in free text, not empty.
+    /// A report in free text that is not empty.
     Report,
-    /// The standard return object.
+    /// The standard return object, validated.
     Standard,
 }
 
-/// The time a delegation is given, and whether its wish was cut.
+/// The timeout that a delegation gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllottedTime {
-    /// Seconds, or `None` for no limit of its own.
+    /// Seconds; `None` means no timeout of its own.
     pub seconds: Option<u64>,
-    /// Whether the wish was larger than allowed.
+    /// Whether it asked for more than it gets.
     pub clamped: bool,
 }
 
 impl Policy {
-    /// Returns the most seconds an operation may be given; `None` for no limit.
+    /// Returns the longest timeout for an operation in seconds; `None` means no limit.
     #[must_use]
     pub const fn longest(&self, operation: Operation) -> Option<u64> {
         match self.timeout_max_s {
@@ -240,7 +243,8 @@ impl Policy {
         }
     }
 
-    /// Returns the time for an operation: the wish where there is one, cut to the maximum.
+    /// Returns the timeout for an operation: the requested one or the default, clamped to the
+    /// maximum.
     #[must_use]
     pub fn allot(&self, operation: Operation, wish: Option<u64>) -> AllottedTime {
         let default = match self.timeout_s {
@@ -249,7 +253,7 @@ impl Policy {
             TimeoutRule::ByOperation => Some(operation.default_seconds()),
         };
         let max = self.longest(operation);
-        // No time at all is no wish.
+        // A timeout of zero counts as no request.
         let wish = wish.filter(|seconds| *seconds > 0);
         let wanted = wish.or(default);
         let seconds = match (wanted, max) {
@@ -263,7 +267,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// The refusal where delegation is disabled or the target would be below `max_depth`.
+    /// Delegation is disabled, or the target would be deeper than `max_depth`.
     pub fn judge_depth(&self, depth: u64, target: impl FnOnce() -> String) -> Result<u64, Refusal> {
         if !self.enabled {
             return Err(Refusal::Disabled { preset: self.preset });
@@ -276,27 +280,27 @@ impl Policy {
         Ok(below)
     }
 
-    /// Returns the billed tokens of one delegation, no more than those of the run.
+    /// Returns the token budget of one delegation, capped by that of the run.
     #[must_use]
     pub fn budget_tokens_within_run(&self) -> Option<u64> {
         self.budget_tokens.into_iter().chain(self.budget_tokens_run).min()
     }
 
-    /// Returns what a run may use up in all.
+    /// Returns the budget of the whole run.
     #[must_use]
     pub const fn run_cap(&self) -> BudgetCap {
         BudgetCap { tokens: self.budget_tokens_run, usd: self.budget_usd }
     }
 
-    /// Returns the limits of a run that may use up `cap` in all.
+    /// Returns the policy with another budget for the whole run.
     #[must_use]
     pub const fn with_run_cap(mut self, cap: BudgetCap) -> Self {
         (self.budget_tokens_run, self.budget_usd) = (cap.tokens, cap.usd);
         self
     }
 
-    /// Returns what may start unasked of an amount that others share, of which `spent` is gone: no more than the policy
-    /// itself lets start. `None` where nothing is left.
+    /// Returns what is left of a shared auto-approval allowance: `amount - spent`, capped by
+    /// `approve_below_usd`. `None` if nothing is left.
     #[must_use]
     pub fn unasked(&self, amount: Usd, spent: Usd) -> Option<Usd> {
         let left = amount.saturating_sub(spent);
@@ -304,14 +308,15 @@ impl Policy {
         Some(left).filter(|left| *left > Usd::ZERO)
     }
 
-    /// Returns what a run of agents that starts unasked may cost: all that is `left`, or its own budget.
+    /// Returns the budget of an auto-approved run of agents: what is `left` of the allowance,
+    /// capped by `budget_usd`.
     #[must_use]
     pub fn unasked_budget(&self, left: Usd) -> Usd {
         self.budget_usd.map_or(left, |own| own.min(left))
     }
 
-    /// Returns what tasks that start unasked reserve of what is `left`: their worst case, or all of it where agents
-    /// below them may start unasked within the same amount.
+    /// Returns what auto-approved tasks reserve of the allowance: their worst case, or all that is
+    /// `left` if they may delegate further within the same allowance.
     #[must_use]
     pub fn unasked_reservation(&self, worst: Option<Usd>, left: Option<Usd>) -> Usd {
         worst.filter(|_| self.max_depth <= 1).or(left).unwrap_or_default()

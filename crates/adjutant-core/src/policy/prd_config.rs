@@ -1,4 +1,5 @@
-//! What a PRD's `delegationConfig` does to the policy: each key may tighten it, none may widen it.
+//! Applies the `delegationConfig` of a PRD to a policy: each key may tighten it, none may loosen
+//! it.
 
 use serde_json::{Value, json};
 
@@ -7,10 +8,10 @@ use super::layer::{LayeredPolicy, PolicySource};
 use adjutant_formats::prd::DelegationConfig;
 
 impl LayeredPolicy {
-    /// Tightens the policy by what a PRD says; returns what it may not do, as warnings.
+    /// Tightens the policy by the settings of a PRD. Returns a warning for each setting that was
+    /// rejected.
     ///
-    /// `origin` names the PRD in them. Each key stands for itself: one that would widen the policy
-    /// does not keep another from tightening it.
+    /// `origin` names the PRD in the warnings. A rejected key does not affect the others.
     pub fn tighten(&mut self, config: &DelegationConfig, origin: &str) -> Vec<String> {
         let source = PolicySource::Content(origin.to_owned());
         let set = |(key, value): (PolicyKey, Value)| self.set(key.name(), &value, &source).err();
@@ -18,13 +19,13 @@ impl LayeredPolicy {
     }
 }
 
-/// Returns the keys that the PRD would set, in the order of the policy.
+/// Returns the policy keys that the PRD sets.
 fn layer(config: &DelegationConfig) -> Vec<(PolicyKey, Value)> {
     let is_off = config.enabled == Some(false)
         || config.max_depth == Some(0)
         || config.max_delegations_per_story == Some(0);
     let limit = |key: PolicyKey, limit: Option<u64>| {
-        // None at all is delegation switched off, not a limit of zero.
+        // Zero disables delegation (above) instead of being a limit.
         limit.filter(|limit| *limit > 0).map(|limit| (key, json!(limit)))
     };
     let alone = config.allow_parallel_execution == Some(false);
@@ -33,7 +34,7 @@ fn layer(config: &DelegationConfig) -> Vec<(PolicyKey, Value)> {
         limit(PolicyKey::MaxDepth, config.max_depth),
         limit(PolicyKey::ChildrenPerParent, config.max_delegations_per_story),
         alone.then(|| (PolicyKey::Concurrency, json!(1))),
-        // No context at all is refused by the policy, with the reason.
+        // Zero is passed on: the policy rejects it with a reason.
         config.max_context_per_agent.map(|tokens| (PolicyKey::ContextTokens, json!(tokens))),
     ]
     .into_iter()

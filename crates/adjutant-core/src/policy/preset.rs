@@ -1,4 +1,4 @@
-//! The three presets and the time table of `command`: only data.
+//! The three presets as data, and the time limits per operation of the preset `command`.
 
 use std::fmt;
 
@@ -12,10 +12,12 @@ use crate::money::Usd;
 use crate::rights::ToolSet;
 use crate::web_host::HostSet;
 
-/// Where agents of `command` may write, unless the project keeps its specs elsewhere.
+/// Where agents of the preset `command` may write, unless the project configures another specs
+/// directory.
 pub const SPECS: &str = ".adjutant/specs";
 
-/// Output tokens of one model call of agents that can write files: a whole file is one tool call.
+/// Output tokens of one model call for agents that can write: one tool call may contain a whole
+/// file.
 pub const WRITER_OUTPUT_TOKENS: u64 = 16_384;
 
 /// A named policy.
@@ -50,7 +52,7 @@ impl Preset {
         }
     }
 
-    /// Returns the name of the system the preset comes from.
+    /// Returns the alias: the name of the system that the preset was modelled on.
     #[must_use]
     pub const fn alias(self) -> &'static str {
         match self {
@@ -60,13 +62,14 @@ impl Preset {
         }
     }
 
-    /// Returns how many of the tasks that a person typed work at once, at the most; `None` where they are
-    /// no different from others.
+    /// Returns how many tasks that a person typed run at once; `None` if `concurrency` applies to
+    /// them too.
     #[must_use]
     pub const fn typed_concurrency(self) -> Option<u64> {
         match self {
             Self::Scout => Some(4),
-            // The agents of a command share one tree, and a story has places of its own.
+            // Agents of `command` write to one shared tree; `story` has a higher `concurrency`
+            // anyway.
             Self::Command | Self::Story => None,
         }
     }
@@ -177,21 +180,21 @@ impl fmt::Display for Preset {
     }
 }
 
-/// What a delegation of `command` is about; decides its time.
+/// The kind of work of a delegation; it decides the time limits in the preset `command`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Finding out.
+    /// Finding information.
     Research,
-    /// Laying out the steps.
+    /// Planning the steps.
     Plan,
     /// Doing the work.
     Implement,
     /// Changing a plan.
     Revise,
-    /// Judging work.
+    /// Reviewing work.
     Review,
-    /// A small errand.
+    /// A small task.
     Simple,
     /// Anything else.
     #[default]
@@ -199,7 +202,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns the operation of that name; everything unnamed is [`Operation::Unknown`].
+    /// Returns the operation with this name; any other name is [`Operation::Unknown`].
     #[must_use]
     pub fn parse(name: &str) -> Self {
         match name.trim_start_matches('/') {
@@ -213,7 +216,7 @@ impl Operation {
         }
     }
 
-    /// Returns the seconds given when the caller asks for nothing.
+    /// Returns the default timeout in seconds.
     #[must_use]
     pub const fn default_seconds(self) -> u64 {
         match self {
@@ -224,7 +227,7 @@ impl Operation {
         }
     }
 
-    /// Returns the most seconds a caller may ask for.
+    /// Returns the longest timeout a caller may ask for, in seconds.
     #[must_use]
     pub const fn max_seconds(self) -> u64 {
         self.default_seconds() * 2

@@ -1,4 +1,5 @@
-//! Calls of clients: which run each began, who waits for it, and when it may be cancelled.
+//! Decisions about client calls: which run each call started, who waits for it, and when it may be
+//! cancelled.
 
 use crate::ids::RunId;
 
@@ -8,10 +9,11 @@ use super::refusal::RegistryRefusal;
 use super::state::{CallKey, HolderId, Registry};
 
 impl Registry {
-    /// Begins a run for a call that has none, or whose run has no process and is named by `instead_of`.
+    /// Starts a run for a call that has none, or whose run has no process any more and is named by
+    /// `instead_of`.
     ///
-    /// Whether an ended run still answers an equal call is read from its journal by the caller. Naming the
-    /// run makes sure that the caller read the latest one.
+    /// The caller reads from the journal whether an ended run still answers an equal call. Naming
+    /// that run proves that the caller read the latest one.
     pub(super) fn begin_call(
         &self,
         holder: HolderId,
@@ -33,7 +35,7 @@ impl Registry {
         Ok(vec![Event::CallBegun { holder, call, run }])
     }
 
-    /// Refuses a run that a call does not have, or has no more.
+    /// Refuses if the call does not belong to this run, or not any more.
     pub(super) fn must_belong(&self, call: &CallKey, run: RunId) -> Result<(), RegistryRefusal> {
         match self.calls.get(call) {
             Some(known) if known.run == run => Ok(()),

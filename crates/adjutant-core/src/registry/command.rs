@@ -1,4 +1,4 @@
-//! What a process asks of the registry.
+//! The commands of the registry.
 
 use crate::budget::{BudgetAmount, BudgetCap};
 use crate::ids::RunId;
@@ -7,109 +7,109 @@ use crate::money::Usd;
 use super::event::{ImportedCall, ImportedDay};
 use super::state::{CallKey, HolderId, StoryEnd, StoryKey, StoryRun, TreeKey};
 
-/// A wish of a process; [`super::Registry::decide`] judges it.
+/// A request of a process, judged by [`super::Registry::decide`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum RegistryCommand {
-    /// Makes a process known that has locked its lock file.
+    /// Registers a process that holds its lock file.
     Join {
         /// The process.
         holder: HolderId,
-        /// Its number, to be shown.
+        /// The pid, only for display.
         pid: u32,
     },
-    /// Frees what a process held whose lock file is not locked.
+    /// Frees everything held by a process whose lock file is not locked any more.
     HolderGone {
         /// The process.
         holder: HolderId,
     },
-    /// Records what an earlier version kept in files of its own.
+    /// Imports the files of versions that had no registry.
     Import {
-        /// Digests that a person agreed to.
+        /// Digests that a person consented to.
         consents: Vec<String>,
-        /// What started unasked.
+        /// Auto-approved amounts per day.
         days: Vec<ImportedDay>,
-        /// Which calls began which runs.
+        /// Which call started which run.
         calls: Vec<ImportedCall>,
     },
 
-    /// Gives a run a place among the live runs of a tree.
+    /// Takes a slot among the live runs of a work tree.
     AdmitRun {
         /// The process of the run.
         holder: HolderId,
         /// The run.
         run: RunId,
-        /// The tree it works on.
+        /// The work tree.
         tree: TreeKey,
-        /// The most runs of that tree that may be live at once, this one included.
+        /// The most live runs of that tree. Inclusive.
         max_runs: u32,
-        /// The call that began it; it must have been begun with this run.
+        /// The call that started it; `BeginCall` must have named this run.
         call: Option<CallKey>,
     },
-    /// Gives back the place of a run.
+    /// Frees the slot of a run.
     EndRun {
         /// The run.
         run: RunId,
     },
 
-    /// Reserves the worst case of a run that starts unasked from the amount of today.
+    /// Reserves the worst-case cost of an auto-approved run from today's allowance.
     ReserveAllowance {
         /// The process of the run.
         holder: HolderId,
         /// The run.
         run: RunId,
-        /// The most that it may cost.
+        /// Its worst-case cost.
         amount: Usd,
-        /// The most that may start unasked in a day, inclusive.
+        /// The allowance of a day. Inclusive.
         limit: Usd,
     },
-    /// Replaces the worst case of a run with what it cost.
+    /// Replaces the reservation of a run with its actual cost.
     SettleAllowance {
         /// The run.
         run: RunId,
-        /// What it cost.
+        /// The actual cost.
         spent: Usd,
     },
 
-    /// Begins a run for a call, before its process starts.
+    /// Assigns a run to a call, before the run's process is started.
     BeginCall {
-        /// The process that starts the run's process.
+        /// The process that will start the run.
         holder: HolderId,
         /// The call.
         call: CallKey,
-        /// The id that the run will have.
+        /// The id of the new run.
         run: RunId,
-        /// The run of an equal call that has ended and does not answer this one.
+        /// The ended run of an equal call, whose result is not reused.
         instead_of: Option<RunId>,
     },
-    /// Gives up a call whose run was not begun.
+    /// Abandons a call whose run was not started.
     AbandonCall {
         /// The call.
         call: CallKey,
-        /// The run that was to be begun.
+        /// The run that was not started.
         run: RunId,
     },
-    /// Counts a call among those that wait for a run.
+    /// Records that a call waits for a run.
     Wait {
         /// The process that serves the call.
         holder: HolderId,
         /// The run.
         run: RunId,
     },
-    /// Ends one wait of this process.
+    /// Records that one call of this process stopped waiting.
     StopWaiting {
         /// The process that serves the call.
         holder: HolderId,
         /// The run.
         run: RunId,
     },
-    /// Asks for the right to cancel a run that no call waits for.
+    /// Starts to cancel a run that no call waits for.
     StartCancelling {
-        /// The process that is going to cancel it.
+        /// The process that cancels it.
         holder: HolderId,
         /// The run.
         run: RunId,
     },
-    /// Says that the cancelling is over, whatever came of it.
+    /// Records that the cancellation is over, successful or not.
     StopCancelling {
         /// The run.
         run: RunId,
@@ -122,14 +122,14 @@ pub enum RegistryCommand {
         /// The story.
         story: StoryKey,
     },
-    /// Gives a claim back.
+    /// Releases a claim.
     ReleaseStory {
         /// The process that claimed it.
         holder: HolderId,
         /// The story.
         story: StoryKey,
     },
-    /// Begins or resumes a run on a story that the process claimed.
+    /// Starts or resumes a run on a story that the process has claimed.
     BeginStory {
         /// The process.
         holder: HolderId,
@@ -137,9 +137,9 @@ pub enum RegistryCommand {
         story: StoryKey,
         /// The run.
         run: RunId,
-        /// The digest of what the story asks for.
+        /// The digest of the story's text.
         asked: String,
-        /// What all stories of the PRD may use up in this process.
+        /// The budget of all stories of the PRD in this process.
         budget: BudgetCap,
     },
     /// Records how a run on a story ended.
@@ -148,7 +148,7 @@ pub enum RegistryCommand {
         run: RunId,
         /// How it ended.
         end: StoryEnd,
-        /// What it used up.
+        /// What it spent.
         spent: BudgetAmount,
         /// The commit of its work.
         commit: Option<String>,
@@ -156,38 +156,38 @@ pub enum RegistryCommand {
         last_child: u64,
     },
 
-    /// Records what runs on the stories of a PRD came to that versions before the registry began; once for each PRD.
+    /// Imports the runs on the stories of a PRD from versions that had no registry; once per PRD.
     ImportStoryRuns {
         /// The resolved path of the PRD.
         prd: String,
-        /// The runs, in the order in which they were begun.
+        /// The runs, oldest first.
         runs: Vec<StoryRun>,
     },
 
-    /// Remembers that a person agreed to what has this digest.
+    /// Records a person's consent to the content with this digest.
     GiveConsent {
         /// The SHA-256 digest in lower-case hexadecimal.
         digest: String,
     },
-    /// Points to a question that a run has recorded.
+    /// Registers a question that a run has recorded in its journal.
     OpenQuestion {
-        /// What the question is called.
+        /// The question's id.
         id: String,
         /// The run that asks.
         run: RunId,
-        /// What the answer is bound to.
+        /// The hash that the answer refers to.
         hash: String,
-        /// What a person has to read before they can say yes.
+        /// The code that a person must repeat to approve.
         code: String,
-        /// On whose behalf it is asked.
+        /// The client on whose behalf it is asked.
         client: String,
     },
-    /// Drops a question that was answered or that no run waits for.
+    /// Removes a question that was answered or that no run waits for.
     CloseQuestion {
-        /// What the question is called.
+        /// The question's id.
         id: String,
     },
-    /// Remembers that work was merged into a person's files.
+    /// Records that work was merged into the user's files.
     RecordMerge {
         /// The tree it was merged into.
         tree: TreeKey,
@@ -196,7 +196,7 @@ pub enum RegistryCommand {
         /// The commit of the work.
         commit: String,
     },
-    /// Remembers that a merge was taken back.
+    /// Records that a merge was undone.
     UndoMerge {
         /// The tree it was merged into.
         tree: TreeKey,

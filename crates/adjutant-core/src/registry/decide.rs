@@ -1,19 +1,20 @@
-//! The judgements: each command against what is known, and nothing else.
+//! Decides registry commands against the current state; nothing else is consulted.
 
 use super::command::RegistryCommand as Command;
 use super::event::RegistryEvent as Event;
 use super::refusal::RegistryRefusal;
 use super::state::{HolderId, Registry};
 
-/// What the registry answers.
+/// The events of a decision, or why it was refused.
 pub(super) type RegistryDecision = Result<Vec<Event>, RegistryRefusal>;
 
 impl Registry {
-    /// Judges `command` at `wall_ms`, in Unix milliseconds; the only place that can say no.
+    /// Judges `command` at `wall_ms` (Unix milliseconds). It is the only function of the registry
+    /// that can refuse something.
     ///
     /// # Errors
     ///
-    /// Why nothing may happen.
+    /// The refusal.
     pub fn decide(&self, wall_ms: u64, command: Command) -> RegistryDecision {
         match command {
             Command::Join { holder, pid } => Ok(vec![Event::HolderJoined { holder, pid }]),
@@ -92,7 +93,7 @@ impl Registry {
         }
     }
 
-    /// Refuses a process that did not join, or was found dead.
+    /// Refuses a process that did not join, or that was removed because it died.
     pub(super) fn must_know(&self, holder: &HolderId) -> Result<(), RegistryRefusal> {
         if self.holders.contains_key(holder) {
             return Ok(());

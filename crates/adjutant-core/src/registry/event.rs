@@ -1,4 +1,5 @@
-//! What happened, as `registry.jsonl` keeps it. Tags and fields are a file format: they only grow.
+//! The events of the registry, as `registry.jsonl` stores them. Tags and fields are a file format:
+//! they may only be added to.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,77 +9,77 @@ use crate::money::Usd;
 
 use super::state::{CallKey, HolderId, Registry, StoryEnd, StoryKey, StoryRun, TreeKey};
 
-/// What started unasked on one day, as an earlier version kept it.
+/// The auto-approved amount of one day, from an earlier version's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedDay {
     /// The day, counted from 1 January 1970 in UTC.
     pub day: u64,
-    /// What was spent or set aside.
+    /// The amount that was spent or reserved.
     pub spent: Usd,
 }
 
-/// Which run a call began, as an earlier version kept it.
+/// The run of a call, from an earlier version's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedCall {
     /// The call.
     pub call: CallKey,
     /// The run.
     pub run: RunId,
-    /// When it was noted, in Unix milliseconds.
+    /// When it was recorded, in Unix milliseconds.
     pub since_ms: u64,
 }
 
-/// A fact of the registry.
+/// A recorded fact of the registry.
 ///
-/// The tag is the key of an object, not a field as in the journal of a run: a checkpoint is large, and an inner
-/// tag would have it parsed twice.
+/// The tag is the key of an outer object, unlike in a run's journal: with an inner tag, serde would
+/// parse a large checkpoint twice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegistryEvent {
-    /// The fold of everything before; a file that was compacted begins with it.
+    /// The whole state so far; a compacted file begins with it.
     Checkpoint {
         /// The state.
         state: Box<Registry>,
     },
-    /// A process is known by the lock file it holds.
+    /// A process joined; it holds its lock file.
     HolderJoined {
         /// The process.
         holder: HolderId,
-        /// Its number, to be shown.
+        /// The pid, only for display.
         pid: u32,
     },
-    /// The lock file of a process is not locked: all that it held is free.
+    /// A process died (its lock file is not locked); everything it held is free.
     HolderGone {
         /// The process.
         holder: HolderId,
     },
-    /// What an earlier version kept in files of its own was taken over.
+    /// The files of a version without a registry were imported.
     Imported {
-        /// Digests that a person agreed to.
+        /// Digests that a person consented to.
         consents: Vec<String>,
-        /// What started unasked.
+        /// Auto-approved amounts per day.
         days: Vec<ImportedDay>,
-        /// Which calls began which runs.
+        /// Which call started which run.
         calls: Vec<ImportedCall>,
     },
-    /// A run has a place.
+    /// A run took a slot.
     RunAdmitted {
         /// The process of the run.
         holder: HolderId,
         /// The run.
         run: RunId,
-        /// The tree whose place it takes.
+        /// The work tree whose slot it takes.
         tree: TreeKey,
-        /// The call that began it.
+        /// The call that started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallKey>,
     },
-    /// A run gave its place back.
+    /// A run ended and freed its slot.
     RunEnded {
         /// The run.
         run: RunId,
     },
-    /// The worst case of a run is set aside from the amount of a day.
+    /// The worst-case cost of a run was reserved from a day's allowance.
     AllowanceReserved {
         /// The process of the run.
         holder: HolderId,
@@ -86,30 +87,30 @@ pub enum RegistryEvent {
         run: RunId,
         /// The day.
         day: u64,
-        /// The worst case.
+        /// The worst-case cost.
         amount: Usd,
     },
-    /// A run that started unasked cost this much.
+    /// An auto-approved run was settled at its actual cost.
     AllowanceSettled {
         /// The run.
         run: RunId,
-        /// What it cost.
+        /// The actual cost.
         spent: Usd,
     },
-    /// A call has a run, whose process is about to be started.
+    /// A call was assigned a run, whose process is about to start.
     CallBegun {
-        /// The process that starts it.
+        /// The process that starts the run.
         holder: HolderId,
         /// The call.
         call: CallKey,
         /// The run.
         run: RunId,
     },
-    /// The run of a call was not begun.
+    /// The run of a call was not started.
     CallAbandoned {
         /// The call.
         call: CallKey,
-        /// The run that was to be begun.
+        /// The run that was not started.
         run: RunId,
     },
     /// A call waits for a run.
@@ -119,40 +120,40 @@ pub enum RegistryEvent {
         /// The run.
         run: RunId,
     },
-    /// A call waits no more.
+    /// A call stopped waiting for a run.
     WaitEnded {
         /// The process that serves the call.
         holder: HolderId,
         /// The run.
         run: RunId,
     },
-    /// A process cancels a run that no call waits for.
+    /// A process started to cancel a run that no call waits for.
     CancellingStarted {
         /// The process.
         holder: HolderId,
         /// The run.
         run: RunId,
     },
-    /// The cancelling is over.
+    /// The cancellation is over.
     CancellingStopped {
         /// The run.
         run: RunId,
     },
-    /// A process has a story for itself.
+    /// A process claimed a story.
     StoryClaimed {
         /// The process.
         holder: HolderId,
         /// The story.
         story: StoryKey,
     },
-    /// A process gave a story back.
+    /// A process released its claim on a story.
     StoryReleased {
         /// The process.
         holder: HolderId,
         /// The story.
         story: StoryKey,
     },
-    /// A run works on a story.
+    /// A run on a story was started or resumed.
     StoryBegun {
         /// The process.
         holder: HolderId,
@@ -160,12 +161,12 @@ pub enum RegistryEvent {
         story: StoryKey,
         /// The run.
         run: RunId,
-        /// The digest of what the story asks for.
+        /// The digest of the story's text.
         asked: String,
-        /// What is left of the dollars of all stories.
+        /// The dollars left of the budget of all stories.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left_usd: Option<Usd>,
-        /// What is left of the tokens of all stories.
+        /// The tokens left of the budget of all stories.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left_tokens: Option<u64>,
     },
@@ -175,7 +176,7 @@ pub enum RegistryEvent {
         run: RunId,
         /// How.
         end: StoryEnd,
-        /// What it used up.
+        /// What it spent.
         spent: BudgetAmount,
         /// The commit of its work.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,37 +185,37 @@ pub enum RegistryEvent {
         #[serde(default)]
         last_child: u64,
     },
-    /// Runs on the stories of a PRD that versions before the registry began are known.
+    /// Runs on the stories of a PRD were imported from versions without a registry.
     StoryRunsImported {
         /// The resolved path of the PRD.
         prd: String,
-        /// The runs, in the order in which they were begun.
+        /// The runs, oldest first.
         runs: Vec<StoryRun>,
     },
-    /// A person agreed to what has this digest.
+    /// A person consented to the content with this digest.
     ConsentGiven {
         /// The digest.
         digest: String,
     },
     /// A question waits for a person.
     QuestionOpened {
-        /// What it is called.
+        /// The question's id.
         id: String,
         /// The run that asks.
         run: RunId,
-        /// What the answer is bound to.
+        /// The hash that the answer refers to.
         hash: String,
-        /// What a person has to read before they can say yes.
+        /// The code that a person must repeat to approve.
         code: String,
-        /// On whose behalf it is asked.
+        /// The client on whose behalf it is asked.
         client: String,
     },
-    /// A question waits no more.
+    /// A question was closed.
     QuestionClosed {
-        /// What it is called.
+        /// The question's id.
         id: String,
     },
-    /// Work was merged into a person's files.
+    /// Work was merged into the user's files.
     WorkMerged {
         /// The tree it was merged into.
         tree: TreeKey,
@@ -223,7 +224,7 @@ pub enum RegistryEvent {
         /// The commit of the work.
         commit: String,
     },
-    /// A merge was taken back.
+    /// A merge was undone.
     MergeUndone {
         /// The tree.
         tree: TreeKey,
@@ -233,10 +234,10 @@ pub enum RegistryEvent {
 }
 
 impl RegistryEvent {
-    /// Says whether the fact must survive a loss of power before anyone builds on it.
+    /// Says whether the event must survive a power failure before anything depends on it.
     ///
-    /// What a process holds does not: the loss frees it too. Nor does a settlement: without it the worst case
-    /// stays spent.
+    /// What a process holds need not: a power failure frees it anyway. A settlement need not
+    /// either: without it the worst case stays spent.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
         match self {

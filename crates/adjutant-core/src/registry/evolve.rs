@@ -1,6 +1,6 @@
-//! Folding facts into the state. Never judges.
+//! Folds events into the registry's state, without judging them.
 //!
-//! What is old falls out here, so that the state, and with it a checkpoint, does not grow with history.
+//! Old entries are dropped here, so that the state and its checkpoints do not grow with history.
 
 use crate::ids::RunId;
 use crate::money::Usd;
@@ -11,27 +11,28 @@ use super::state::{
     StoryEnd, StoryKey, StoryRun, StoryRunState,
 };
 
-/// Days whose amounts are remembered: a clock that was set back does not renew an amount.
+/// How many days of allowances are kept, so that setting the clock back does not renew an
+/// allowance.
 const KEPT_DAYS: u64 = 31;
 
-/// How long a call without a process is remembered, in milliseconds; longer than any run may take.
+/// How long a call without a process is kept, in milliseconds; longer than any run may take.
 const KEPT_CALL_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// How many calls without a process are remembered. Ten minutes after its end a run answers none any more, and
-/// no client gets through so many runs in that time.
+/// How many calls without a process are kept. An ended run answers equal calls for ten minutes, and
+/// no client starts that many runs in that time.
 const KEPT_CALLS: usize = 500;
 
-/// How many runs on stories are remembered; what became of older ones stands in their PRDs.
+/// How many runs on stories are kept; the outcomes of older ones are in their PRDs.
 const KEPT_STORY_RUNS: usize = 500;
 
-/// How many PRDs are remembered whose earlier runs are known; those of an older one are read again.
+/// How many imported PRDs are kept; the runs of an older one would be imported again.
 const KEPT_PRDS: usize = 500;
 
-/// How many merges are remembered. Git knows of older ones.
+/// How many merges are kept; git knows about older ones.
 const KEPT_MERGES: usize = 500;
 
 impl Registry {
-    /// Folds a fact that was recorded at `wall_ms`, in Unix milliseconds.
+    /// Folds an event that was recorded at `wall_ms` (Unix milliseconds).
     pub fn evolve(&mut self, wall_ms: u64, event: &Event) {
         match event {
             Event::Checkpoint { state } => self.clone_from(state),
@@ -118,7 +119,7 @@ impl Registry {
         }
     }
 
-    /// Frees what a process held; an amount that it reserved stays spent.
+    /// Frees everything a process held; amounts that it reserved stay spent.
     fn free(&mut self, holder: &HolderId, wall_ms: u64) {
         self.holders.remove(holder);
         let runs = self.live_runs.iter().filter(|(_, live)| live.holder == *holder);
@@ -146,7 +147,8 @@ impl Registry {
         self.interrupt_story_runs(holder, |_| true);
     }
 
-    /// Ends the runs on stories that a process gave up without a word about how they ended.
+    /// Marks the running story runs of a process as resumable, because it did not record how they
+    /// ended.
     fn interrupt_story_runs(&mut self, holder: &HolderId, concerns: impl Fn(&StoryRun) -> bool) {
         for it in self.story_runs.iter_mut().filter(|it| concerns(it)) {
             if matches!(&it.state, StoryRunState::Running(by) if by == holder) {
@@ -161,7 +163,7 @@ impl Registry {
             self.release_call(call, run, wall_ms);
         }
         self.cancelling.remove(&run);
-        // No process waits for the answers any more.
+        // No process waits for answers to this run's questions any more.
         self.questions.retain(|_, question| question.run != run);
     }
 
@@ -184,7 +186,7 @@ impl Registry {
         }
     }
 
-    /// Forgets calls that are answered no more, the oldest first.
+    /// Drops calls whose runs no longer answer equal calls, oldest first.
     fn forget_calls(&mut self, wall_ms: u64) {
         self.calls.retain(|_, call| {
             call.holder.is_some() || call.since_ms.saturating_add(KEPT_CALL_MS) >= wall_ms
@@ -194,7 +196,7 @@ impl Registry {
         }
     }
 
-    /// Returns the call that was freed first where more are free than are remembered.
+    /// Returns the oldest call without a process, if there are more than [`KEPT_CALLS`].
     fn surplus_call(&self) -> Option<CallKey> {
         let free = || self.calls.iter().filter(|(_, call)| call.holder.is_none());
         if free().count() <= KEPT_CALLS {
@@ -225,7 +227,7 @@ impl Registry {
 
     fn begin_story_run(&mut self, holder: &HolderId, story: &StoryKey, run: RunId, asked: &str) {
         let state = StoryRunState::Running(holder.clone());
-        // A run that goes on keeps its place among the others.
+        // A resumed run keeps its position in the list.
         if let Some(it) = self.story_runs.iter_mut().find(|it| it.run == run) {
             (it.state, it.asked) = (state, asked.to_owned());
             return;
@@ -236,7 +238,7 @@ impl Registry {
         self.forget_story_runs();
     }
 
-    /// Puts runs of earlier versions before those that are known.
+    /// Inserts imported runs before the known ones.
     fn import_story_runs(&mut self, prd: &str, runs: &[StoryRun]) {
         let is_new = |it: &&StoryRun| self.story_runs.iter().all(|known| known.run != it.run);
         let new: Vec<StoryRun> = runs.iter().filter(is_new).cloned().collect();
@@ -247,7 +249,7 @@ impl Registry {
         self.imported_prds.drain(..surplus);
     }
 
-    /// Forgets runs on stories that have ended, the oldest first.
+    /// Drops surplus ended runs on stories, oldest first.
     fn forget_story_runs(&mut self) {
         let mut surplus = self.story_runs.len().saturating_sub(KEPT_STORY_RUNS);
         self.story_runs.retain(|it| {
@@ -257,7 +259,7 @@ impl Registry {
         });
     }
 
-    /// Returns the fold of everything so far as a fact that another fold can begin with.
+    /// Returns an event with the whole state, for a compacted file to begin with.
     #[must_use]
     pub fn checkpoint(&self) -> Event {
         Event::Checkpoint { state: Box::new(self.clone()) }

@@ -1,12 +1,12 @@
-//! What outlives a run: who holds what, what started unasked today, which call began which run.
+//! The state that outlives a run and that several processes share.
 //!
-//! [`Registry`] is the second aggregate beside `Tree`. It judges what several processes share: places for
-//! live runs, the daily allowance, budgets over the stories of a PRD, claims on stories and calls. It
-//! remembers consents, open questions, the runs on stories and what was merged. It does not know what happens
-//! inside a run, and it reads no file and no clock: callers say what time it is.
+//! [`Registry`] is the second aggregate beside `Tree`. It decides about slots for live runs, the
+//! daily auto-approval allowance, budgets over the stories of a PRD, and claims on stories and
+//! calls. It also records consents, open questions, runs on stories and merges. It does not know
+//! what happens inside a run, and reads no file and no clock.
 //!
 //! Start at [`Registry::decide`]. Invariant: what a process holds is freed by its own command or by
-//! [`RegistryEvent::HolderGone`], and an amount that was reserved stays spent unless its run is settled.
+//! [`RegistryEvent::HolderGone`]; a reserved amount stays spent unless its run is settled.
 
 mod calls;
 mod command;

@@ -1,20 +1,20 @@
-//! The registry saying no: typed, with the numbers in it and a way on.
+//! Refusals of the registry, with their values and what to do next.
 
 use crate::ids::RunId;
 use crate::money::Usd;
 
 use super::state::{HolderId, StoryKey};
 
-/// Says why the registry refused a command.
+/// Why the registry refused a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryRefusal {
-    /// The process never joined, or was found dead.
+    /// The process never joined, or was removed because it died.
     #[error("process `{holder}` holds no lock that the registry knows")]
     UnknownHolder {
         /// The process.
         holder: HolderId,
     },
-    /// All places of the tree are taken.
+    /// All run slots of the tree are taken.
     #[error(
         "QUEUE_FULL: {max_runs} runs of this tree that clients began are alive, those that wait for approval \
          included, limit {max_runs}"
@@ -23,55 +23,55 @@ pub enum RegistryRefusal {
         /// The most live runs of the tree.
         max_runs: u32,
     },
-    /// The run takes a place already, or its id belongs to another call.
+    /// The run already has a slot or a reservation, or its id belongs to another call.
     #[error("{run} is known already")]
     RunKnown {
         /// The run.
         run: RunId,
     },
-    /// The run takes no place, has no reservation, or works on no story.
+    /// The run has no slot, no reservation, or no story.
     #[error("{run} is not known here")]
     RunUnknown {
         /// The run.
         run: RunId,
     },
-    /// The worst case does not fit into what is left of today's amount.
+    /// The worst-case cost does not fit into the rest of today's allowance.
     #[error("{amount} may be spent, {left} is left of the {limit} that may start unasked today")]
     AllowanceExceeded {
-        /// The worst case.
+        /// The worst-case cost.
         amount: Usd,
-        /// What is left.
+        /// The rest of today's allowance.
         left: Usd,
-        /// The amount of a day.
+        /// The allowance of a day.
         limit: Usd,
     },
-    /// Nothing is left of today's amount, so only what is free starts unasked.
+    /// Today's allowance is used up, so only free runs can be auto-approved.
     #[error("{amount} may be spent, nothing is left of the {limit} that may start unasked today")]
     AllowanceUsedUp {
-        /// The worst case.
+        /// The worst-case cost.
         amount: Usd,
-        /// The amount of a day.
+        /// The allowance of a day.
         limit: Usd,
     },
-    /// An equal call has a run, which is the answer.
+    /// An equal call already has this run; its result is the answer.
     #[error("an equal call began {run}")]
     CallHasRun {
         /// The run.
         run: RunId,
     },
-    /// The call belongs to another run by now, so this one must not begin.
+    /// The call has been assigned another run meanwhile, so this one must not start.
     #[error("an equal call began {} meanwhile", run.map_or_else(|| "nothing".to_owned(), |run| run.to_string()))]
     CallSuperseded {
-        /// The run that the call has.
+        /// The run that the call has now.
         run: Option<RunId>,
     },
-    /// The run is being cancelled: no call can wait for it any more.
+    /// The run is being cancelled; no call can wait for it any more.
     #[error("{run} is being cancelled")]
     BeingCancelled {
         /// The run.
         run: RunId,
     },
-    /// Other calls wait for the run, so it is not cancelled.
+    /// Other calls wait for the run, so it must not be cancelled.
     #[error("other calls wait for {run} ({count})")]
     OthersWait {
         /// The run.
@@ -90,7 +90,7 @@ pub enum RegistryRefusal {
     StoryHeld {
         /// The process.
         holder: HolderId,
-        /// Its number.
+        /// Its pid.
         pid: u32,
     },
     /// The process has not claimed the story.
@@ -105,34 +105,34 @@ pub enum RegistryRefusal {
         /// The run.
         run: RunId,
     },
-    /// The stories before it used up what all of them may.
+    /// Earlier stories used up the budget of all stories.
     #[error("the budget of all stories is used up")]
     StoryBudgetUsedUp,
-    /// A consent is known by a digest and by nothing else.
+    /// The text is not a digest.
     #[error("`{digest}` is not a SHA-256 digest")]
     NotADigest {
-        /// What was given.
+        /// The text.
         digest: String,
     },
-    /// No question is called that.
+    /// There is no open question with this id.
     #[error("no question `{id}` is open")]
     QuestionUnknown {
-        /// What was named.
+        /// The id.
         id: String,
     },
-    /// The commit was not merged into the tree, or was taken back.
+    /// The commit was not merged into the tree, or the merge was undone.
     #[error("{commit} is not merged")]
     NotMerged {
         /// The commit.
         commit: String,
     },
-    /// What an earlier version kept was taken over before.
+    /// The files of an earlier version were already imported.
     #[error("the files of the earlier version were taken over before")]
     AlreadyImported,
 }
 
 impl RegistryRefusal {
-    /// Returns what can be done about it, where a person or a client can do something.
+    /// Returns what to do about it, if a person or client can do something.
     #[must_use]
     pub const fn recommendation(&self) -> Option<&'static str> {
         match self {

@@ -1,4 +1,4 @@
-//! Places for live runs, and what may start unasked in a day.
+//! Decisions about slots for live runs and the daily auto-approval allowance.
 
 use crate::ids::RunId;
 use crate::money::Usd;

@@ -1,4 +1,4 @@
-//! The state of the registry and what front ends may read of it.
+//! The registry's state, and the queries that front ends use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,10 +9,11 @@ use crate::budget::BudgetAmount;
 use crate::ids::RunId;
 use crate::money::Usd;
 
-/// Milliseconds of a day. Days are those of UTC: a day of a clock set by hand could come twice.
+/// Milliseconds of a day. Days are in UTC, because a local day can occur twice when the clock is
+/// changed.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Returns the day of a wall clock instant, counted from 1 January 1970 in UTC.
+/// Returns the day of a wall-clock time, counted from 1 January 1970 in UTC.
 pub(super) const fn day_of(wall_ms: u64) -> u64 {
     wall_ms / DAY_MS
 }
@@ -25,7 +26,7 @@ macro_rules! text_key {
         pub struct $name(String);
 
         impl $name {
-            /// Takes a text as the key.
+            /// Makes a key from a text.
             #[must_use]
             pub fn new(text: impl Into<String>) -> Self {
                 Self(text.into())
@@ -47,19 +48,19 @@ macro_rules! text_key {
 }
 
 text_key! {
-    /// A process that holds something, by the name of its lock file. Never used again by another process.
+    /// The id of a process: the name of its lock file, which no other process ever uses.
     HolderId
 }
 text_key! {
-    /// A call of a client, by the hash of everything that makes two calls equal.
+    /// The id of a client's call: a hash of everything that makes two calls equal.
     CallKey
 }
 text_key! {
-    /// A work tree, by its path. Paths that are equal as text share places.
+    /// The id of a work tree: its path. Runs with the same path share slots.
     TreeKey
 }
 
-/// A story of a PRD: the resolved path of the file, and the id in it.
+/// The id of a story: the resolved path of its PRD, and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StoryKey {
     /// The resolved path of the PRD.
@@ -68,56 +69,56 @@ pub struct StoryKey {
     pub id: String,
 }
 
-/// A process that may hold something.
+/// A process that has joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderRecord {
-    /// Its process number, to be shown. It is no evidence that the process lives.
+    /// The pid, only for display; it does not prove that the process is alive.
     pub pid: u32,
 }
 
-/// A run that takes a place.
+/// A run that takes a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveRun {
     /// The process of the run.
     pub holder: HolderId,
-    /// The tree whose place it takes.
+    /// The work tree whose slot it takes.
     pub tree: TreeKey,
-    /// The call that began it.
+    /// The call that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallKey>,
 }
 
-/// What is known of a call.
+/// The run and process of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// The run that it began. The id is recorded before the process of the run starts.
+    /// The run that it started. The id is recorded before the run's process starts.
     pub run: RunId,
-    /// The process that begins the run or works on it; absent once no process does.
+    /// The process that starts or executes the run; absent once there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<HolderId>,
-    /// When that last changed, in Unix milliseconds.
+    /// When `holder` last changed, in Unix milliseconds.
     pub since_ms: u64,
 }
 
-/// How a run on a story ended, as far as it matters to later runs on it.
+/// How a run on a story ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoryEnd {
     /// The story passes.
     Passed,
-    /// The run was cut short, and `resume` goes on with it.
+    /// The run was interrupted; `resume` continues it.
     Resumable,
-    /// The run used up its limits; it goes on only where a person raises them.
+    /// The run used up its limits; it continues only if a person raises them.
     LimitsUsedUp,
-    /// The run ended otherwise: the story is begun anew.
+    /// The run ended otherwise; the story has to be started again.
     Over,
 }
 
-/// Whether a run on a story goes on.
+/// Whether a run on a story is running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoryRunState {
-    /// A process works on it.
+    /// This process executes it.
     Running(HolderId),
     /// It ended.
     Ended(StoryEnd),
@@ -130,11 +131,12 @@ pub struct StoryRun {
     pub story: StoryKey,
     /// The run.
     pub run: RunId,
-    /// The digest of what the story asked for.
+    /// The digest of the story's text at that time.
     pub asked: String,
-    /// Whether it goes on, or how it ended.
+    /// Whether it is running, or how it ended.
     pub state: StoryRunState,
-    /// The commits that the story passed with, the latest last. Several where the run passed and then went on.
+    /// The commits that the story passed with, the latest last. There are several if the run was
+    /// resumed after passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed_with: Vec<String>,
     /// The highest number that a child of the story had.
@@ -142,22 +144,22 @@ pub struct StoryRun {
     pub last_child: u64,
 }
 
-/// Where a question waits for a person. The question itself is in the journal of the run.
+/// A reference to an open question; the question itself is in the run's journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionPointer {
     /// The run that asks.
     pub run: RunId,
-    /// What the answer is bound to.
+    /// The hash that the answer refers to.
     pub hash: String,
-    /// What a person has to read before they can say yes.
+    /// The code that a person must repeat to approve.
     pub code: String,
-    /// On whose behalf it is asked, as the client calls itself.
+    /// The name of the client on whose behalf it is asked.
     pub client: String,
-    /// Since when, in Unix milliseconds.
+    /// When it was asked, in Unix milliseconds.
     pub asked_ms: u64,
 }
 
-/// Work that was merged into a person's files.
+/// Work that was merged into the user's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeRecord {
     /// The tree it was merged into.
@@ -168,12 +170,12 @@ pub struct MergeRecord {
     pub commit: String,
 }
 
-/// What started unasked on one day.
+/// The auto-approved amounts of one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AllowanceDay {
-    /// What settled runs came to, and the worst cases of those that can settle no more.
+    /// The costs of settled runs, and the worst cases of runs whose process died.
     pub(super) spent: Usd,
-    /// The worst cases of runs that are not settled, each with its holder.
+    /// The worst cases of unsettled runs, each with its process.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) reserved: BTreeMap<RunId, (HolderId, Usd)>,
 }
@@ -184,26 +186,26 @@ impl AllowanceDay {
     }
 }
 
-/// What outlives a run.
+/// The state that outlives a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registry {
     pub(super) holders: BTreeMap<HolderId, HolderRecord>,
     pub(super) live_runs: BTreeMap<RunId, LiveRun>,
-    /// By the day, which stands for an amount of its own.
+    /// By day; each day has its own allowance.
     pub(super) allowance: BTreeMap<u64, AllowanceDay>,
     pub(super) calls: BTreeMap<CallKey, CallRecord>,
-    /// How many calls of each process wait for a run.
+    /// How many calls of each process wait for each run.
     pub(super) waits: BTreeMap<RunId, BTreeMap<HolderId, u32>>,
-    /// Runs that are being cancelled because no call waits for them any more, with who does so.
+    /// Runs that are being cancelled because no call waits for them, with the cancelling process.
     pub(super) cancelling: BTreeMap<RunId, HolderId>,
-    /// By PRD and story.
+    /// The claiming process, by PRD and story.
     pub(super) story_claims: BTreeMap<String, BTreeMap<String, HolderId>>,
-    /// What the stories of a PRD came to in one process, by process and PRD.
+    /// What the stories of each PRD have cost, by process and PRD.
     pub(super) story_spending: BTreeMap<HolderId, BTreeMap<String, BudgetAmount>>,
-    /// In the order in which they were begun.
+    /// The oldest first.
     pub(super) story_runs: Vec<StoryRun>,
-    /// The PRDs whose runs of earlier versions are among them, the latest last.
+    /// The PRDs whose runs of earlier versions were imported, the latest last.
     pub(super) imported_prds: Vec<String>,
     pub(super) consents: BTreeSet<String>,
     pub(super) questions: BTreeMap<String, QuestionPointer>,
@@ -211,29 +213,30 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Returns the processes that may hold something.
+    /// Returns the processes that have joined.
     pub fn holders(&self) -> impl Iterator<Item = (&HolderId, &HolderRecord)> {
         self.holders.iter()
     }
 
-    /// Returns the runs that take a place, with their trees and processes.
+    /// Returns the runs that take a slot.
     pub fn live_runs(&self) -> impl Iterator<Item = (RunId, &LiveRun)> {
         self.live_runs.iter().map(|(run, live)| (*run, live))
     }
 
-    /// Returns what started unasked on the day of `wall_ms`: settled costs, and worst cases of the rest.
+    /// Returns the auto-approved amount of the day of `wall_ms`: costs of settled runs and worst
+    /// cases of the others.
     #[must_use]
     pub fn spent_unasked(&self, wall_ms: u64) -> Usd {
         self.allowance.get(&day_of(wall_ms)).map(AllowanceDay::total).unwrap_or_default()
     }
 
-    /// Returns what is known of a call.
+    /// Returns the run and process of a call.
     #[must_use]
     pub fn call(&self, call: &CallKey) -> Option<&CallRecord> {
         self.calls.get(call)
     }
 
-    /// Returns how many calls wait for a run, in all processes.
+    /// Returns how many calls of all processes wait for a run.
     #[must_use]
     pub fn waits_for(&self, run: RunId) -> u32 {
         let counts = self.waits.get(&run).into_iter().flat_map(BTreeMap::values);
@@ -252,36 +255,36 @@ impl Registry {
         self.story_runs.iter().rev().filter(move |it| it.story == *story)
     }
 
-    /// Returns what is known of a run on a story.
+    /// Returns the record of a run on a story.
     #[must_use]
     pub fn story_run(&self, run: RunId) -> Option<&StoryRun> {
         self.story_runs.iter().find(|it| it.run == run)
     }
 
-    /// Says whether the runs that earlier versions began on the stories of a PRD are among [`Self::story_runs`].
+    /// Says whether runs of earlier versions on the stories of this PRD were imported.
     #[must_use]
     pub fn has_imported_story_runs(&self, prd: &str) -> bool {
         self.imported_prds.iter().any(|it| it == prd)
     }
 
-    /// Says whether a person agreed to what has this digest.
+    /// Says whether a person consented to the content with this digest.
     #[must_use]
     pub fn has_consent(&self, digest: &str) -> bool {
         self.consents.contains(digest)
     }
 
-    /// Returns the questions that wait for a person, by their ids.
+    /// Returns the open questions, by id.
     pub fn questions(&self) -> impl Iterator<Item = (&str, &QuestionPointer)> {
         self.questions.iter().map(|(id, question)| (id.as_str(), question))
     }
 
-    /// Says whether a commit was merged into the files of a tree and not taken back.
+    /// Says whether a commit was merged into the files of a tree, and not undone.
     #[must_use]
     pub fn has_merged(&self, tree: &TreeKey, commit: &str) -> bool {
         self.merges.iter().any(|it| it.tree == *tree && it.commit == commit)
     }
 
-    /// Returns what was merged and not taken back, the oldest first.
+    /// Returns the merges that were not undone, the oldest first.
     pub fn merges(&self) -> impl Iterator<Item = &MergeRecord> {
         self.merges.iter()
     }

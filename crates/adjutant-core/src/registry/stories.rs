@@ -1,4 +1,4 @@
-//! Stories of PRDs: one process for each, and a budget that those of one process share.
+//! Decisions about stories: each has one process, and the stories of one process share a budget.
 
 use crate::budget::BudgetCap;
 use crate::ids::RunId;
@@ -31,7 +31,7 @@ impl Registry {
         Err(RegistryRefusal::StoryNotClaimed { story: story.clone() })
     }
 
-    /// Begins a run on a story with what the stories before it left of the budget.
+    /// Starts a run on a story with the rest of the budget that earlier stories left.
     pub(super) fn begin_story(
         &self,
         holder: HolderId,
@@ -49,7 +49,7 @@ impl Registry {
         let left_usd = budget.usd.map(|cap| cap.saturating_sub(spent.usd));
         let left_tokens = budget.tokens.map(|cap| cap.saturating_sub(spent.tokens));
         let is_used_up = left_usd == Some(Usd::ZERO) || left_tokens == Some(0);
-        // A budget of nothing is refused by name when something is asked for.
+        // A budget that is zero from the start is reported by the run itself.
         if is_used_up && !spent.is_zero() {
             return Err(RegistryRefusal::StoryBudgetUsedUp);
         }
@@ -61,7 +61,7 @@ impl Registry {
         self.story_runs(story).find(is_at_work).map(|it| it.run)
     }
 
-    /// Refuses a run that works on no story.
+    /// Refuses a run that is not running on a story.
     pub(super) fn must_work_on_story(&self, run: RunId) -> Result<(), RegistryRefusal> {
         let is_at_work = self
             .story_runs

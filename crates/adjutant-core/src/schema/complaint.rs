@@ -1,4 +1,4 @@
-//! Everything that is wrong with a call, by path.
+//! The errors in the arguments of a call, each with its path.
 
 use std::fmt;
 
@@ -6,29 +6,29 @@ use crate::code::Code;
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldFault, FieldReader, NamedField, did_you_mean};
 
-/// The most characters of foreign text that a complaint repeats.
+/// The most characters of the caller's text that one error quotes.
 const SHOWN_CHARS: usize = 40;
-/// The most complaints that one line of text repeats.
+/// The most errors that the one-line text lists.
 const SHOWN_COMPLAINTS: usize = 20;
 
-/// Says everything that is wrong with a call.
+/// All errors in the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaError {
-    /// What is wrong, place by place; never empty.
+    /// The errors; never empty.
     pub complaints: Vec<SchemaComplaint>,
 }
 
-/// Says what is wrong in one place of a call.
+/// One error in the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaComplaint {
-    /// Where: `tasks[2].prompt`.
+    /// The path, for example `tasks[2].prompt`.
     pub path: String,
-    /// What is wrong there.
+    /// The message.
     pub message: String,
 }
 
 impl SchemaError {
-    /// Returns the code by which programs know the error.
+    /// Returns the stable error code.
     #[must_use]
     pub const fn code(&self) -> Code {
         Code::ValidationFailed
@@ -63,27 +63,27 @@ impl From<FieldFault> for SchemaComplaint {
     }
 }
 
-/// Everything that is wrong with a call, while it is read.
+/// Collects errors while a call is parsed.
 #[derive(Debug, Default)]
 pub(super) struct ComplaintCollector(Vec<SchemaComplaint>);
 
 impl ComplaintCollector {
-    /// Passes `read` on when there was nothing to complain about.
+    /// Returns `read` if no error was collected.
     pub(super) fn finish<T>(self, read: Option<T>) -> Result<T, SchemaError> {
         read.filter(|_| self.0.is_empty()).ok_or(SchemaError { complaints: self.0 })
     }
 
-    /// Passes on what was read; a fault is noted.
+    /// Returns the value, or collects the error.
     pub(super) fn keep<T>(&mut self, read: Result<T, FieldFault>) -> Option<T> {
         read.map_err(|fault| self.0.push(fault.into())).ok()
     }
 
-    /// Passes on the items that were read; each fault is noted.
+    /// Returns the items, or collects every error.
     pub(super) fn keep_all<T>(&mut self, read: Result<Vec<T>, Vec<FieldFault>>) -> Option<Vec<T>> {
         read.map_err(|faults| self.0.extend(faults.into_iter().map(Into::into))).ok()
     }
 
-    /// Notes each property of the object at `path` that is not known.
+    /// Collects an error for each unknown property of the object at `path`.
     pub(super) fn refuse_unknown(&mut self, path: &str, fields: &FieldReader<'_>, known: &[&str]) {
         for NamedField { name, .. } in fields.unknown(known) {
             let (shown, meant) = (excerpt(&name, SHOWN_CHARS), did_you_mean(&name, known));

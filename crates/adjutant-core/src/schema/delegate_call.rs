@@ -1,4 +1,4 @@
-//! One call of the tool, and its strict reading.
+//! The strict parser of `Delegate` calls.
 
 use serde_json::Value;
 
@@ -11,38 +11,38 @@ use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue
 const CALL_KEYS: [&str; 3] = ["tasks", "concurrency", "return"];
 const TASK_KEYS: [&str; 5] = ["label", "prompt", "context", "model", "max_output_tokens"];
 
-/// One call of the tool, well formed and within its bounds.
+/// The arguments of a valid `Delegate` call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegateCall {
-    /// The tasks, in the caller's order; equal labels are numbered when they are admitted.
+    /// The tasks in the caller's order; equal labels get numbers at admission.
     pub tasks: Vec<TaskSpec>,
-    /// How many may run at once; `None` leaves it to the policy.
+    /// How many tasks may run at once; `None` uses the policy's default.
     pub concurrency: Option<u64>,
-    /// The form of the results.
+    /// The format of the results.
     pub return_form: ReturnFormat,
 }
 
 /// One task of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpec {
-    /// What the task is called; two tasks may share a name.
+    /// The label; two tasks may have the same one.
     pub label: Label,
-    /// What is to be done.
+    /// The prompt.
     pub prompt: String,
-    /// Files to start from, as the caller wrote them; nothing is checked about them here.
+    /// Context files as the caller wrote them; the paths are not checked here.
     pub context: Vec<String>,
-    /// The model wished for.
+    /// The requested model.
     pub model: Option<String>,
-    /// The output tokens wished for; `None` leaves it to the policy.
+    /// The requested output tokens; `None` uses the policy's default.
     pub max_output_tokens: Option<u64>,
-    /// What kind of work it is; only a named agent's task says so.
+    /// The operation; only `Task` calls have one.
     pub operation: Option<Operation>,
-    /// The seconds wished for.
+    /// The requested timeout in seconds.
     pub timeout_s: Option<u64>,
 }
 
 impl TaskSpec {
-    /// Asks for one thing, with nothing beside it.
+    /// Returns a task with only a label and a prompt.
     pub fn new(label: &str, prompt: &str) -> Result<Self, InvalidLabel> {
         Ok(Self {
             label: Label::new(label)?,
@@ -57,10 +57,10 @@ impl TaskSpec {
 }
 
 impl DelegateCall {
-    /// Reads the arguments of a call.
+    /// Parses the arguments of a call.
     ///
-    /// Strict: a property nobody knows, a number in quotes or a `null` is refused rather than
-    /// guessed at, because every guess here would spend someone's money.
+    /// Unknown properties, numbers in quotes and `null` are errors rather than guesses, because a
+    /// wrong guess would spend money.
     pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
         let mut complaints = ComplaintCollector::default();
         let call = call(arguments.into(), limits, &mut complaints);
@@ -87,7 +87,7 @@ fn call(
     })
 }
 
-/// Reads the arguments of a call, which are named as a whole only where they are no object.
+/// Opens the arguments as an object; errors name `arguments` only if they are not an object.
 pub(super) fn arguments_of(value: FieldValue<'_>) -> Result<FieldReader<'_>, FieldFault> {
     FieldReader::new(value, "").map_err(|problem| FieldFault {
         path: "arguments".to_owned(),

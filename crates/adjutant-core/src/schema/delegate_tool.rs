@@ -1,4 +1,4 @@
-//! The bounds of a `Delegate` call and the schema that states them.
+//! The schema of the `Delegate` tool, and the bounds that it states.
 
 use std::ops::RangeInclusive;
 
@@ -9,23 +9,23 @@ use crate::ids::Label;
 use crate::message::ToolSpec;
 use crate::policy::Policy;
 
-/// The name a call of the tool uses.
+/// The name of the tool.
 pub const DELEGATE: &str = "Delegate";
 
-/// The bounds of one call.
+/// The bounds of the arguments of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// The most tasks one call may bring. Inclusive. Models are told; a call is judged by `Tree::decide`.
+    /// The most tasks of one call. Inclusive. The schema states it; `Tree::decide` enforces it.
     pub max_tasks: u64,
     /// The most tasks a call may ask to run at once. Inclusive.
     pub max_concurrency: u64,
-    /// How many run at once when a call does not say.
+    /// How many run at once by default.
     pub default_concurrency: u64,
     /// The most context files of one task. Inclusive.
     pub max_context: usize,
-    /// The output tokens a task may ask for.
+    /// The range of output tokens that a task may ask for.
     pub output_tokens: RangeInclusive<u64>,
-    /// The output tokens of a task that does not ask.
+    /// The default output tokens of a task.
     pub default_output_tokens: u64,
 }
 
@@ -44,7 +44,7 @@ impl Default for CallLimits {
 }
 
 impl CallLimits {
-    /// Returns the bounds of calls under a policy.
+    /// Returns the bounds under a policy.
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl CallLimits {
     }
 }
 
-/// Returns the tool as a model is shown it.
+/// Returns the declaration of the tool for a model.
 #[must_use]
 pub fn delegate_spec(limits: &CallLimits) -> ToolSpec {
     ToolSpec {
@@ -129,22 +129,22 @@ fn task_schema(limits: &CallLimits) -> Value {
     })
 }
 
-/// The form in which results come back to the caller.
+/// The format in which the caller gets results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReturnFormat {
-    /// Headed sections for a model to read.
+    /// Markdown sections for a model.
     #[default]
     Markdown,
-    /// One object for a program to read.
+    /// One JSON object for a program.
     Json,
 }
 
 impl ReturnFormat {
-    /// Every form, the default first.
+    /// Every format, the default first.
     pub const ALL: [Self; 2] = [Self::Markdown, Self::Json];
 
-    /// Returns the form as it is written on the wire.
+    /// Returns the format's name in calls.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
-//! The `Delegate`, `Task` and `Return` tools as a model sees them, and the strict reading of what it sends.
+//! The schemas of the `Delegate`, `Task` and `Return` tools, and the strict parsers of their
+//! arguments.
 //!
-//! Owns the shape of one call and its bounds, which are numbers passed in: the policy decides
-//! them. It does not know whether a task is granted. Start at [`delegate_spec`] and
-//! [`DelegateCall::parse`]; `Task` hands exactly one task to an agent it names. Invariant: what the schema forbids, the parser refuses, naming every
-//! place at once.
+//! Only the form of a call is checked here; `tree::admission` decides whether its tasks are
+//! granted. Start at [`delegate_spec`] and [`DelegateCall::parse`]. Invariant: the parser refuses
+//! what the schema forbids, and reports all errors at once.
 
 mod complaint;
 mod delegate_call;

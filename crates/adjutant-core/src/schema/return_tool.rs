@@ -1,17 +1,18 @@
-//! The `Return` tool: how an agent under the standard contract hands back its result.
+//! The schema of the `Return` tool, with which an agent under the standard contract reports its
+//! result.
 
 use serde_json::json;
 
 use crate::message::ToolSpec;
 use adjutant_formats::contract::{ArtifactKind, ErrorType, SUMMARY_MAX_CHARS, Status, Word};
 
-/// The name a call of the tool uses.
+/// The name of the tool.
 pub const RETURN: &str = "Return";
 
-/// Returns the tool as a model is shown it.
+/// Returns the declaration of the tool for a model.
 ///
-/// The schema only guides: what is sent is judged by the contract, which says more about what is
-/// wrong than a schema can.
+/// The schema only guides the model. The arguments are validated by the contract, whose error
+/// messages say more.
 #[must_use]
 pub fn return_spec() -> ToolSpec {
     let text = |about: &str| json!({ "type": "string", "description": about });

@@ -1,4 +1,4 @@
-//! The `Task` tool: exactly one task for an agent that is named.
+//! The schema and the strict parser of the `Task` tool, which delegates one task to a named agent.
 
 use serde_json::{Value, json};
 
@@ -10,48 +10,49 @@ use crate::policy::Operation;
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldProblem, FieldValue};
 
-/// The name a call of the tool uses.
+/// The name of the tool.
 pub const TASK: &str = "Task";
 
-/// The longest name of an agent that a call may use, in characters. Inclusive.
+/// The longest agent name in a call, in characters. Inclusive.
 const NAME_CHARS: usize = 64;
-/// Characters of an agent's description that a model is shown.
+/// Characters of an agent's description that the tool description includes.
 const DESCRIPTION_CHARS: usize = 240;
-/// Bytes of all descriptions together: every turn of every agent that may delegate pays for them.
+/// Bytes of all descriptions together: they are part of every model call of an agent that may
+/// delegate.
 const DESCRIPTIONS_BYTES: usize = 12 << 10;
 
 const KEYS: [&str; 6] = ["agent", "prompt", "context", "model", "operation", "timeout"];
 
-/// The kinds of work a call may name.
+/// The operations that a call may name.
 const OPERATIONS: [&str; 6] = ["research", "plan", "implement", "revise", "review", "simple"];
 
-/// An agent as a model is told of it.
+/// An agent in the tool description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCard {
-    /// The name to call it by.
+    /// The agent's name.
     pub name: String,
-    /// What it is for.
+    /// What the agent is for.
     pub description: String,
 }
 
-/// One call of the tool, well formed and within its bounds.
+/// The arguments of a valid `Task` call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCall {
-    /// Who is to do it; whether there is such an agent is not judged here.
+    /// The agent's name; admission checks that it exists.
     pub agent: String,
-    /// What is to be done.
+    /// The prompt.
     pub prompt: String,
-    /// Files to start from, as the caller wrote them.
+    /// Context files as the caller wrote them.
     pub context: Vec<String>,
-    /// The model wished for.
+    /// The requested model.
     pub model: Option<String>,
-    /// What kind of work it is.
+    /// The operation.
     pub operation: Option<Operation>,
-    /// The seconds wished for.
+    /// The requested timeout in seconds.
     pub timeout_s: Option<u64>,
 }
 
-/// Returns the tool as a model is shown it, with the agents it can name.
+/// Returns the declaration of the tool for a model, listing the agents.
 #[must_use]
 pub fn task_spec(agents: &[AgentCard], limits: &CallLimits) -> ToolSpec {
     ToolSpec {
@@ -103,7 +104,7 @@ pub fn task_spec(agents: &[AgentCard], limits: &CallLimits) -> ToolSpec {
     }
 }
 
-/// Lists the agents, a line each; whoever finds no room is named without its description.
+/// Lists the agents, one per line. Agents beyond the size limit are listed without a description.
 fn listed(agents: &[AgentCard]) -> String {
     let mut lines = Vec::with_capacity(agents.len());
     let mut left = DESCRIPTIONS_BYTES;
@@ -121,7 +122,8 @@ fn listed(agents: &[AgentCard]) -> String {
 }
 
 impl TaskCall {
-    /// Reads the arguments of a call, as strictly as those of `Delegate`.
+    /// Parses the arguments of a call as strictly as
+    /// [`DelegateCall::parse`](super::DelegateCall::parse).
     pub fn parse(arguments: &Value, limits: &CallLimits) -> Result<Self, SchemaError> {
         let mut complaints = ComplaintCollector::default();
         let call = call(arguments.into(), limits, &mut complaints);
