@@ -1,7 +1,8 @@
-//! Admission: every check a task must pass before anything happens, in the order of the design.
+//! Admission: every check that a task must pass before it starts, in the order of the
+//! specification.
 //!
-//! The first refusal wins. A batch is judged in input order and grants stand; too many tasks
-//! refuse the whole call. Nothing here has a side effect: the answer is events.
+//! The first failed check decides. The tasks of a call are judged in order, and grants stand even
+//! if a later task is refused; too many tasks refuse the whole call. Start at [`Tree::admit`].
 
 use super::approvals::call_hash;
 use super::auto_approval::start_without_asking;
@@ -17,37 +18,37 @@ use crate::rights::Rights;
 use crate::time::Timestamp;
 use crate::tree::turn::MIN_OUTPUT;
 
-/// Delegations that may wait for a place in one run. Inclusive.
+/// How many delegations of one run may be queued. Inclusive.
 ///
-/// A waiting delegation costs memory and a place in every listing; a thousand is more than any
-/// plan needs and less than a runaway produces in a minute.
+/// A queued delegation costs memory and a line in every listing; a thousand is more than any plan
+/// needs and less than a runaway agent produces in a minute.
 pub const QUEUE_LIMIT: u64 = 1_000;
 
-/// A granted task and what was decided about it.
+/// What admission decided about a granted task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Admission {
-    /// Edges from the root.
+    /// The depth in the tree.
     pub depth: u64,
-    /// Names from the root to the agent.
+    /// The agent names from the root to the agent.
     pub path: Vec<String>,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
-    /// Seconds of its own, bounded by what is left of its parent's time.
+    /// Its timeout in seconds, within what is left of its parent's time.
     pub timeout_s: Option<u64>,
-    /// Whether it asked for more time than allowed.
+    /// Whether it asked for more time than it got.
     pub clamped: bool,
 }
 
-/// The call a task belongs to, and what earlier tasks of it have taken already.
+/// The call that is being judged, and how many of its tasks were granted so far.
 #[derive(Clone, Copy)]
 struct AdmissionBatch {
-    /// The tasks of the call.
+    /// The number of tasks of the call.
     tasks: u64,
     granted: u64,
     places: u64,
 }
 
-/// Where in its parent's calls a task stands.
+/// The position of a task: its parent, call and index.
 struct TaskPosition {
     parent: SessionId,
     call: u32,
@@ -121,7 +122,7 @@ impl Tree {
         Ok(events)
     }
 
-    /// The first two checks: delegation is enabled, and the parent is at work.
+    /// The first two checks: delegation is enabled, and the parent is running.
     fn check_open(&self, parent: SessionId) -> Result<(usize, &Node), Refusal> {
         if !self.policy.enabled {
             return Err(Refusal::Disabled { preset: self.policy.preset });
@@ -129,7 +130,7 @@ impl Tree {
         self.at_work(parent).ok_or_else(|| Refusal::UnknownParent { parent: parent.to_string() })
     }
 
-    /// Judges one task as `decide` judges each task of a call, without granting it.
+    /// Judges one task like a call with only this task, without granting it.
     pub fn judge_one(
         &self,
         now: Timestamp,
@@ -145,8 +146,8 @@ impl Tree {
         )
     }
 
-    /// Returns how many children of the call may work at once. A person's word is in the policy;
-    /// a call may ask for anything up to the ceiling.
+    /// Returns how many tasks of the call may run at once: the requested number up to
+    /// `concurrency_max`, or the policy's `concurrency`.
     fn places(&self, wish: Option<u64>) -> u64 {
         wish.map_or(self.policy.concurrency, |wish| wish.clamp(1, self.policy.concurrency_max))
     }
@@ -174,7 +175,7 @@ impl Tree {
         Ok(Admission { depth, path, rights, timeout_s, clamped })
     }
 
-    /// Returns the rights of the agent's definition, which bound what it may hold.
+    /// Returns the rights of the agent's definition; `None` if no agents were defined.
     fn check_agent(&self, agent: &AgentName) -> Result<Option<Rights>, Refusal> {
         let Some(agents) = &self.agents else { return Ok(None) };
         agents.get(agent).map(|known| Some(known.rights.clone())).ok_or_else(|| {
@@ -214,7 +215,7 @@ impl Tree {
         let path = match closed {
             Some(path) => path,
             None if self.is_handed_down(parent, brief) => {
-                // Their names all differ; it is the words that come again.
+                // The story names differ, but the task text repeats; show the labels too.
                 let named = |story: Option<&str>, agent: &str, label: &Label| match story {
                     Some(story) if story == label.as_str() => story.to_owned(),
                     Some(story) => format!("{story} ({label})"),
@@ -236,7 +237,7 @@ impl Tree {
         Err(Refusal::Cycle { target, path, stories: true })
     }
 
-    /// Says whether an ancestor was given this very task.
+    /// Says whether an ancestor has the same task.
     fn is_handed_down(&self, parent: usize, brief: &Brief) -> bool {
         let fingerprint = fingerprint(brief);
         fingerprint.is_some()
@@ -266,8 +267,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Effective rights are the parent's, the definition's and the policy's, and nothing more may
-    /// be asked for.
+    /// Returns the effective rights: the intersection of the parent's, the definition's and the
+    /// policy's. Asking for more is refused.
     fn check_rights(
         &self,
         parent: usize,
@@ -291,8 +292,8 @@ impl Tree {
         Ok(if depth >= self.policy.max_depth { ceiling.without_delegation() } else { ceiling })
     }
 
-    /// In `story` the child's estimate comes on top of its parent's context. Elsewhere the child
-    /// must fit its own window, and the parent must be able to take in what comes back.
+    /// In the preset `story`, the child's estimate is added to its parent's context. Otherwise the
+    /// child must fit its own window, and the results must fit the parent's window.
     fn check_context(
         &self,
         parent: usize,
@@ -319,7 +320,7 @@ impl Tree {
                 let max = node.model.as_ref()?.window;
                 let current = node.context_estimate();
                 let room = max.saturating_sub(current);
-                // What each may hand back so that the whole call fits.
+                // What each task may return so that the whole call fits.
                 let result_tokens = room / (node.delegations.live + batch.tasks).max(1);
                 let remedy = ContextRemedy::SmallerResults { result_tokens };
                 let is_too_much = expected > room;
@@ -363,7 +364,8 @@ impl Tree {
         }
     }
 
-    /// Returns the seconds the child gets, never beyond what its parent has left.
+    /// Returns the child's timeout, never more than its parent has left, and whether it was
+    /// clamped.
     fn check_time(
         &self,
         now: Timestamp,
@@ -385,8 +387,9 @@ impl Tree {
                 let seconds = self.policy.total_s.filter(|_| bound == TimeBound::Total);
                 return Err(Refusal::Time { bound, seconds });
             }
-            // Rounded down, so that the parent has time to report a child that times out. What is left of the
-            // total is rounded up, so that the total expires first and is named.
+            // Rounded down, so that the parent has time to report a child that times out. The rest
+            // of the total is rounded up, so that the total expires first and is the limit that is
+            // named.
             let is_total = bound == TimeBound::Total;
             let left = left.as_secs() + u64::from(is_total && left.subsec_nanos() > 0);
             if allotted.seconds.is_none_or(|seconds| seconds > left) {
@@ -394,12 +397,14 @@ impl Tree {
                 allotted.seconds = Some(left);
             }
         }
-        // The usual time of a command or agent is no request: below the root it is cut in silence.
+        // The default timeout of a command or agent is not a request: below the root, clamping it
+        // is not reported.
         let is_said = brief.is_timeout_requested || node.parent.is_none();
         Ok((allotted.seconds, allotted.clamped && is_said))
     }
 
-    /// Only those who find no free place wait; whoever needs a person's yes waits in any case.
+    /// Refuses a task that would have to wait while the queue is full. Tasks that need approval
+    /// always wait.
     fn check_queue(&self, parent: usize, batch: AdmissionBatch) -> Result<(), Refusal> {
         let node = &self.nodes[parent];
         let asks = self.policy.approval == ApprovalRule::Batch;
@@ -411,8 +416,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the task of the project's list that a brief is for, and whether it is the work of the
-    /// command. What is handed further down is for the task of its parent.
+    /// Returns the number of the task list entry that a brief is for, and whether it is the work of
+    /// the slash command. Deeper delegations are for the task of their parent.
     fn task_of(&self, parent: SessionId, brief: &Brief) -> (Option<u64>, bool) {
         let (Some(assignment), Some(above)) = (&self.assignment, self.node(parent)) else {
             return (None, false);
@@ -461,13 +466,13 @@ impl Tree {
     }
 }
 
-/// Returns the identity of a task, where it has a text to be known by.
+/// Returns the fingerprint of a task; `None` if it has no text.
 pub(super) fn fingerprint(brief: &Brief) -> Option<Fingerprint> {
     (!brief.prompt.trim().is_empty())
         .then(|| Fingerprint::of(&brief.agent, &brief.prompt, &brief.context_paths()))
 }
 
-/// A missing file is a warning; one that may not be handed over refuses the task.
+/// Refuses context files that must not be read. A missing file is only a warning.
 fn check_context_files(brief: &Brief) -> Result<(), Refusal> {
     for file in &brief.context {
         if let ContextFileStatus::Unusable(problem) = &file.found {
@@ -477,7 +482,7 @@ fn check_context_files(brief: &Brief) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A model nobody can open refuses the task that asks for it.
+/// Refuses a task whose model is not available.
 fn check_model(brief: &Brief) -> Result<(), Refusal> {
     match &brief.model_problem {
         Some(problem) => Err(Refusal::Model { problem: problem.clone() }),
@@ -485,7 +490,7 @@ fn check_model(brief: &Brief) -> Result<(), Refusal> {
     }
 }
 
-/// Returns what the smallest useful call of a task takes: its estimate and a short answer.
+/// Returns the cost of the smallest useful model call of a task: its estimate and a short answer.
 fn smallest_call(brief: &Brief) -> BudgetAmount {
     let tokens = brief.estimate().saturating_add(MIN_OUTPUT);
     let price = brief.model.as_ref().and_then(|model| model.price);

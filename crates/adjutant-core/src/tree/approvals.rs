@@ -1,8 +1,9 @@
-//! What a person is asked about a call, and what their answer comes to.
+//! Questions to a person about a call, and their answers.
 //!
-//! Owns the most a call can consume, the hash an answer is bound to, and yes, no and silence. Whether
-//! anybody is asked is decided at admission (see `admission` and `auto_approval`). Start at [`Tree::approve`].
-//! Invariant: a question is answered once, and only for the very grants it was asked about.
+//! Computes the worst case of a call and the hash that an answer is bound to, and decides approval,
+//! denial and expiry. Whether a person is asked is decided in `admission` and `auto_approval`.
+//! Start at [`Tree::approve`]. Invariant: a question is answered once, and only for exactly the
+//! grants that it was asked about.
 
 use sha2::{Digest, Sha256};
 
@@ -16,12 +17,13 @@ use crate::refusal::Refusal;
 use crate::time::Timestamp;
 use crate::tree::node::PlannedEnd;
 
-/// Seconds for which a question to a person stays open where nobody says otherwise.
+/// The default of `approval_s`: seconds until a question to a person expires.
 pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
 
-/// Milliseconds that a person needs at least to read a question and answer it.
+/// The default of `answer_min_ms`: the fewest milliseconds that a person needs to read a question
+/// and answer it.
 ///
-/// Clients without a person at them answer by themselves: Claude Code after 12 ms, Codex after 1 ms.
+/// Clients without a person answer automatically: Claude Code after 12 ms, Codex after 1 ms.
 pub const ANSWER_MIN_MS: u64 = 250;
 
 impl Tree {
@@ -36,8 +38,8 @@ impl Tree {
         }
     }
 
-    /// Takes an answer that a client brings, unless it came before a person can have given it. Then the question
-    /// stays open.
+    /// Takes an answer that a client relays. If it came faster than a person can answer, the
+    /// question stays open.
     pub(super) fn relay_answer(
         &self,
         now: Timestamp,
@@ -58,13 +60,13 @@ impl Tree {
         }
     }
 
-    /// Says whether a call of that hash waits for a person.
+    /// Says whether a call with this hash waits for approval.
     #[must_use]
     pub fn awaits_approval(&self, hash: &str) -> bool {
         self.approvals.contains_key(hash)
     }
 
-    /// Takes a person's no, unless nobody waits for it.
+    /// Denies a call, or refuses if no call with this hash is waiting.
     pub(super) fn deny_open(&self, hash: &str, reason: &str) -> Result<Vec<Event>, Refusal> {
         if self.awaits_approval(hash) {
             return Ok(self.deny(hash, reason));
@@ -85,7 +87,7 @@ impl Tree {
         events
     }
 
-    /// Says that a question was open for as long as one may be.
+    /// Returns the reason for denying a question that expired.
     pub(super) fn nobody_answered(&self) -> String {
         let seconds = self.policy.approval_s;
         match (seconds / 60, seconds % 60) {
@@ -104,7 +106,8 @@ impl Tree {
     }
 }
 
-/// Returns the most a set of tasks can consume under a policy: what a person is asked to risk.
+/// Returns the worst-case cost and duration of tasks under a policy, which a person is asked to
+/// approve.
 #[must_use]
 pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (BudgetAmount, Option<u64>) {
     let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
@@ -112,7 +115,7 @@ pub fn worst_case(policy: &Policy, grants: &[Grant]) -> (BudgetAmount, Option<u6
     worst_case_within(policy, whole, grants)
 }
 
-/// Does the same where only `left` remains of the run's budget.
+/// Like [`worst_case`], if only `left` remains of the run's budget.
 #[must_use]
 pub fn worst_case_within<'a>(
     policy: &Policy,
@@ -128,7 +131,7 @@ pub fn worst_case_within<'a>(
         .map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)))
         .max();
     let usd = dearest.map(|usd| usd.min(left.usd)).unwrap_or_default();
-    // A call may have asked for fewer places than the policy gives, and then takes longer.
+    // A call may have asked for less concurrency than the policy allows, and then takes longer.
     let places = grants.iter().map(|grant| grant.places).min().unwrap_or(1).max(1);
     let rounds = (grants.len() as u64).div_ceil(places);
     let longest = grants.iter().map(|grant| grant.timeout_s).max().flatten();
@@ -137,12 +140,13 @@ pub fn worst_case_within<'a>(
     (BudgetAmount { tokens, usd }, seconds)
 }
 
-/// Returns the hash an approval is bound to: every byte of the grants, so nothing can be swapped.
+/// Returns the hash that an approval is bound to. It covers every byte of the grants, so nothing
+/// can be swapped.
 pub(super) fn call_hash(events: &[Event]) -> String {
     hash_of(events, Sha256::new())
 }
 
-/// Returns the hash of events behind what was hashed before.
+/// Returns the hash of `events`, continuing `hash`.
 pub(super) fn hash_of(events: &[Event], mut hash: Sha256) -> String {
     events.iter().for_each(|event| add_to(&mut hash, event));
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -150,7 +154,7 @@ pub(super) fn hash_of(events: &[Event], mut hash: Sha256) -> String {
 
 /// Adds every byte of an event to a hash.
 pub(super) fn add_to(hash: &mut Sha256, event: &Event) {
-    // Serialising our own event cannot fail: no map with other keys than strings, no IO.
+    // Serialising an event cannot fail: all map keys are strings, and there is no IO.
     let bytes = serde_json::to_vec(event).unwrap_or_default();
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);

@@ -1,7 +1,7 @@
-//! Calls that start without asking: a person said beforehand up to which amount.
+//! Calls that start without approval, within `approve_below_usd`.
 //!
-//! The amount is for the whole run. What counts against it is the worst case of each call, not what
-//! it came to cost: nobody was asked, so nothing may be spent that was not foreseen.
+//! The amount is for the whole run. Each call counts with its worst case instead of its cost, so
+//! that no unapproved cost can exceed the amount.
 
 use super::Tree;
 use super::approvals::worst_case_within;
@@ -11,9 +11,9 @@ use crate::ids::SessionId;
 use crate::money::Usd;
 
 impl Tree {
-    /// Returns the most that work handed down by `parent` can still consume.
+    /// Returns the most that delegations of `parent` can still spend.
     ///
-    /// What is held open for calls under way is not taken off: most of it comes back.
+    /// Reservations of running calls are not subtracted: most of them are returned.
     #[must_use]
     pub fn spendable(&self, parent: SessionId) -> BudgetAmount {
         let unlimited = BudgetAmount { tokens: u64::MAX, usd: Usd::MAX };
@@ -28,11 +28,11 @@ impl Tree {
         })
     }
 
-    /// Returns the worst case of a call when it may start without asking.
+    /// Returns the worst-case cost of a call if it may start without approval.
     pub(super) fn automatic(&self, parent: SessionId, events: &[Event]) -> Option<Usd> {
         let limit = self.policy.approve_below_usd?;
         let grants: Vec<&Grant> = granted(events).collect();
-        // Whoever has no price could cost anything.
+        // A model without a price could cost anything.
         let is_priced =
             |grant: &&Grant| grant.brief.model.as_ref().is_some_and(|model| model.price.is_some());
         if !grants.iter().all(is_priced) {
@@ -42,16 +42,16 @@ impl Tree {
         (self.auto_approved + worst.usd <= limit).then_some(worst.usd)
     }
 
-    /// Returns the worst cases of the calls that started without asking, added up.
+    /// Returns the sum of the worst cases of auto-approved calls.
     #[must_use]
     pub const fn auto_approved(&self) -> Usd {
         self.auto_approved
     }
 }
 
-/// Turns the answer of a call that needs a person's yes into one that does not.
+/// Changes the grants of a call so that they need no approval.
 ///
-/// The record of it comes first: whatever is torn off behind it, the amount is counted.
+/// `AutoApproved` comes first: if the journal is cut off after it, the amount still counts.
 pub(super) fn start_without_asking(
     events: &mut Vec<Event>,
     parent: SessionId,

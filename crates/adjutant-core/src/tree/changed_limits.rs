@@ -1,7 +1,7 @@
-//! Limits that a person changes when a run goes on: budgets, times and concurrency.
+//! Limits that a person changes on resume: budgets, times and concurrency.
 //!
-//! What is spent stays spent. Invariant: settled + reserved stay within the new caps, because a cap
-//! never falls below what is taken.
+//! Invariant: spent plus reserved stays within the new caps, because a cap is never set below what
+//! is already taken.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::event::IllegalEvent;
 use crate::policy::PolicyKey;
 
 impl Tree {
-    /// Returns the limits that a person changes, as they are recorded.
+    /// Returns the limits that the resume changes, by policy key.
     pub(super) fn changed_limits(&self, wish: &ResumeOptions) -> BTreeMap<String, Value> {
         let wanted = wish.limits.as_deref();
         wanted.map(|wanted| self.policy.limits_changed_by(wanted)).unwrap_or_default()
     }
 
-    /// Folds in the limits that a person changed.
+    /// Applies changed limits to the policy and to every ledger.
     pub(super) fn set_limits(
         &mut self,
         limits: &BTreeMap<String, Value>,
@@ -52,7 +52,7 @@ impl Tree {
     }
 }
 
-/// Raises a cap to what is already spent or held; then no further call fits.
+/// Raises a cap to what is already spent or reserved, so that no further call fits.
 fn at_least_taken(cap: BudgetCap, ledger: &BudgetLedger) -> BudgetCap {
     let taken = ledger.settled.plus(ledger.reserved).minus(ledger.overrun);
     BudgetCap {

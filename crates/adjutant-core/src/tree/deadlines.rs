@@ -1,4 +1,4 @@
-//! What time alone changes: deadlines, stalls, retries and open questions.
+//! Timers: timeouts, stalled model calls, retries and expiring questions.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,22 @@ use crate::policy::Operation;
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
 
-/// Why an instant matters.
+/// What happens at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineKind {
-    /// A delegation has used up its time.
+    /// A delegation times out.
     Timeout,
-    /// A model has been silent for too long.
+    /// A model call counts as stalled.
     Stall,
-    /// A failed model call may be tried again.
+    /// A failed model call is retried.
     Retry,
-    /// A question to a person goes stale.
+    /// A question to a person expires.
     Approval,
 }
 
 impl Tree {
-    /// Returns the next instant at which time alone changes something, and why.
+    /// Returns the next deadline, and what happens at it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Timestamp, DeadlineKind)> {
         let timer = self.timers.first().map(|(at, _, why)| (*at, *why));
@@ -40,8 +40,9 @@ impl Tree {
         timer.into_iter().chain(question).min()
     }
 
-    /// Gives the root a deadline, once and before it begins. It has the most its operation may take
-    /// and not what is usual, so that it can still report on someone who used up the usual.
+    /// Gives the root a deadline, once and before its first turn. It gets the longest time of the
+    /// operation instead of the default, so that it can still report on a child that used up the
+    /// default.
     pub(super) fn time_root(&self, now: Timestamp, operation: Operation) -> Option<Event> {
         let fresh =
             |root: &&Node| root.is_running() && root.time.deadline.is_none() && root.turn == 0;
@@ -54,8 +55,8 @@ impl Tree {
     pub(super) fn expire(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.expire_approvals(now);
         events.extend(self.expire_domains(now));
-        // A question and its parent, or a parent and its child, may be due at once; whoever is
-        // ended first stays so.
+        // Several deadlines may pass at once, for example of a parent and its child; the first end
+        // of a session counts.
         let mut ended: BTreeSet<SessionId> = ends(&events).collect();
         let (mut stalls, mut retries) = (BTreeSet::new(), BTreeSet::new());
         for (_, index, why) in self.timers.iter().take_while(|(at, _, _)| *at <= now) {
@@ -81,8 +82,8 @@ impl Tree {
         events
     }
 
-    /// Fails the attempts whose model was silent for too long, once it is clear who is still there.
-    /// Parents come before their children: an agent that ends here ends everyone below it.
+    /// Fails stalled model calls of nodes that were not ended above. Parents come before their
+    /// children: an agent that ends here ends all its descendants.
     fn fail_stalled(
         &self,
         now: Timestamp,
@@ -99,9 +100,9 @@ impl Tree {
         }
     }
 
-    /// Tries again what is due, once it is clear who is still there. All of it is decided before
-    /// any of it is folded in, so each reservation must see those before it. Parents come before
-    /// their children: whoever ends takes everyone below along.
+    /// Retries failed model calls of nodes that were not ended above. All retries are decided
+    /// before any is folded in, so each reservation must see the ones before it. Parents come
+    /// before their children, because an agent that ends here ends all its descendants.
     fn retry(
         &self,
         due: &BTreeSet<usize>,
@@ -124,7 +125,7 @@ impl Tree {
         }
     }
 
-    /// Returns what a silent attempt fails with, and how its agent ends after the last attempt.
+    /// Returns the error of a stalled call, and how the agent ends after the last attempt.
     fn stalled(&self, node: &Node) -> (AttemptError, PlannedEnd) {
         let seconds = grouped(self.policy.stall_s.unwrap_or_default());
         let error = AttemptError {
@@ -140,7 +141,7 @@ impl Tree {
         (error, PlannedEnd::partial(Code::Stalled, message, "Try again, or use another model."))
     }
 
-    /// Starts the silence clock anew while a model call is under way.
+    /// Restarts the stall timer of a running model call.
     pub(super) fn feed(&mut self, at: Timestamp, index: usize) {
         let stall = self.policy.stall_s.map(|seconds| at.plus_seconds(seconds));
         if let TurnState::Thinking(_, Some(call)) = self.nodes[index].turn_state_mut() {
@@ -149,14 +150,14 @@ impl Tree {
         }
     }
 
-    /// Folds in that a model call that failed is tried again at that instant.
+    /// Schedules the retry of a failed model call.
     pub(super) fn retry_at(&mut self, index: usize, at: Timestamp) {
         let node = &mut self.nodes[index];
         *node.turn_state_mut() = TurnState::Retrying(node.attempts().unwrap_or_default(), at);
         self.move_timer(index, DeadlineKind::Retry, None, Some(at));
     }
 
-    /// Folds in that a model call is over, or is not tried again. Returns the call that was under way.
+    /// Clears the running model call and its stall timer, or a scheduled retry. Returns the call.
     pub(super) fn take_model_call(&mut self, index: usize) -> Option<ModelCall> {
         let node = &mut self.nodes[index];
         if let TurnState::Thinking(_, call) = node.turn_state_mut() {
@@ -187,7 +188,7 @@ impl Tree {
     }
 }
 
-/// Adds what is news: nothing more is said of those who have ended.
+/// Appends the events of sessions that have not ended yet.
 fn join(events: &mut Vec<Event>, new: Vec<Event>, ended: &mut BTreeSet<SessionId>) {
     let fresh = |event: &Event| event.session().is_none_or(|session| !ended.contains(&session));
     let new: Vec<Event> = new.into_iter().filter(fresh).collect();
@@ -204,7 +205,7 @@ fn timed_out(node: &Node, in_place: bool) -> PlannedEnd {
         (Some(started), Some(deadline)) => deadline.since(started).as_secs(),
         (None, _) | (_, None) => 0,
     };
-    // An agent that was done is not what took the time.
+    // The verify command used the time, not the agent; name it.
     let command = node.terms.verify.as_ref().filter(|_| node.is_checking());
     let running = command.map(|it| format!(" `{it}` was still running.")).unwrap_or_default();
     let bound = match (node.time.bound, node.parent) {

@@ -1,9 +1,8 @@
-//! What must happen now, computed from the state alone.
+//! Computes from the state alone what must happen now.
 //!
-//! Running and resuming both use [`Tree::due`]: while a run goes on it is asked about whatever an event touched,
-//! and what was started before is left out (see `in_flight`); when a run is resumed it is asked about everything,
-//! and nothing was started. Invariant: whenever nothing is left to decide, the effects that are due are those
-//! under way, and no command that is due leads to an event.
+//! A running engine asks for the parts that an event touched and leaves out effects that were
+//! already started (see `in_flight`); a resuming engine asks for everything. Invariant: when no
+//! command is left to decide, the due effects are exactly those in flight.
 
 use super::node::Node;
 use super::phase::Phase;
@@ -21,16 +20,16 @@ use crate::write::{is_in_turn, is_look};
 /// A part of the state for which something can be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DueSubject {
-    /// The node at this place.
+    /// The node at this index.
     Node(usize),
-    /// What people are asked.
+    /// The open questions to a person.
     Questions,
     /// The run as a whole.
     Run,
 }
 
 impl Tree {
-    /// Returns everything that must happen now for the whole run.
+    /// Returns everything that is due for the whole run.
     #[must_use]
     pub fn all_due(&self) -> Reaction {
         let mut due = Reaction::default();
@@ -47,7 +46,7 @@ impl Tree {
         nodes.chain([DueSubject::Questions, DueSubject::Run])
     }
 
-    /// Returns what must happen now for one part of the state.
+    /// Returns what is due for one part of the state.
     pub(super) fn due(&self, subject: DueSubject) -> Reaction {
         let mut due = Reaction::default();
         match subject {
@@ -63,7 +62,7 @@ impl Tree {
         due.effects.extend(self.due_mark(node));
         due.effects.extend(Self::due_keep(node));
         match &node.phase {
-            // The root has no parent that would start it.
+            // The root has no parent that starts it.
             Phase::Queued(_) if node.parent.is_none() => {
                 due.commands.push(Command::StartQueued { parent: session });
             }
@@ -71,7 +70,7 @@ impl Tree {
                 due.effects.push(self.make_space(node));
             }
             Phase::Working(turn_state) => self.add_due_turn(node, turn_state, due),
-            // A person or the parent lets one begin.
+            // Nothing is due: a person, the parent or a list update lets it go on.
             Phase::AwaitingApproval(_)
             | Phase::Queued(_)
             | Phase::MakingWorkspace(_)
@@ -106,7 +105,7 @@ impl Tree {
             }
             TurnState::Judging(answer) => self.add_due_judgement(node, answer.stop, due),
             TurnState::Checking(_) => due.effects.extend(self.due_check(node)),
-            // The clock lets a call be tried again.
+            // A timer starts the retry.
             TurnState::Retrying(..) => {}
         }
     }
@@ -120,22 +119,23 @@ impl Tree {
                 None => self.run_tool(node, number, call, calls.count() == 1),
             });
         }
-        // Those that wait for a person's word stay so; where there are no others, nothing comes of it.
+        // Calls that wait for an answer about a host stay so; the command has no effect if there
+        // are no others.
         if begun < calls.count() {
             due.commands.push(Command::UseTools { session: node.session });
         }
     }
 
-    /// Returns what a tool call that was begun does now; nothing where it waits for another one.
+    /// Returns the effect of a started tool call; `None` if it must wait for another call.
     fn run_tool(&self, node: &Node, index: u32, call: &ToolCall, is_last: bool) -> Option<Effect> {
         let (session, turn) = (node.session, node.turn);
         match call.name.as_str() {
             WEB_FETCH => self.fetch(session, turn, index, call.clone()),
-            // What it names may be what the others are still writing.
+            // The other calls may still be writing the artifacts that it names.
             RETURN if !is_last => None,
             RETURN => Some(Effect::Verify { session, returned: Some((index, call.clone())) }),
             name if is_in_turn(name) => node.write(index, call),
-            // What it looks at may be about to change, and was to be changed before.
+            // An earlier write of the same answer may still change what it reads.
             name if is_look(name) && node.is_behind_a_write(index) => None,
             DELEGATE | TASK => Some(Effect::Delegate { session, turn, index, call: call.clone() }),
             _ => Some(Effect::Tool { session, turn, index, call: call.clone() }),
@@ -157,7 +157,8 @@ impl Tree {
         }
     }
 
-    /// Merges the work of the tasks of a call once all of them have ended, then hands their results up.
+    /// Returns the next merge of a call whose tasks have all ended; after the last merge, the
+    /// effect that returns their results to the parent.
     fn hand_up(&self, node: &Node, call: u32) -> Option<Effect> {
         let session = node.session;
         let open = node.delegations.open.get(&call).filter(|open| open.live == 0)?;
@@ -180,7 +181,7 @@ impl Tree {
         calls.chain(self.open_domain_questions())
     }
 
-    /// Returns the parts of the state for which `event` may have made something due, or no longer due.
+    /// Returns the parts of the state whose due effects and commands `event` may have changed.
     pub(super) fn touched(&self, event: &Event) -> Vec<DueSubject> {
         let node =
             |session: &SessionId| self.by_session.get(session).map(|it| DueSubject::Node(*it));
@@ -238,7 +239,7 @@ impl Tree {
             | Event::Progressed { .. }
             | Event::Printed { .. }
             | Event::Paused { .. }
-            // A word waits for the next turn.
+            // A message waits for the next turn.
             | Event::Messaged { .. }
             | Event::Crashed { .. }
             | Event::Late { .. }
@@ -250,13 +251,13 @@ impl Tree {
     }
 }
 
-/// Returns the effect that stops what an event made pointless.
+/// Returns the effect that stops work which an event made pointless.
 pub(super) fn stopped_by(event: &Event) -> Option<Effect> {
     if let Event::Ended { session, .. } = event {
         return Some(Effect::Stop { session: *session });
     }
     if let Event::AttemptFailed { session, .. } = event {
-        // After a stall the call is still open.
+        // After a stall the connection is still open.
         return Some(Effect::StopModel { session: *session });
     }
     matches!(event, Event::RunEnded { .. }).then_some(Effect::Close)

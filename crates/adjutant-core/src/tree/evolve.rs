@@ -1,5 +1,5 @@
-//! Folding recorded facts into the tree. Nothing here judges; what does not fit is a damaged or
-//! foreign journal, and is said.
+//! Folds recorded events into the tree. Nothing is judged here; an event that contradicts the state
+//! means a damaged or foreign journal and is an [`IllegalEvent`].
 
 use std::collections::VecDeque;
 
@@ -84,7 +84,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.feed(at, index);
             Ok(())
         }
-        // Nobody was asked yet, so the silence is ours until then.
+        // The request is not sent before `until`, so the stall timer starts then.
         Event::Paused { session, until, .. } => {
             let index = tree.known("paused", *session)?;
             tree.feed(at.max(*until), index);
@@ -132,7 +132,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             node.results.has_findings |= output.note.is_some();
             let writes = node.calls().filter(|calls| calls.writing.contains(call));
             if let Some(calls) = writes.filter(|_| !output.is_error) {
-                // A write that found its own text there has none prepared.
+                // A write that found the file already as wanted has no prepared change.
                 let change = calls.prepared.get(call).map(|change| change.path.clone());
                 node.results
                     .changed
@@ -384,7 +384,7 @@ impl Tree {
         if call == WHOLE_RUN {
             return self.asked_to_begin(parent, hash, expires);
         }
-        // An earlier call may still wait for its own answer.
+        // Only the tasks of this call; an earlier call may still wait for its own approval.
         let waiting = |child: &&usize| {
             let child = &self.nodes[**child];
             child.call == call && child.is_awaiting_approval()
@@ -413,7 +413,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Drops the timer of a question, unless another one of the same parent goes stale then too.
+    /// Removes the timer of a question, unless another question of the same parent expires at the
+    /// same time.
     fn forget_question(&mut self, gone: &PendingApproval) {
         let same =
             |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
@@ -422,7 +423,7 @@ impl Tree {
         }
     }
 
-    /// Drops the questions that are about nobody any more.
+    /// Removes questions whose nodes have all ended.
     fn forget_idle_questions(&mut self) {
         let nodes = &self.nodes;
         let idle: Vec<PendingApproval> = self
@@ -444,7 +445,7 @@ impl Tree {
         let Some(parent) = self.nodes[index].parent else {
             return self.root_started(at, index, deadline, bound);
         };
-        // Places are given in order; whoever ended while waiting is passed over.
+        // Slots are given in order; children that ended while waiting are skipped.
         let next = loop {
             match self.nodes[parent].delegations.queue.pop_front() {
                 Some(ended) if !self.nodes[ended].is_live() => {}
@@ -518,7 +519,7 @@ impl Tree {
         let was_asked_about = self.nodes[index].is_awaiting_approval();
         self.enter_end(index, outcome, reason.cloned());
         let node = &mut self.nodes[index];
-        // Calls without a result and words not heard stay: whoever takes it up again must be told.
+        // Open calls and undelivered messages are kept for a resume.
         node.loops.recent_calls = VecDeque::new();
         if let Some(deadline) = node.time.deadline {
             self.timers.remove(&(deadline, index, DeadlineKind::Timeout));
@@ -535,7 +536,7 @@ impl Tree {
             let above = &mut self.nodes[parent];
             above.delegations.live -= 1;
             if let Some(open) = above.delegations.open.get_mut(&call) {
-                // In a damaged journal a call may have been opened after its tasks were granted.
+                // In a damaged journal a call may have been recorded after its grants.
                 open.live = open.live.saturating_sub(1);
             }
             above.delegations.ends.push(outcome);
@@ -546,7 +547,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Closes the open reservation in every scope.
+    /// Settles the running model call in every scope.
     fn close(
         &mut self,
         event: &'static str,

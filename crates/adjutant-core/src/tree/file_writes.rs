@@ -1,5 +1,5 @@
-//! Calls that change files, commands among them: one after the other, each recorded before it happens, and none of them
-//! twice.
+//! Tool calls that change files, shell commands included: they run one after the other, and each is
+//! recorded before it happens, so that none is made twice.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::ids::SessionId;
 use crate::message::ToolCall;
 use crate::write::{ContentChange, WriteFinding, WriteScope, is_write};
 
-/// What looking at the files told about writes without a result.
+/// Whether interrupted writes were applied, by session and call number.
 pub(super) type WriteFindings = BTreeMap<(SessionId, u32), WriteFinding>;
 
 impl Tree {
-    /// Records what a tool is about to change, unless nobody waits for it any more.
+    /// Records the change that a tool is about to make, if the call is still open.
     pub(super) fn prepare_write(
         &self,
         session: SessionId,
@@ -30,7 +30,7 @@ impl Tree {
         }
     }
 
-    /// Returns every change that was about to be made and has no result: session, turn, call.
+    /// Returns every prepared change without a result: session, turn, call, change.
     pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &ContentChange)> {
         self.nodes.iter().flat_map(|node| {
             let prepared = node.calls().into_iter().flat_map(|calls| &calls.prepared);
@@ -41,25 +41,25 @@ impl Tree {
 }
 
 impl Node {
-    /// Returns the first write of the last answer that was begun and has no result. The others wait
-    /// for it: two edits of one file in one answer must not see the same file before.
+    /// Returns the first started write of the last answer that has no result. The others wait for
+    /// it: two edits of one file must not both start from the same content.
     fn next_write(&self) -> Option<u32> {
         let calls = self.calls()?;
         calls.writing.iter().copied().find(|call| calls.get(*call).is_some())
     }
 
-    /// Says whether something was to be changed before a call and is not yet.
+    /// Says whether an earlier write of the same answer is still pending.
     pub(super) fn is_behind_a_write(&self, call: u32) -> bool {
         self.next_write().is_some_and(|write| write < call)
     }
 
-    /// Says whether a call waits for one before it, and so has certainly not been made.
+    /// Says whether a write waits for an earlier one, and so was certainly not made.
     pub(super) fn waits_its_turn(&self, call: u32) -> bool {
         let is_write = self.calls().is_some_and(|calls| calls.writing.contains(&call));
         is_write && self.next_write() != Some(call)
     }
 
-    /// Returns what a write does next, if it is its turn.
+    /// Returns the next effect of a write, if it is its turn.
     pub(super) fn write(&self, index: u32, call: &ToolCall) -> Option<Effect> {
         if self.next_write() != Some(index) {
             return None;
@@ -68,7 +68,7 @@ impl Node {
         if !is_write(&call.name) {
             return Some(Effect::Tool { session, turn, index, call });
         }
-        // Rights may have shrunk since the call was let through.
+        // Rights may have shrunk on resume, after the call was permitted.
         let is_held = self.rights.usable_tools().contains(&call.name);
         let writes = if is_held { self.rights.writes.clone() } else { WriteScope::Nowhere };
         Some(match self.prepared(index).cloned() {
@@ -77,12 +77,12 @@ impl Node {
         })
     }
 
-    /// Returns what a call is about to change, as far as that is known.
+    /// Returns the prepared change of a call.
     fn prepared(&self, call: u32) -> Option<&ContentChange> {
         self.calls()?.prepared.get(&call)
     }
 
-    /// Returns what the agent is told of a write that was about to happen when it was interrupted.
+    /// Returns the result of a write that was interrupted after it was prepared.
     pub(super) fn looked_at(&self, call: u32, looked: &WriteFindings) -> Option<ToolOutput> {
         let change = self.prepared(call)?;
         let looked = looked.get(&(self.session, call)).copied().unwrap_or(WriteFinding::Unknown);

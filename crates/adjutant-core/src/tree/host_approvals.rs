@@ -1,4 +1,4 @@
-//! Hosts that nobody named before: a person is asked about each of them once in a run.
+//! Hosts that the policy does not list: a person is asked about each of them once per run.
 
 use super::Tree;
 use crate::command::Effect;
@@ -8,19 +8,19 @@ use crate::message::ToolCall;
 use crate::time::Timestamp;
 use crate::web_host::{HostSet, WEB_FETCH, asked_host};
 
-/// How a host stands that the policy does not name.
+/// The approval state of a host that the policy does not list.
 #[derive(Clone, Debug)]
 pub(super) enum HostApproval {
-    /// A person is asked; these calls wait, each by its node and number.
+    /// A person is being asked; these calls wait, each as node index and call number.
     Asked { expires: Timestamp, waiting: Vec<(usize, u32)> },
-    /// It may be asked.
+    /// It may be fetched from.
     Allowed,
-    /// It may not, for this reason.
+    /// It may not be fetched from, for this reason.
     Denied(String),
 }
 
 impl Tree {
-    /// Runs a call that may be run, unless it fetches from a host that needs a person's yes.
+    /// Starts a permitted call, or asks a person first if it fetches from an unknown host.
     pub(super) fn run_or_ask(
         &self,
         now: Timestamp,
@@ -54,7 +54,7 @@ impl Tree {
         }
     }
 
-    /// Takes a person's yes. It counts for the run even where whoever wanted it is gone.
+    /// Allows a host for the rest of the run, even if the session that asked has ended.
     pub(super) fn allow_domain(&self, host: String) -> Vec<Event> {
         let Some(waiting) = self.asks_about(&host) else { return Vec::new() };
         let calls = waiting.iter().map(|(node, call)| Event::ToolCalled {
@@ -64,7 +64,7 @@ impl Tree {
         std::iter::once(Event::DomainAllowed { host }).chain(calls).collect()
     }
 
-    /// Takes a person's no, or the clock's.
+    /// Denies a host for the rest of the run.
     pub(super) fn deny_domain(&self, host: &str, reason: &str) -> Vec<Event> {
         let Some(waiting) = self.asks_about(host) else { return Vec::new() };
         let calls = waiting.iter().map(|(node, call)| Event::ToolRefused {
@@ -76,7 +76,8 @@ impl Tree {
         std::iter::once(fact).chain(calls).collect()
     }
 
-    /// Returns the calls that wait for an answer about a host that has none yet.
+    /// Returns the calls that wait for an answer about a host; `None` if the host was already
+    /// decided.
     fn asks_about(&self, host: &str) -> Option<&[(usize, u32)]> {
         match self.domains.get(host) {
             _ if self.ended.is_some() => None,
@@ -86,13 +87,13 @@ impl Tree {
         }
     }
 
-    /// Says whether a call waits for a person's word about `host`.
+    /// Says whether a person is being asked about `host`.
     #[must_use]
     pub fn awaits_domain(&self, host: &str) -> bool {
         matches!(self.domains.get(host), Some(HostApproval::Asked { .. }))
     }
 
-    /// Says whether a call was not run yet because it waits for a person's word.
+    /// Says whether a call waits for an answer about its host.
     pub(super) fn is_held(&self, index: usize, call: u32) -> bool {
         let holds = |domain: &HostApproval| matches!(domain, HostApproval::Asked { waiting, .. } if waiting.contains(&(index, call)));
         self.domains.values().any(holds)
@@ -105,7 +106,7 @@ impl Tree {
         due.flat_map(|(host, _)| self.deny_domain(host, &self.nobody_answered())).collect()
     }
 
-    /// Returns the first instant at which a question about a host goes stale.
+    /// Returns when the next question about a host expires.
     pub(super) fn next_stale_domain(&self) -> Option<Timestamp> {
         let expiry = |domain: &HostApproval| match domain {
             HostApproval::Asked { expires, .. } => Some(*expires),
@@ -114,17 +115,17 @@ impl Tree {
         self.domains.values().filter_map(expiry).min()
     }
 
-    /// Folds in that a call waits for a person's word.
+    /// Records that a call waits for an answer about its host.
     pub(super) fn domain_asked(&mut self, index: usize, call: u32, host: &str, expires: Timestamp) {
         let fresh = || HostApproval::Asked { expires, waiting: Vec::new() };
         match self.domains.entry(host.to_owned()).or_insert_with(fresh) {
             HostApproval::Asked { waiting, .. } => waiting.push((index, call)),
-            // Where content has expired all hosts have one name, and the first answer is for all.
+            // After content expiry all hosts have the same name, so an answer may already be there.
             HostApproval::Allowed | HostApproval::Denied(_) => {}
         }
     }
 
-    /// Drops one call that needs no answer any more, and the question only it asked.
+    /// Removes one waiting call, and the question if no other call waits.
     pub(super) fn let_go(&mut self, index: usize, call: u32) {
         self.domains.retain(|_, domain| match domain {
             HostApproval::Asked { waiting, .. } => {
@@ -135,12 +136,12 @@ impl Tree {
         });
     }
 
-    /// Returns how many hosts a person has yet to decide about.
+    /// Returns how many questions about hosts are open.
     pub(super) fn open_domains(&self) -> usize {
         self.domains.values().filter(|domain| matches!(domain, HostApproval::Asked { .. })).count()
     }
 
-    /// Drops the calls of a delegation that has ended, and the questions only they asked.
+    /// Removes the waiting calls of an ended node, and the questions that no other call waits for.
     pub(super) fn forget_fetches(&mut self, index: usize) {
         self.domains.retain(|_, domain| match domain {
             HostApproval::Asked { waiting, .. } => {
@@ -151,7 +152,7 @@ impl Tree {
         });
     }
 
-    /// Returns the questions about hosts that nobody has answered. Each is put once, for the first call that wants
+    /// Returns the open questions about hosts. Each is asked once, for the first call that needs
     /// the host.
     pub(super) fn open_domain_questions(&self) -> impl Iterator<Item = Effect> {
         self.domains.iter().filter_map(|(host, domain)| {
@@ -165,8 +166,8 @@ impl Tree {
         })
     }
 
-    /// Lets every open question about a host stand until `until`, and forgets every no: it may have
-    /// been said because nobody was there.
+    /// Extends open questions about hosts to `until`, and forgets denials: they may have been
+    /// expiries while no person was there.
     pub(super) fn renew_domain_questions(&mut self, until: Timestamp) {
         self.domains.retain(|_, domain| !matches!(domain, HostApproval::Denied(_)));
         for domain in self.domains.values_mut() {
@@ -176,7 +177,7 @@ impl Tree {
         }
     }
 
-    /// Returns the effect of a fetch that may be made: from this host, and on to those allowed.
+    /// Returns the effect of a permitted fetch; redirects may go to all allowed hosts.
     pub(super) fn fetch(
         &self,
         session: SessionId,

@@ -1,7 +1,8 @@
-//! What was started and not yet over.
+//! The effects that were started and are not over.
 //!
-//! A runtime holds one [`EffectsInFlight`] beside its tree and hands it to [`Tree::react`]; a new process begins with an
-//! empty one. It holds exactly what was due when it last looked, so an effect is started once, when it becomes due.
+//! A runtime keeps one [`EffectsInFlight`] beside its tree and passes it to [`Tree::react`]; a new
+//! process starts with an empty one. Invariant: it holds exactly the effects that were due at the
+//! last call, so each effect is started once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +13,11 @@ use crate::command::{Command, Effect, Reaction};
 use crate::event::Event;
 use crate::ids::SessionId;
 
-/// The effects that are under way.
+/// The effects that are running, by what they are for.
 #[derive(Clone, Debug, Default)]
 pub struct EffectsInFlight(BTreeMap<DueSubject, BTreeSet<EffectKey>>);
 
-/// What tells one effect from another: everything but what may be said differently the next time.
+/// The identity of an effect, without the fields that may differ when it is computed again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EffectKey {
     kind: &'static str,
@@ -26,18 +27,18 @@ pub struct EffectKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EffectTarget {
     Session(SessionId),
-    /// A session, and a turn and a number within it.
+    /// A session, a turn, and a number within the turn.
     CallStep(SessionId, u32, u32),
-    /// The hash of a question, or a host.
+    /// The hash of a question, or a host name.
     Text(String),
     Nothing,
 }
 
 impl Tree {
-    /// Returns what follows from `events`, which were decided together and have been folded in already: commands to
-    /// judge at once, and effects to start once the events are on disk.
+    /// Returns what follows from `events`, which were decided together and have been folded in:
+    /// commands to decide at once, and effects to start once the events are on disk.
     ///
-    /// Nothing is returned that `in_flight` says was started before.
+    /// Effects that `in_flight` already has are left out.
     pub fn react<'a>(
         &self,
         events: impl IntoIterator<Item = &'a Event>,
@@ -46,7 +47,7 @@ impl Tree {
         let (mut reaction, mut seen) = (Reaction::default(), BTreeSet::new());
         let mut touched = Vec::new();
         for event in events {
-            // What is stopped is stopped before anything else begins.
+            // Stop what became pointless before starting anything new.
             reaction.effects.extend(stopped_by(event));
             touched.extend(self.touched(event).into_iter().filter(|subject| seen.insert(*subject)));
         }
@@ -55,7 +56,7 @@ impl Tree {
             reaction.effects.extend(in_flight.start(subject, due.effects));
             reaction.commands.extend(due.commands);
         }
-        // Agents at work go on before places are given away; the run ends last.
+        // Running agents continue before queued ones start; the end of the run comes last.
         reaction.commands.sort_by_key(|command| {
             let is_start = matches!(command, Command::StartQueued { .. });
             (*command == Command::EndRun, is_start)
@@ -65,7 +66,7 @@ impl Tree {
 }
 
 impl EffectsInFlight {
-    /// Takes what is due for a subject now, and returns what of it was not due before.
+    /// Replaces the effects of a subject by those that are due now, and returns the new ones.
     fn start(&mut self, subject: DueSubject, due: Vec<Effect>) -> Vec<Effect> {
         let before = self.0.remove(&subject).unwrap_or_default();
         let mut now = BTreeSet::new();
@@ -82,14 +83,14 @@ impl EffectsInFlight {
         new
     }
 
-    /// Returns what tells each effect under way from the others.
+    /// Returns the keys of all running effects.
     pub fn keys(&self) -> impl Iterator<Item = &EffectKey> {
         self.0.values().flatten()
     }
 }
 
 impl Effect {
-    /// Returns what tells this effect from others.
+    /// Returns the identity of this effect.
     #[must_use]
     pub fn key(&self) -> EffectKey {
         use EffectTarget::{CallStep, Nothing, Session, Text};

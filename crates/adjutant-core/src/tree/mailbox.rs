@@ -1,7 +1,7 @@
-//! Words from a person: taken into an agent's mailbox, handed over right before a model call.
+//! A person's messages to an agent: queued in its mailbox, delivered right before a model call.
 //!
-//! A word is recorded when it is taken and again when it is handed over, so that a mailbox survives
-//! a crash. Invariant: nothing is handed over between a tool call and its results.
+//! A message is recorded when it is queued and again when it is delivered, so that the mailbox
+//! survives a crash. Invariant: no message is delivered between a tool call and its result.
 
 use super::Tree;
 use super::node::Node;
@@ -10,13 +10,13 @@ use crate::event::Event;
 use crate::ids::SessionId;
 use crate::refusal::{Refusal, TellProblem};
 
-/// The most bytes of one word to an agent. Inclusive.
+/// The most bytes of one message. Inclusive.
 pub const TELL_BYTES: usize = 16 * 1024;
-/// The most words that may wait for one agent. Inclusive.
+/// The most messages that may wait for one agent. Inclusive.
 pub const MAILBOX: usize = 64;
 
 impl Tree {
-    /// Takes a word for an agent, or says why it would never be heard.
+    /// Queues a message for an agent, or refuses it if it cannot be delivered.
     pub(super) fn hear(&self, session: SessionId, text: String) -> Result<Vec<Event>, Refusal> {
         let no = |problem| Err(Refusal::MessageRejected { session, problem });
         let Some((_, node)) = self.live(session) else { return no(TellProblem::NotLive) };
@@ -35,10 +35,11 @@ impl Tree {
         Ok(vec![Event::Messaged { session, text }])
     }
 
-    /// Returns the waiting words that fit before the next call of a node, the oldest first.
+    /// Returns the waiting messages that fit before the next model call of a node, the oldest
+    /// first.
     ///
-    /// What would leave less than a full answer stays where it is: a word must not cost an agent
-    /// its report.
+    /// A message that would leave less room than a full answer stays queued: it must not cost the
+    /// agent its report.
     pub(super) fn mail(
         &self,
         index: usize,
@@ -59,7 +60,7 @@ impl Tree {
     }
 }
 
-/// Returns a word as the agent reads it.
+/// Formats a message as a quote for the agent.
 fn quoted(text: &str) -> String {
     let mut word = "The person you work for says, while you are at work:\n".to_owned();
     for line in text.trim_end().lines() {

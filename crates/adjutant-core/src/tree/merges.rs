@@ -1,8 +1,8 @@
-//! Merging what children completed into the workspace of their parent, one after the other, before
-//! the parent is told.
+//! Merges completed work of children into their parent's workspace, one after the other, before the
+//! parent gets the results.
 //!
-//! Merging is an effect that may be done again after a crash. Invariant: a parent is handed the results
-//! of a call only once every merge of it was made, was refused for a conflict, or has failed.
+//! A merge is idempotent. Invariant: a parent gets the results of a call only when every merge of
+//! it was made, had a conflict, or failed.
 
 use super::Tree;
 use super::node::Node;
@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::workspace::{KeptWork, MergedWork};
 
 impl Tree {
-    /// Records what came of a merge.
+    /// Records the result of a merge.
     pub(super) fn take_merge(
         &self,
         session: SessionId,
@@ -25,20 +25,20 @@ impl Tree {
         let above = node.parent.map(|parent| &self.nodes[parent]);
         let (merged, problem) = match merged {
             Ok(merged) => (merged, None),
-            // Who has ended has its workspace shut; whoever takes it up again merges then.
+            // The workspace of an ended parent is closed; the merge is made if it is resumed.
             Err(_) if above.is_none_or(|above| !above.is_running()) => return Vec::new(),
             Err(problem) => (MergedWork::default(), Some(problem)),
         };
         vec![Event::Merged { session, merged, problem }]
     }
 
-    /// Folds in that kept work is to be merged into the workspace above it.
+    /// Schedules the merge of committed work into the parent's workspace.
     pub(super) fn open_merge(&mut self, index: usize, kept: &KeptWork) {
         let node = &self.nodes[index];
         let above = node.parent.map(|parent| &self.nodes[parent]);
         let takes = |above: &Node| above.space.is_some();
         let is_done = node.outcome() == Some(Outcome::Completed);
-        // It waits while the one above has ended: that may be taken up again.
+        // It stays pending while the parent has ended, because the parent may be resumed.
         if self.policy.merge_children && is_done && above.is_some_and(takes) {
             self.nodes[index].duties.merge.clone_from(&kept.commit);
         }
@@ -52,7 +52,7 @@ impl Tree {
         }
     }
 
-    /// Returns the next merge of a call, once all of its tasks are at rest.
+    /// Returns the next pending merge of a call whose tasks have all ended.
     pub(super) fn due_merge(&self, parent: &Node, call: u32) -> Option<Effect> {
         let children = parent.delegations.children.iter().map(|child| &self.nodes[*child]);
         let mut waiting =

@@ -1,11 +1,11 @@
-//! The delegation tree: who works for whom, how deep, until when, at what cost.
+//! The delegation tree of one run: who works for whom, how deep, until when, at what cost.
 //!
-//! Owns the shape of the tree, the legality of every transition and every limit. It does not know
-//! what a provider or a file is (the engine reports), nor what time it is (callers say).
+//! Decides every command against the limits and folds the recorded events. It knows no provider and
+//! no file (the engine reports results) and no clock (callers pass the time).
 //!
-//! Start at [`Tree::decide`]. Invariants: every node's deadline is at or before its parent's;
-//! every delegation ends exactly once; what is settled and reserved in a scope stays within its
-//! cap, save what a provider billed beyond a reservation.
+//! Start at [`Tree::decide`]. Invariants: no node's deadline is later than its parent's; every
+//! delegation ends exactly once; what a scope has spent and reserved stays within its cap, except
+//! for what a provider billed beyond a reservation.
 
 mod admission;
 mod approvals;
@@ -74,43 +74,43 @@ pub struct Tree {
     nodes: Vec<Node>,
     by_session: BTreeMap<SessionId, usize>,
     agents: Option<BTreeMap<AgentName, KnownAgent>>,
-    /// What a slash command said the run is about.
+    /// The slash command's assignment, if the run has one.
     assignment: Option<Assignment>,
-    /// What was recorded before the first turn; an answer about the whole run is bound to it.
+    /// A hash of the events before the first turn; an approval of the whole run is bound to it.
     opening: Sha256,
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, DeadlineKind)>,
     approvals: BTreeMap<String, PendingApproval>,
-    /// The story the run works on.
+    /// The story that the run works on.
     story: Option<Box<StoryAssignment>>,
-    /// Hosts a person was asked about.
+    /// The hosts that a person was asked about.
     domains: BTreeMap<String, host_approvals::HostApproval>,
     /// Delegations granted so far in the whole run.
     granted: u64,
     /// Delegations that have not ended.
     live: u64,
-    /// Delegations waiting for a place or for a person.
+    /// Delegations that wait for a concurrency slot or for approval.
     waiting: u64,
-    /// Marks on the project's list that are not made yet.
+    /// Pending updates of the task list.
     open_marks: u64,
-    /// Workspaces whose work is not kept yet.
+    /// Workspaces whose work is not committed yet.
     open_keeps: u64,
-    /// Whether the run goes on without its root, which had ended before.
+    /// Whether the run was resumed without its root agent, which had ended.
     without_root: bool,
-    /// Worst cases of the calls that started without asking.
+    /// The sum of the worst-case costs of auto-approved calls.
     auto_approved: Usd,
     ended: Option<Outcome>,
 }
 
-/// What is known of an agent definition.
+/// A defined agent.
 #[derive(Clone, Debug)]
 struct KnownAgent {
     rights: Rights,
-    /// Bytes of its system prompt and tools, which open every conversation.
+    /// The size of its system prompt and tools, which are part of every request.
     preamble_bytes: u64,
 }
 
-/// A call that waits for a person.
+/// A call that waits for a person's approval.
 #[derive(Clone, Debug)]
 struct PendingApproval {
     expires: Timestamp,
@@ -146,10 +146,10 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Judges `command` against the limits; the only place that can say no.
+    /// Judges `command` against the limits. It is the only function that can refuse something.
     pub fn decide(&self, now: Timestamp, command: Command) -> Result<Vec<Event>, Refusal> {
         match command {
-            // A run begins once.
+            // A run begins only once; repeating the command has no effect.
             Command::Begin { .. } if self.run.is_some() => Ok(Vec::new()),
             Command::Begin { policy, base_depth, .. } if base_depth > policy.max_depth => {
                 Err(Refusal::StartsTooDeep { base_depth, max_depth: policy.max_depth })
@@ -253,7 +253,7 @@ impl Tree {
         }
     }
 
-    /// Returns the run's id, once it began.
+    /// Returns the run's id, once it has begun.
     #[must_use]
     pub const fn run(&self) -> Option<RunId> {
         self.run
@@ -271,13 +271,13 @@ impl Tree {
         self.ended
     }
 
-    /// Returns the delegation of that id.
+    /// Returns the node with this session id.
     #[must_use]
     pub fn node(&self, session: SessionId) -> Option<&Node> {
         self.by_session.get(&session).map(|&index| &self.nodes[index])
     }
 
-    /// Returns every node in the order of its grant, the root first.
+    /// Returns all nodes in the order of their grants, the root first.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
@@ -288,32 +288,32 @@ impl Tree {
         self.live > 0
     }
 
-    /// Says whether a tool call of that turn still lacks its result.
+    /// Says whether a tool call of that turn has no result yet.
     #[must_use]
     pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
         self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
     }
 
-    /// Returns how many questions wait for a person.
+    /// Returns how many questions to a person are open.
     #[must_use]
     pub fn open_questions(&self) -> usize {
         self.approvals.len() + self.open_domains()
     }
 
-    /// Says whether a delegation ended because its conversation no longer fits: taking it up again
-    /// needs a new start.
+    /// Says whether a delegation ended because its context was full. Resuming it needs a new
+    /// conversation.
     #[must_use]
     pub fn needs_handover(&self, session: SessionId) -> bool {
         self.node(session).is_some_and(Node::is_exhausted)
     }
 
-    /// Returns how many delegations wait for a place or for a person.
+    /// Returns how many delegations wait for a concurrency slot or for approval.
     #[must_use]
     pub const fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// Sets the whole context a node holds, which no model call has measured; for `check` alone.
+    /// Sets the context size of a node; only for `check`.
     pub(crate) fn give_context(&mut self, session: SessionId, tokens: u64) {
         if let Some(&index) = self.by_session.get(&session) {
             self.nodes[index].context.given = tokens;
@@ -321,25 +321,25 @@ impl Tree {
         }
     }
 
-    /// Knows no agent until one is defined; for `check` alone.
+    /// Makes agents unknown until they are defined; only for `check`.
     pub(crate) fn know_no_agent(&mut self) {
         self.agents.get_or_insert_default();
     }
 
-    /// Records an edge between stories that did not arise by a grant; for `check` alone.
+    /// Adds an edge between stories without a grant; only for `check`.
     pub(crate) fn connect_stories(&mut self, parent: &str, child: &str) {
         self.stories.connect(parent, child);
     }
 
-    /// Returns a delegation that can still change, with its place.
+    /// Returns a node that has not ended, with its index.
     fn live(&self, session: SessionId) -> Option<(usize, &Node)> {
         let index = *self.by_session.get(&session)?;
         let node = &self.nodes[index];
         node.is_live().then_some((index, node))
     }
 
-    /// Returns a delegation that has begun and not ended, with its place. Only such a one delegates:
-    /// whoever still waits may yet be denied.
+    /// Returns a node that has begun and not ended, with its index. Only such a node may delegate:
+    /// one that is still waiting may yet be denied.
     fn at_work(&self, session: SessionId) -> Option<(usize, &Node)> {
         self.live(session).filter(|(_, node)| node.is_running())
     }
@@ -349,12 +349,12 @@ impl Tree {
         self.scopes(index).map(|scope| &self.nodes[scope])
     }
 
-    /// Returns the places of the node and its ancestors, the root last.
+    /// Returns the indexes of the node and its ancestors, the root last.
     fn scopes(&self, index: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(index), |scope| self.nodes[*scope].parent)
     }
 
-    /// Returns the names from the root to the node at `index`.
+    /// Returns the agent names from the root to the node at `index`.
     fn path(&self, index: usize) -> Vec<String> {
         let mut path: Vec<String> =
             self.chain(index).map(|node| node.agent.as_str().to_owned()).collect();
@@ -373,12 +373,13 @@ impl Tree {
             return Vec::new();
         }
         let Some(root) = self.nodes.first() else { return Vec::new() };
-        // A root without a model only waits for its children; one with a model ends by its own word.
+        // A root without a model ends with its children; a root with a model ends by its own
+        // answer.
         if root.model.is_some() && root.is_live() {
             return Vec::new();
         }
         let outcome = match root.outcome() {
-            // What a command fell short of may be done by now, though nobody asked its agent again.
+            // The root agent ended before the run was resumed; its tasks may be completed now.
             Some(_) if self.without_root && self.assignment.is_some() => self.command_end().outcome,
             Some(outcome) => outcome,
             None => Outcome::of_all(root.delegations.ends.iter().copied()),
@@ -392,12 +393,12 @@ impl Tree {
         events
     }
 
-    /// Ends the delegation at `index` and everything live below it, the deepest first.
+    /// Ends the node at `index` and all its live descendants, deepest first.
     fn end_subtree(&self, index: usize, end: &PlannedEnd) -> Vec<Event> {
         self.end_where(index, end, |_| true)
     }
 
-    /// Like [`Tree::end_subtree`], for those delegations only that `ends` selects.
+    /// Like [`Tree::end_subtree`], but ends only the nodes that `ends` selects.
     fn end_where(
         &self,
         index: usize,
@@ -407,7 +408,7 @@ impl Tree {
         let mut order = vec![index];
         let mut next = 0;
         while let Some(&node) = order.get(next) {
-            // Also below who has ended: a person may have taken up one of its own again.
+            // Descend below ended nodes too: a person may have resumed one of their children.
             order.extend(&self.nodes[node].delegations.children);
             next += 1;
         }
@@ -450,8 +451,8 @@ impl Tree {
         Ok(events)
     }
 
-    /// Ends everything that is live, the root included, except for open model calls that are not `lost` and the
-    /// ancestors of those. Deciding it again after each answer ends the rest.
+    /// Ends all live nodes, except those with a running model call that is not `lost`, and their
+    /// ancestors. Deciding it again after each reply ends the rest.
     fn disk_full(&self, lost: &BTreeSet<SessionId>) -> Vec<Event> {
         let Some(run) = self.run.filter(|_| self.ended.is_none()) else { return Vec::new() };
         let is_awaited = |node: &Node| {
@@ -473,11 +474,12 @@ impl Tree {
     }
 }
 
-/// The place of the root.
+/// The index of the root.
 const ROOT: usize = 0;
 
 impl Tree {
-    /// Folds a recorded fact into the state; never judges, never fails on its own output.
+    /// Folds a recorded event into the state. It judges nothing, and never fails on events that
+    /// `decide` returned.
     pub fn evolve(&mut self, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
         evolve::evolve(self, at, event)
     }

@@ -1,4 +1,4 @@
-//! One node of the tree, and the ways it can end.
+//! A node of the tree (the root or a delegation), and how its end is planned.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -21,55 +21,55 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::workspace::OwnWorkspace;
 
-/// What the tree knows of a delegation, or of the root.
+/// What the tree knows about a delegation or the root.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its id.
+    /// The session id.
     pub session: SessionId,
-    /// Who works.
+    /// The agent.
     pub agent: AgentName,
-    /// What it is called.
+    /// The label.
     pub label: Label,
-    /// Edges from the root.
+    /// The depth: the number of edges from the root.
     pub depth: u64,
     pub(super) parent: Option<usize>,
-    /// The call of its parent that it belongs to.
+    /// The number of the parent's call that created it.
     pub(super) call: u32,
-    /// Where it is in its life.
+    /// The phase of its life.
     pub(super) phase: Phase,
-    /// What is yet to be done about it beside its own work.
+    /// What else has to be done for it besides its own work.
     pub(super) duties: PendingDuties,
-    /// What it was given to do.
+    /// Its task.
     pub(super) terms: TaskTerms,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
-    /// What its model can hold and charges; absent for a node that only delegates.
+    /// Its model; absent for a node that only delegates.
     pub model: Option<ModelSpec>,
-    /// How long it may work.
+    /// Its time limits.
     pub(super) time: WorkTime,
-    /// How many turns it may take.
+    /// Its turn limits.
     pub(super) turn_limit: TurnLimit,
-    /// The turns it has taken or begun.
+    /// The turns it has begun.
     pub turn: u32,
-    /// Tokens, money and caps of it and all below it.
+    /// The budget of it and its descendants.
     pub ledger: BudgetLedger,
-    /// What its own model calls consumed.
+    /// The tokens of its own model calls.
     pub usage: Usage,
-    /// What its own model calls cost.
+    /// The cost of its own model calls.
     pub cost: Usd,
-    /// How large its conversation is.
+    /// The size of its conversation.
     pub(super) context: ContextSize,
-    /// What a person said that its model has not been told yet.
+    /// A person's messages that were not delivered to its model yet.
     pub(super) mailbox: VecDeque<String>,
-    /// What it was told because its answers fell short.
+    /// How often it was corrected.
     pub(super) corrections: Corrections,
-    /// What it did of late.
+    /// Its recent calls, to detect loops.
     pub(super) loops: LoopGuard,
-    /// What came of its work.
+    /// The results of its work.
     pub(super) results: WorkResults,
-    /// What it handed down.
+    /// Its delegations.
     pub(super) delegations: Delegations,
-    /// The workspace of its own, once there is one.
+    /// Its own workspace, once it was made.
     pub space: Option<OwnWorkspace>,
 }
 
@@ -87,14 +87,14 @@ impl Node {
         reason.is_some_and(|reason| reason.code == code)
     }
 
-    /// Says whether the disk was full before a final answer could be judged. The answer is judged on resume instead of
-    /// asking the model again.
+    /// Says whether a full disk ended it before its final answer was judged. On resume that answer
+    /// is judged, instead of calling the model again.
     pub(super) fn is_answer_unjudged(&self) -> bool {
         let is_final = self.last_answer().is_some_and(LastAnswer::is_final);
         is_final && self.corrections.last_call.is_none() && self.is_ended_by_full_disk()
     }
 
-    /// Returns a node that has done nothing yet, within `cap`.
+    /// Returns a node that has done nothing yet.
     pub(super) fn blank(
         session: SessionId,
         agent: AgentName,
@@ -143,13 +143,14 @@ impl Node {
         }
     }
 
-    /// Returns the instant it must have ended by.
+    /// Returns its deadline.
     #[must_use]
     pub const fn deadline(&self) -> Option<Timestamp> {
         self.time.deadline
     }
 
-    /// Returns the turns its definition allows. Inclusive; the last of them is a last call.
+    /// Returns the number of the last turn that its definition allows. Inclusive; in that turn it
+    /// has to report.
     #[must_use]
     pub const fn max_turns(&self) -> Option<u32> {
         self.turn_limit.max
@@ -161,19 +162,20 @@ impl Node {
         &self.results.changed
     }
 
-    /// Returns the context the next request is expected to fill, for the model's window.
+    /// Returns the estimated size of the next request in tokens, to compare with the model's
+    /// window.
     #[must_use]
     pub fn context_estimate(&self) -> u64 {
         self.context.estimate()
     }
 
-    /// Says whether a tool call of that turn still lacks its result.
+    /// Says whether a tool call of that turn has no result yet.
     pub(super) fn awaits(&self, turn: u32, index: u32) -> bool {
         self.turn == turn && self.open_call(index).is_some()
     }
 
-    /// Says whether tasks may be handed down from there: a tool call does so once, while it lacks
-    /// its result. Markers are read once by their own account.
+    /// Says whether a delegation with this origin is allowed: a tool call delegates once, before it
+    /// has its result. Markers are guarded by their own turn state.
     pub(super) fn may_hand_down(&self, origin: DelegationOrigin) -> bool {
         origin.index.is_none_or(|index| {
             self.awaits(origin.turn, index)
@@ -181,7 +183,7 @@ impl Node {
         })
     }
 
-    /// Returns the window: what the model holds, or less by policy.
+    /// Returns the context window: that of the model, or the policy's limit if that is smaller.
     pub(super) fn window(&self, policy_tokens: Option<u64>) -> Option<u64> {
         let model = self.model.as_ref().map(|model| model.window);
         match (model, policy_tokens) {
@@ -191,31 +193,31 @@ impl Node {
     }
 }
 
-/// What is yet to be done about a node beside its own work; several can be open at once. A node is handed up, and the
-/// run ends, only once nothing of it is.
+/// What has to be done for a node besides its own work; several duties can be open at once. A
+/// node's result reaches its parent, and the run ends, only once none is open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingDuties {
-    /// What is to be told on the project's list.
+    /// Updates of the task list.
     pub(super) list_updates: PendingListUpdates,
-    /// Whether the work in its workspace is to be kept.
+    /// Whether the work in its workspace has to be committed.
     pub(super) keep: KeepDuty,
-    /// The commit of its work, while that is to be merged into the workspace above.
+    /// The commit that has to be merged into its parent's workspace.
     pub(super) merge: Option<String>,
 }
 
-/// Whether the work of a node that has ended is to be kept.
+/// Whether the work of an ended node has to be committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum KeepDuty {
-    /// There is none, or it was kept.
+    /// There is nothing to commit, or it was committed.
     #[default]
     Nothing,
-    /// It is to be kept.
+    /// It has to be committed.
     Due,
-    /// It could not be kept, or not all of it.
+    /// It could not be committed completely.
     Failed,
 }
 
-/// How a delegation is to end.
+/// How a delegation should end; becomes [`Event::Ended`](crate::Event::Ended).
 #[derive(Clone, Debug)]
 pub(super) struct PlannedEnd {
     pub(super) outcome: Outcome,
@@ -228,8 +230,8 @@ impl PlannedEnd {
     }
 
     pub(super) fn new(outcome: Outcome, code: Code, message: String, recommendation: &str) -> Self {
-        // A person can always give more time, tokens or another model; a defect of ours is not
-        // mended by asking again.
+        // A person can always grant more time, tokens or another model, but an internal error is
+        // not fixed by retrying.
         let recoverable = code != Code::Internal;
         let recommendation = recommendation.to_owned();
         Self { outcome, reason: Some(Reason { code, message, recommendation, recoverable }) }
@@ -250,7 +252,7 @@ impl PlannedEnd {
         )
     }
 
-    /// Recommends nothing that only works for what had begun.
+    /// Replaces a recommendation that only works for a delegation that had begun.
     pub(super) fn before_it_began(mut self) -> Self {
         if let Some(reason) = self.reason.as_mut().filter(|it| it.code == Code::Cancelled) {
             reason.recommendation = "Nothing of it began; call again to ask anew.".into();
@@ -275,16 +277,16 @@ impl PlannedEnd {
         )
     }
 
-    /// Returns the end of what works below a delegation that ends so.
+    /// Returns the end of a descendant when an ancestor ends with `end`.
     pub(super) fn below(end: &Self, session: SessionId) -> Self {
         match &end.reason {
-            // Its own clock may have had time left; whose time ran out is what helps.
+            // It may have had time left; the ancestor's recommendation is the useful one.
             Some(reason) if reason.code == Code::Timeout => Self::partial(
                 Code::Timeout,
                 "Timed out with the one it worked for.".into(),
                 &reason.recommendation,
             ),
-            // The disk is full for all of them alike.
+            // A full disk affects all of them in the same way.
             Some(reason) if reason.code == Code::DiskFull => end.clone(),
             Some(_) | None => Self::cancelled(session),
         }

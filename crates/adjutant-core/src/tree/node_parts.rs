@@ -1,4 +1,4 @@
-//! The parts of a node: facts that are set, read and reset together.
+//! The parts of a [`Node`](super::Node): fields that are set, read and reset together.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,43 +11,43 @@ use crate::story::RejectedMarker;
 use crate::time::Timestamp;
 use adjutant_formats::contract::Artifact;
 
-/// What a node was given to do, and on which terms.
+/// The task of a node and its conditions.
 #[derive(Clone, Debug)]
 pub(super) struct TaskTerms {
-    /// What its task is known by, where it has a text.
+    /// The fingerprint of its task, if the task has a text.
     pub(super) fingerprint: Option<Fingerprint>,
-    /// The story it works on.
+    /// The story that it works on.
     pub(super) story: Option<String>,
-    /// The task of the project's list that it works on.
+    /// The number of the task list entry that it works on.
     pub(super) task: Option<u64>,
-    /// Whether it works itself; a root that only hands down does not.
+    /// Whether it works itself; a root that only delegates does not.
     pub(super) works: bool,
-    /// The command that has to succeed before its work counts as done.
+    /// The verify command that must succeed before its work counts as done.
     pub(super) verify: Option<String>,
-    /// Whether it must name a file that holds the work when it claims to have completed it.
+    /// Whether a return with status `completed` must name an artifact file.
     pub(super) artifacts_required: bool,
     pub(super) max_output_wish: Option<u64>,
 }
 
-/// How long a node may work.
+/// The time limits of a node.
 #[derive(Clone, Debug)]
 pub(super) struct WorkTime {
-    /// The instant it began, once it did.
+    /// When it began.
     pub(super) started: Option<Timestamp>,
-    /// The instant it must have ended by.
+    /// When it must have ended.
     pub(super) deadline: Option<Timestamp>,
-    /// The seconds of its own.
+    /// Its own timeout in seconds.
     pub(super) timeout_s: Option<u64>,
-    /// Whose time ends at the deadline.
+    /// Which limit decided the deadline.
     pub(super) bound: TimeBound,
 }
 
-/// How many turns the definition of an agent allows.
+/// The turn limits from an agent's definition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TurnLimit {
     /// The number of the last turn it may take.
     pub(super) max: Option<u32>,
-    /// The turns it may take each time a person lets it work.
+    /// How many turns it may take after its start and after each resume.
     pub(super) each: Option<u32>,
 }
 
@@ -57,27 +57,28 @@ impl TurnLimit {
     }
 }
 
-/// How large a node's conversation is.
+/// The size of a node's conversation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ContextSize {
-    /// Input tokens of the last settled call; before the first, none.
+    /// Input tokens of the last settled call; `None` before the first.
     pub(super) settled_input: Option<u64>,
-    /// Bytes that joined the conversation since then.
+    /// Bytes added to the conversation since then.
     pub(super) appended_bytes: u64,
-    /// Context the node holds that no call of its own has measured.
+    /// Tokens set by `adjutant check` instead of measured by calls.
     pub(super) given: u64,
 }
 
 impl ContextSize {
-    /// Returns the context the next request is expected to fill, for the model's window.
+    /// Returns the estimated size of the next request in tokens, to compare with the model's
+    /// window.
     pub(super) fn estimate(self) -> u64 {
         self.given + self.settled_input.unwrap_or(0).saturating_add(self.appended_bytes.div_ceil(4))
     }
 
-    /// Returns the most input tokens the next request can be billed, for the budget.
+    /// Returns an upper bound of the billed input tokens of the next request, for the budget.
     ///
-    /// A token is never shorter than a byte, so what was appended since the last bill counts byte
-    /// for byte. Before the first bill a third of the bytes is generous for any tokeniser.
+    /// A token is at least one byte, so bytes added since the last bill count one token each.
+    /// Before the first bill a third of the bytes is generous for any tokeniser.
     pub(super) fn input_bound(self) -> u64 {
         self.settled_input.map_or_else(
             || self.appended_bytes.div_ceil(3).saturating_add(FRAMING_TOKENS),
@@ -89,30 +90,30 @@ impl ContextSize {
 /// Tokens a provider adds around a request for roles and tool framing.
 const FRAMING_TOKENS: u64 = 64;
 
-/// What an agent was told since it began, or was taken up again, because its answers fell short.
+/// How often an agent was corrected since it began or was resumed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Corrections {
-    /// Why its next turn is its last, once it was told so.
+    /// The limit because of which its next turn is the last, once it was told so.
     pub(super) last_call: Option<Code>,
-    /// Whether it was told to be shorter.
+    /// Whether it was told to shorten its answer.
     pub(super) shortened: bool,
     /// How often its return was invalid.
     pub(super) repairs: u32,
-    /// How often the command failed that decides whether its work is done.
+    /// How often its verify command failed.
     pub(super) failed_checks: u32,
 }
 
-/// What an agent did of late, for noticing a loop.
+/// The recent calls of an agent, to detect loops.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoopGuard {
-    /// The latest calls.
+    /// The fingerprints of the latest calls.
     pub(super) recent_calls: VecDeque<Fingerprint>,
-    /// Answers in a row whose markers led to no task.
+    /// How many answers in a row had markers of which none was granted.
     pub(super) vain_markers: usize,
 }
 
 impl LoopGuard {
-    /// Remembers a call, and forgets the oldest where there are too many.
+    /// Adds a call, and drops the oldest beyond [`LOOP_WINDOW`].
     pub(super) fn remember(&mut self, call: Fingerprint) {
         self.recent_calls.push_back(call);
         if self.recent_calls.len() > LOOP_WINDOW {
@@ -121,26 +122,26 @@ impl LoopGuard {
     }
 }
 
-/// The recent calls that are remembered: a few calls made in turn are a loop as much as one.
+/// How many recent calls are kept, so that a cycle of several calls is detected too.
 pub(super) const LOOP_WINDOW: usize = 32;
 
-/// What came of an agent's work so far.
+/// The results of an agent's work so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkResults {
-    /// Whether it said or noted anything that is worth handing back.
+    /// Whether it wrote any text or note that is worth returning.
     pub(super) has_findings: bool,
-    /// The files its return named, once one was taken.
+    /// The artifacts of its accepted return.
     pub(super) artifacts: Vec<Artifact>,
     /// The files its tools changed.
     pub(super) changed: BTreeSet<String>,
 }
 
-/// What a node handed down.
+/// The delegations of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delegations {
-    /// The places of its children in the tree.
+    /// The indexes of its children.
     pub(super) children: Vec<usize>,
-    /// How they ended so far, refusals included.
+    /// Their outcomes so far, refusals included.
     pub(super) ends: Vec<Outcome>,
     /// Children that have not ended.
     pub(super) live: u64,
@@ -148,40 +149,40 @@ pub(super) struct Delegations {
     pub(super) granted: u64,
     /// Children that have begun and not ended.
     pub(super) running: u64,
-    /// Children that may work at once.
+    /// How many children may run at once.
     pub(super) places: u64,
-    /// Children that wait for a place, the next first; some may have ended while they waited.
+    /// Children that wait for a slot, the next first; some may have ended while waiting.
     pub(super) queue: VecDeque<usize>,
-    /// The calls that handed tasks down so far.
+    /// The number of its delegating calls so far.
     pub(super) calls_made: u32,
-    /// What handed tasks down, by a tool or by markers, and is yet to be told the results.
+    /// Delegating calls whose results it has not been told yet, by call number.
     pub(super) open: BTreeMap<u32, OpenDelegation>,
-    /// The tasks it asked for so far, by whatever way.
+    /// The number of tasks it asked for so far, refused ones included; numbers child stories.
     pub(super) numbered: u64,
     /// Why the latest task was refused.
     pub(super) refusal: Option<Reason>,
-    /// Markers of the last answer that could not be read, until it is told.
+    /// Markers of the last answer that could not be parsed, until it is told.
     pub(super) rejected: Vec<RejectedMarker>,
-    /// The instant by which all of them must have ended.
+    /// When all its delegations must have ended (`total_s`).
     pub(super) total_deadline: Option<Timestamp>,
 }
 
-/// Tasks that were handed down together, by a tool or by markers.
+/// Tasks that were delegated together, by one tool call or by the markers of one answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenDelegation {
     pub(super) origin: DelegationOrigin,
-    /// Tasks of it that have not ended.
+    /// How many of them have not ended.
     pub(super) live: u64,
 }
 
 impl Delegations {
-    /// Returns the call that stands for the markers of the last answer, while it is open.
+    /// Returns the number of the open call for the markers of the last answer.
     pub(super) fn marked_call(&self) -> Option<u32> {
         let marked = |(_, open): &(&u32, &OpenDelegation)| open.origin.index.is_none();
         self.open.iter().find(marked).map(|(call, _)| *call)
     }
 
-    /// Returns the call that stands for a tool call of that turn, while it is open.
+    /// Returns the number of the open call for a tool call of that turn.
     pub(super) fn tool_call(&self, turn: u32, index: u32) -> Option<u32> {
         let is_of_call = |(_, open): &(&u32, &OpenDelegation)| {
             open.origin.turn == turn && open.origin.index == Some(index)

@@ -1,36 +1,37 @@
-//! Where a node is in its life.
+//! The phases of a node's life: waiting, preparing, working, ended.
 //!
-//! The phase is never stored in a journal: it is folded from the recorded events. What must happen in each phase is in
-//! `due`; beside it a node may owe its mark on the project's list, the keeping of its work, and merges.
+//! A phase is not stored in the journal but folded from the events. `due` says what must happen in
+//! each phase.
 
 use super::Tree;
 use super::node::Node;
 use super::turn_state::TurnState;
 use crate::outcome::{Outcome, Reason, State};
 
-/// Where a node is in its life. Its turn goes along, so that it goes on where it stopped.
+/// The phase of a node. Each variant carries the turn state, so that a resumed node continues where
+/// it stopped.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
-    /// A person is asked whether it may begin.
+    /// It waits for a person's approval.
     AwaitingApproval(TurnState),
-    /// It waits for a place.
+    /// It waits for a concurrency slot.
     Queued(TurnState),
-    /// Its task is being marked as begun, or its workspace is being made. It takes no turn before.
+    /// The task list is being updated or its workspace is being made; it takes no turn before.
     MakingWorkspace(TurnState),
-    /// It is at work: thinking, retrying, using tools, delegating, being judged or being checked.
+    /// It works: see [`TurnState`].
     Working(TurnState),
-    /// It has ended, and may be taken up again.
+    /// It has ended, and may be resumed.
     Ended(RecordedEnd),
 }
 
-/// How a node ended.
+/// How a node ended, as recorded.
 #[derive(Clone, Debug)]
 pub(super) struct RecordedEnd {
     pub(super) outcome: Outcome,
     pub(super) reason: Option<Reason>,
-    /// Whether it ended before a person said whether it may begin.
+    /// Whether it ended while waiting for approval.
     pub(super) is_unapproved: bool,
-    /// Where it was in its turn.
+    /// The turn state when it ended.
     turn_state: TurnState,
 }
 
@@ -61,7 +62,7 @@ impl Phase {
 }
 
 impl Node {
-    /// Returns where it stands.
+    /// Returns its state for display.
     #[must_use]
     pub const fn state(&self) -> State {
         match &self.phase {
@@ -72,7 +73,7 @@ impl Node {
         }
     }
 
-    /// Says whether it can still change.
+    /// Says whether it has not ended.
     #[must_use]
     pub const fn is_live(&self) -> bool {
         self.ending().is_none()
@@ -96,7 +97,7 @@ impl Node {
         matches!(self.phase, Phase::Queued(_))
     }
 
-    /// Says whether it waits for a person or for a place.
+    /// Says whether it waits for approval or for a slot.
     pub(super) const fn is_waiting(&self) -> bool {
         self.phase.is_waiting()
     }
@@ -106,14 +107,14 @@ impl Node {
         matches!(self.phase, Phase::MakingWorkspace(_) | Phase::Working(_))
     }
 
-    /// Says whether its model is to be called next.
+    /// Says whether its model has to be called next.
     pub(super) const fn is_to_think(&self) -> bool {
         matches!(self.phase, Phase::Working(TurnState::Thinking(_, None)))
     }
 }
 
 impl Tree {
-    /// Folds in that a node is in another phase now. Its turn goes along.
+    /// Moves a node to another phase, keeping its turn state.
     pub(super) fn enter(&mut self, index: usize, phase: impl FnOnce(TurnState) -> Phase) {
         let node = &mut self.nodes[index];
         let was_waiting = node.is_waiting();
@@ -126,7 +127,7 @@ impl Tree {
         }
     }
 
-    /// Folds in that a node has ended. Nothing of a model call is left: no call is open, and none is tried again.
+    /// Moves a node to the phase `Ended`; no model call stays open, and none is retried.
     pub(super) fn enter_end(&mut self, index: usize, outcome: Outcome, reason: Option<Reason>) {
         self.take_model_call(index);
         let is_unapproved = self.nodes[index].is_awaiting_approval();
@@ -135,16 +136,16 @@ impl Tree {
         });
     }
 
-    /// Folds in that a node may work: at once, or as soon as its beginning is marked and its workspace is made.
+    /// Lets a node work: at once, or when the task list is updated and its workspace is made.
     pub(super) fn enter_work(&mut self, index: usize) {
         let node = &self.nodes[index];
-        // A node without a model takes no turns, and needs nothing for them.
+        // A node without a model takes no turns, so it needs no preparation.
         let is_unready =
             node.model.is_some() && (node.duties.list_updates.begin || node.needs_space());
         self.enter(index, if is_unready { Phase::MakingWorkspace } else { Phase::Working });
     }
 
-    /// Folds in that something changed which a node at work may need before its next turn.
+    /// Rechecks whether a running node may take turns, after something that it waits for changed.
     pub(super) fn check_readiness(&mut self, index: usize) {
         let node = &self.nodes[index];
         if node.is_running() && node.reservation().is_none() {

@@ -1,6 +1,6 @@
-//! Delegations that wait for a place: who begins next, and until when it may work.
+//! Starts queued delegations in free concurrency slots and sets their deadlines.
 //!
-//! How many may wait is judged at admission. Start at [`Tree::start_queued`].
+//! How many may be queued is decided in `admission`. Start at [`Tree::start_queued`].
 
 use super::{Node, Tree};
 use crate::code::Code;
@@ -11,13 +11,13 @@ use crate::time::Timestamp;
 use crate::tree::node::PlannedEnd;
 
 impl Tree {
-    /// Gives free places of a parent to its waiting children, first come, first served. Whoever has
-    /// no time left is not started: a model call would be paid for and cut off at once.
+    /// Starts queued children of a parent in its free slots, first come, first served. A child
+    /// without time left is ended instead: its model call would be paid for and cut off at once.
     pub(super) fn start_queued(&self, now: Timestamp, parent: SessionId) -> Vec<Event> {
         if let Some(begins) = self.start_root(now, parent) {
             return vec![begins];
         }
-        // A parent that has ended has nobody waiting, unless a person took one up again.
+        // An ended parent has queued children only if a person resumed one.
         let Some(node) = self.node(parent).filter(|node| !node.is_waiting()) else {
             return Vec::new();
         };
@@ -42,14 +42,15 @@ impl Tree {
     }
 }
 
-/// Returns the instant by which a child that starts now must have ended, and whose time that is.
+/// Returns the deadline of a child that starts now, and which limit decided it.
 fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, TimeBound) {
     let own = child.time.timeout_s.map(|seconds| (now.plus_seconds(seconds), TimeBound::Own));
     if !parent.is_live() {
-        // Taken up again by a person, whose time it has; its parent's is over.
+        // A person resumed it under an ended parent, whose deadline no longer applies.
         return (own.map(|(deadline, _)| deadline), TimeBound::Own);
     }
-    // Its own time may have been cut to what is left above: where both end at once, that is the reason.
+    // If two limits end at the same time, the outer one is named: admission may have cut the
+    // child's own timeout to it.
     let all = [
         parent.delegations.total_deadline.map(|deadline| (deadline, TimeBound::Total)),
         parent.time.deadline.map(|deadline| (deadline, TimeBound::Parent)),

@@ -1,7 +1,7 @@
-//! Going on after a crash or an end: what a person may take up again, and from where.
+//! Resumes a run after a crash or after its end.
 //!
-//! Nothing here repeats what was done. A model call under way when the process died counts as
-//! spent; a tool that may have acted is not run again, its caller is told instead.
+//! Nothing that was done is repeated. A model call that was running counts as spent; a tool that
+//! may have had effects is not run again, and its agent is told so. Start at [`Tree::resume`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,15 +24,15 @@ use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
 use crate::write::is_write;
 
-/// What an agent is told about a call of which nobody knows what came.
+/// The result of a tool call whose outcome is unknown.
 pub(crate) const INTERRUPTED: &str = "Interrupted: nobody knows whether this call took effect, and it was not \
 repeated. Look before you make it again.";
 
-/// What an agent is told that had spoken last, when a person has nothing to add.
+/// The message to a resumed agent that had answered last, if the person has none.
 const GO_ON: &str = "Go on with your task from where you stopped.";
 
 impl Tree {
-    /// Decides what goes on. No events mean that nothing can.
+    /// Decides what is resumed. No events mean that nothing can be.
     pub(super) fn resume(
         &self,
         now: Timestamp,
@@ -75,7 +75,8 @@ impl Tree {
         Ok(events)
     }
 
-    /// An answer that names nobody is for the one whose question is open, where there is one.
+    /// Addresses a message without a session to the only blocked delegation, if there is exactly
+    /// one.
     fn aimed(&self, mut wish: ResumeOptions) -> ResumeOptions {
         let is_over = self.ended.is_some() && self.assignment.is_some();
         if is_over && wish.session.is_none() && wish.say.is_some() {
@@ -87,8 +88,7 @@ impl Tree {
         wish
     }
 
-    /// Takes the person's words for those who are at work; whoever is taken up again hears them
-    /// with that.
+    /// Queues the person's message for running nodes; nodes that are reopened get it with that.
     fn words(&self, wish: &ResumeOptions) -> Result<Vec<Event>, Refusal> {
         let Some(text) = &wish.say else { return Ok(Vec::new()) };
         let root = self.nodes[ROOT].session;
@@ -104,7 +104,7 @@ impl Tree {
         Ok(events)
     }
 
-    /// Answers the calls of a node that must not, or may no longer, be made.
+    /// Answers the open calls of a node that must not, or may no longer, be run.
     fn close_tool_calls(&self, node: &Node, wish: &ResumeOptions, events: &mut Vec<Event>) {
         let session = node.session;
         for (call, made) in node.open_calls() {
@@ -121,8 +121,8 @@ impl Tree {
         }
     }
 
-    /// Says whether a person's word is for that node: the one named, else the parent agent, else
-    /// all who work for the person directly.
+    /// Says whether a person's message is for this node: the named session, else the root agent,
+    /// else every direct child of the root.
     fn is_meant(&self, session: Option<SessionId>, index: usize) -> bool {
         match session {
             Some(session) => self.nodes[index].session == session,
@@ -131,19 +131,19 @@ impl Tree {
         }
     }
 
-    /// Returns the ended nodes to take up again, parents first.
+    /// Returns the ended nodes to resume, parents first.
     fn to_reopen(&self, wish: &ResumeOptions) -> BTreeSet<usize> {
         let mut again = BTreeSet::new();
         let named = wish.session.and_then(|session| self.by_session.get(&session).copied());
         match (named, wish.session) {
-            // A session nobody knows takes up nothing.
+            // An unknown session resumes nothing.
             (None, Some(_)) => {}
             (Some(index), _) if index != ROOT || self.nodes[ROOT].model.is_some() => {
                 if self.nodes[index].can_go_on(wish.say.is_some()) {
                     self.reopen_with_helpers(index, &mut again);
                 }
             }
-            // While a run is interrupted, those who ended before stay so.
+            // In an interrupted run, nodes that had ended stay ended.
             _ if self.ended.is_none() && !self.is_all_cancelled() => {}
             _ => {
                 let Some(root) = self.nodes.first() else { return again };
@@ -162,21 +162,21 @@ impl Tree {
         again
     }
 
-    /// Says whether all was cancelled and only what keeps its work is left to be done: whoever goes on with such
-    /// a run wants what it was about, as if its end were on record.
+    /// Says whether everything was cancelled and only committing work is left. Such a run is
+    /// resumed as if its end were recorded.
     fn is_all_cancelled(&self) -> bool {
         let root = self.nodes.first().and_then(Node::outcome);
         let is_cancelled = root == Some(Outcome::Cancelled);
         is_cancelled && !self.nodes.iter().any(|node| node.is_live())
     }
 
-    /// Adds a node and those who worked for it on calls that were never answered.
+    /// Adds a node and its children of calls that were never answered.
     fn reopen_with_helpers(&self, index: usize, again: &mut BTreeSet<usize>) {
         let mut waiting = vec![index];
         while let Some(index) = waiting.pop() {
             again.insert(index);
             let node = &self.nodes[index];
-            // A conversation that begins anew has no open calls.
+            // A new conversation has no open calls.
             if node.is_exhausted() {
                 continue;
             }
@@ -187,7 +187,7 @@ impl Tree {
         }
     }
 
-    /// Folds in that the run goes on.
+    /// Folds in that the run was resumed.
     pub(super) fn resumed(
         &mut self,
         rights: &Rights,
@@ -203,18 +203,18 @@ impl Tree {
                 node.model = model.cloned();
             }
             if index == ROOT && node.model.is_none() && !node.is_live() {
-                // A root without a model is only there for what is below it.
+                // A root without a model only waits for its children.
                 node.phase = Phase::Working(TurnState::first(None));
             }
         }
-        // Rights may have shrunk: a node that may no longer write needs no workspace.
+        // With fewer rights, a node may no longer need a workspace.
         (0..self.nodes.len()).for_each(|index| self.check_readiness(index));
         for (name, agent) in self.agents.iter_mut().flatten() {
             agent.rights = bounded(&agent.rights, name, rights, agents);
         }
     }
 
-    /// Lets every open question stand until then.
+    /// Extends every open question to `expires`.
     pub(super) fn ask_until(&mut self, expires: Timestamp) {
         self.timers.retain(|(_, _, why)| *why != DeadlineKind::Approval);
         for open in self.approvals.values_mut() {
@@ -224,7 +224,8 @@ impl Tree {
         self.renew_domain_questions(expires);
     }
 
-    /// Folds in that an ended node goes on: it waits for a place like any other; the root needs none.
+    /// Folds in that an ended node was resumed. It is queued like any other; the root needs no
+    /// slot.
     pub(super) fn reopened(
         &mut self,
         at: Timestamp,
@@ -257,7 +258,7 @@ impl Tree {
         self.live += 1;
         let above = &mut self.nodes[parent];
         above.delegations.live += 1;
-        // It may have ended while it waited, and still stand there.
+        // It may still be in the queue, if it ended while waiting.
         above.delegations.queue.retain(|waiting| *waiting != index);
         above.delegations.queue.push_back(index);
         above.delegations.total_deadline = total;
@@ -270,7 +271,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A root that had a deadline and is taken up again has another.
+    /// Gives a resumed root that had a deadline a new one.
     fn root_renewed(
         &mut self,
         index: usize,
@@ -283,7 +284,7 @@ impl Tree {
     }
 }
 
-/// Says whether words can be said at all, before anyone is taken up again for them.
+/// Refuses an invalid message before anything is resumed for it.
 fn check_words(session: SessionId, text: &str) -> Result<(), Refusal> {
     let problem = if text.trim().is_empty() {
         TellProblem::Empty
@@ -295,7 +296,7 @@ fn check_words(session: SessionId, text: &str) -> Result<(), Refusal> {
     Err(Refusal::MessageRejected { session, problem })
 }
 
-/// Returns what an agent still holds: what it held, within what is permitted now.
+/// Returns the rights an agent still has, within what is permitted now.
 fn bounded(
     held: &Rights,
     agent: &AgentName,
@@ -317,9 +318,8 @@ fn close_open_call(node: &Node, events: &mut Vec<Event>) {
     }
 }
 
-/// Says whether a call that was begun may be begun again: it reads, or it only hands down, and
-/// what it handed down is known; or it writes, and had not come to the point of doing so, for that
-/// would be on record.
+/// Says whether a started call may be started again: it only reads; or it delegates, and its grants
+/// are recorded; or it writes and did not get as far as writing, which would be recorded.
 fn may_begin_again(call: &ToolCall) -> bool {
     is_repeatable(&call.name)
         || is_write(&call.name)
@@ -339,12 +339,12 @@ fn reopening(
         Some(handover) => {
             Some(words.map_or_else(|| handover.clone(), |words| format!("{handover}\n\n{words}")))
         }
-        // Whoever claimed to be done, and was not judged, has nothing to do before that.
+        // An answer that was not judged yet is judged first, without a new message.
         None if node.is_checking() || node.is_answer_unjudged() => words.map(str::to_owned),
         None => words.or_else(|| node.last_answer().map(|_| GO_ON)).map(str::to_owned),
     };
     let handed_down = |number: u32| node.delegations.tool_call(node.turn, number).is_some();
-    // Words come after the results of all calls, so no call stays open where there are words.
+    // A message must follow the results of all calls, so no call stays open if there is a message.
     let stays_open = |number: u32, made: &ToolCall| {
         let may_run = node.may_run(number, made) && node.may_still_use(&made.name, wish);
         text.is_none() && node.is_ended_by_full_disk() && may_run
@@ -362,7 +362,7 @@ fn reopening(
 }
 
 impl Node {
-    /// Returns the calls of the last answer that lack a result, by number.
+    /// Returns the calls of the last answer that have no result yet, with their numbers.
     fn open_calls(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
         self.calls().into_iter().flat_map(OpenToolCalls::iter)
     }
@@ -371,22 +371,23 @@ impl Node {
         self.calls().is_some_and(|calls| calls.is_begun(call))
     }
 
-    /// Says whether an open call may be run on resume: it was not begun, or beginning it again does no harm.
+    /// Says whether an open call may run on resume: it was not started, or starting it again does
+    /// no harm.
     fn may_run(&self, call: u32, made: &ToolCall) -> bool {
         !self.is_begun(call) || self.waits_its_turn(call) || may_begin_again(made)
     }
 
-    /// Says whether a tool is still available to the node with the rights of a resumption.
+    /// Says whether a tool is still available with the rights of the resume.
     fn may_still_use(&self, tool: &str, wish: &ResumeOptions) -> bool {
         let rights = bounded(&self.rights, &self.agent, &wish.rights, &wish.agents);
         tool == RETURN || rights.usable_tools().contains(tool)
     }
 
-    /// Says whether an ended node can be taken up again: what is done is done, unless a person has
-    /// something to add; who waits for an answer needs one; a defect of ours stays one.
+    /// Says whether an ended node can be resumed. Completed and blocked nodes need a message from a
+    /// person; unrecoverable failures stay ended.
     fn can_go_on(&self, with_words: bool) -> bool {
         let Some(ending) = self.ending() else { return false };
-        // What nobody said yes to does not begin by a way around the question.
+        // A resume must not bypass a missing approval.
         if ending.is_unapproved {
             return false;
         }
@@ -423,7 +424,7 @@ impl Node {
         if reopening.text.is_some() && (self.is_checking() || self.last_answer().is_some()) {
             self.think();
         }
-        // Without words, what was not judged is judged now.
+        // Without a message, a pending verification continues and needs the artifacts.
         if !self.is_checking() {
             self.results.artifacts.clear();
         }

@@ -1,7 +1,7 @@
-//! Time when a run goes on: what a person gives anew, and what changed limits give.
+//! Time limits after a resume: a new timeout from the person, and changed limits.
 //!
-//! Everything is judged by the limits as they are after the resumption. Start at
-//! [`Tree::renewed_times`]. Invariant: no deadline is later than that of the parent.
+//! Everything is computed with the limits after the resume. Start at [`Tree::renewed_times`].
+//! Invariant: no deadline is later than the parent's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use crate::policy::{Operation, Policy, PolicyKey, TimeoutRule};
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
 
-/// How much time each agent has when a run goes on.
+/// Computes how much time each node has after a resume.
 pub(super) struct RenewedTimes<'a> {
     tree: &'a Tree,
-    /// The limits after the resumption.
+    /// The limits after the resume.
     policy: Policy,
-    /// The seconds that a person gives everyone who goes on.
+    /// The new timeout that the person gives every resumed node.
     given: Option<u64>,
     is_timeout_set: bool,
     is_maximum_set: bool,
@@ -28,12 +28,12 @@ pub(super) struct RenewedTimes<'a> {
 }
 
 impl Tree {
-    /// Returns how much time each agent has after `wish`.
+    /// Returns the time limits after the resume `wish`.
     pub(super) fn renewed_times(&self, wish: &ResumeOptions) -> RenewedTimes<'_> {
         let limits = self.changed_limits(wish);
         let mut policy = self.policy.clone();
         for (name, value) in &limits {
-            // These are values of a policy, each of which its key accepts.
+            // The values come from a policy, so each key accepts its value.
             let _ = policy.set_on_resume(name, value);
         }
         RenewedTimes {
@@ -46,7 +46,7 @@ impl Tree {
         }
     }
 
-    /// Returns the limit that bounds the root's time; nothing where the root has no time limit.
+    /// Returns the policy key that limits the root's time; `None` if it has no time limit.
     fn root_time_key(&self) -> Option<PolicyKey> {
         match (&self.assignment, &self.story) {
             (Some(_), _) => Some(PolicyKey::TimeoutMaxS),
@@ -67,15 +67,15 @@ impl Tree {
         self.assignment.as_ref().map(|it| it.operation).unwrap_or_default()
     }
 
-    /// Cuts seconds that a person gives to the most that the run's operation may take, or to what
-    /// the node had before if that is more.
+    /// Clamps a person's timeout to the maximum of the run's operation, or to what the node had
+    /// before if that is more.
     fn allotted(&self, policy: &Policy, node: &Node, seconds: u64) -> u64 {
-        // What it was given once was within the most of its own operation.
+        // What it had before was within the maximum of its own operation.
         let most = |longest: u64| longest.max(node.time.timeout_s.unwrap_or_default());
         policy.longest(self.operation()).map_or(seconds, |longest| seconds.min(most(longest)))
     }
 
-    /// Folds in the time that a resumption gives.
+    /// Folds in the time limits of a resume.
     pub(super) fn give_time(
         &mut self,
         at: Timestamp,
@@ -124,13 +124,13 @@ impl Tree {
 }
 
 impl RenewedTimes<'_> {
-    /// Returns the limits after the resumption.
+    /// Returns the limits after the resume.
     pub(super) const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Returns the seconds for everyone who goes on, as they are recorded: those that were given, or
-    /// else a new `timeout_s`.
+    /// Returns the timeout for every resumed node, as recorded: the person's, or else a changed
+    /// `timeout_s`.
     pub(super) const fn timeout_s(&self) -> Option<u64> {
         match (self.given, self.policy.timeout_s) {
             (None, TimeoutRule::Seconds(seconds)) if self.is_timeout_set => Some(seconds),
@@ -138,7 +138,7 @@ impl RenewedTimes<'_> {
         }
     }
 
-    /// Returns the seconds a node has when it goes on; nothing where it has no limit of its own.
+    /// Returns the timeout of a resumed node in seconds; `None` if it has none of its own.
     pub(super) fn seconds(&self, index: usize) -> Option<u64> {
         let node = &self.tree.nodes[index];
         if index == ROOT && self.is_root_set() {
@@ -154,17 +154,17 @@ impl RenewedTimes<'_> {
         usual.zip(node.time.timeout_s).map(|(usual, before)| usual.max(before))
     }
 
-    /// Returns the seconds that a person gives a node, before they are cut to what is allowed.
+    /// Returns the timeout that a person gives a node, before clamping.
     fn given_to(&self, index: usize) -> Option<u64> {
         match index {
             ROOT if self.is_root_set() => None,
-            // The root has the most time there is, not what is usual.
+            // The root has the maximum time, not the default.
             ROOT => self.given,
             _ => self.timeout_s(),
         }
     }
 
-    /// Says whether a child had less time than it would have had without a limit that is new now.
+    /// Says whether a child had less time because of a limit that is changed now.
     fn is_cut_short(&self, index: usize) -> bool {
         let node = &self.tree.nodes[index];
         let is_at_most = node.time.timeout_s == self.tree.policy.longest(self.tree.operation());
@@ -182,7 +182,7 @@ impl RenewedTimes<'_> {
             || (key == Some(PolicyKey::TimeoutMaxS) && self.is_maximum_set)
     }
 
-    /// Says whether a node that goes on gets less than a person gives.
+    /// Says whether a resumed node gets less time than the person gave.
     pub(super) fn is_cut(&self, again: &BTreeSet<usize>) -> bool {
         let mut nodes = self.tree.nodes.iter().enumerate();
         nodes.any(|(index, node)| {
@@ -193,8 +193,7 @@ impl RenewedTimes<'_> {
         })
     }
 
-    /// Returns the new deadlines of those at work whose time is renewed. Parents come before their
-    /// children.
+    /// Returns the new deadlines of running nodes. Parents come before their children.
     pub(super) fn deadlines(&self, now: Timestamp) -> BTreeMap<SessionId, Timestamp> {
         let mut new: BTreeMap<SessionId, Timestamp> = BTreeMap::new();
         let total = self.policy.total_s.map(|seconds| now.plus_seconds(seconds));

@@ -1,7 +1,7 @@
-//! What an agent hands back, judged against the contract: taken, or sent back for repair.
+//! Judges the result of an agent against the contract: accepted, or sent back for repair.
 //!
-//! A return comes by a call of the `Return` tool, or as JSON in the last answer. Whichever way, it is
-//! judged here and nowhere else, and every judgement is on record.
+//! A return is a call of the `Return` tool, or JSON in the last answer. Both are judged only here,
+//! and every judgement is recorded. Start at [`Tree::conclude`].
 
 use std::collections::BTreeMap;
 
@@ -29,9 +29,9 @@ use adjutant_formats::contract::{
     repair_message, validate,
 };
 
-/// Times an invalid return goes back to the model.
+/// How often an invalid return is sent back to the model.
 pub const MAX_REPAIRS: u32 = 2;
-/// Complaints that a person is told of a return.
+/// How many errors of a return a person is shown.
 const SHOWN: usize = 4;
 const EMPTY: &str = "Your answer was empty. Write your report as text.";
 const TAKEN: &str = "Taken.";
@@ -43,7 +43,7 @@ const ONE_RETURN: &str =
     "Not run: one answer can hand back one return, and there is one before this.";
 
 impl Tree {
-    /// Judges what was handed back: ends, or asks for a repair.
+    /// Judges a return: ends the delegation, or asks for a repair.
     pub(super) fn conclude(
         &self,
         now: Timestamp,
@@ -56,7 +56,8 @@ impl Tree {
         let is_alone = |call| {
             node.calls().is_some_and(|calls| calls.count() == 1) && node.returns(call).is_some()
         };
-        // What is being checked was judged before, and a return beside other calls comes after them.
+        // A return that is being verified was judged already; a return next to other calls waits
+        // for them.
         let is_final = node.last_answer().is_some_and(LastAnswer::is_final);
         if !call.map_or(is_final, is_alone) {
             return Vec::new();
@@ -73,7 +74,7 @@ impl Tree {
         }
     }
 
-    /// Judges the last answer as a report in free text: ends, or asks for a repair.
+    /// Judges the last answer as a free-text report: ends the delegation, or asks for a repair.
     pub(super) fn conclude_report(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let answer = node.last_answer().filter(|answer| answer.is_final());
@@ -85,7 +86,7 @@ impl Tree {
         self.take_report(index, answer.is_blank)
     }
 
-    /// A root that only hands down answers a person, in free text; the contract is for work.
+    /// Returns the contract of a node. A root that only delegates answers a person in free text.
     pub(super) fn contract(&self, index: usize) -> ContractKind {
         if self.nodes[index].terms.works { self.policy.contract } else { ContractKind::Report }
     }
@@ -114,7 +115,7 @@ impl Tree {
         let (session, complaint) = (node.session, repair_message(&verdict));
         let answer = |output| call.map(|call| Event::ToolReturned { session, call, output });
         if let Some(turn) = self.hear_first(node, index, verdict.valid) {
-            // The turn of an answered call is taken as that of any other.
+            // The answered call leads to the next turn like any other.
             let answered = answer(ToolOutput::error(NOT_YET));
             return answered.map_or(turn, |answered| vec![answered]);
         }
@@ -141,7 +142,7 @@ impl Tree {
                 events.push(asked.unwrap_or_else(|| repair(node, complaint)));
             }
             None => {
-                // Whoever takes it up again must hear what was wrong.
+                // If it is resumed, the agent must know what was wrong.
                 let told = answer(ToolOutput::error(complaint.clone()));
                 events.push(told.unwrap_or_else(|| repair(node, complaint)));
                 events.extend(self.end_subtree(index, &still_invalid(&wrong)));
@@ -150,13 +151,14 @@ impl Tree {
         events
     }
 
-    /// Ends a delegation, unless a person has something to say to it first.
+    /// Ends a delegation, unless a person's message has to be delivered first.
     pub(super) fn hear_or_end(&self, index: usize, end: &PlannedEnd) -> Vec<Event> {
         let heard = self.hear_first(&self.nodes[index], index, true);
         heard.unwrap_or_else(|| self.end_subtree(index, end))
     }
 
-    /// A person who spoke after an agent's last call is heard before anything is final.
+    /// Delivers messages that a person sent after the agent's last call, before its result is
+    /// final.
     fn hear_first(&self, node: &Node, index: usize, is_valid: bool) -> Option<Vec<Event>> {
         let is_over = is_valid || node.corrections.repairs >= MAX_REPAIRS;
         let speaks =
@@ -172,19 +174,19 @@ impl Tree {
         artifacts: &[(String, ArtifactFact)],
     ) -> Verdict {
         let node = &self.nodes[index];
-        // An errand on the way has nothing to show; the work of the command has.
+        // Only the work of the command itself must have artifacts, not helper delegations.
         let is_work = |it: &&Assignment| it.is_work_of(&node.agent) && node.parent == Some(ROOT);
         let command = self.assignment.as_ref().filter(is_work);
         let required =
             node.terms.artifacts_required || command.is_some_and(|it| it.artifacts_required);
         let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
-        // Who cannot write has no file to show.
+        // An agent that cannot write has no files to name.
         let is_required = required && may_write(node);
         let contract = Contract {
             expected_session: Some(node.session),
             artifacts: match (is_required, node.rights.usable_tools().contains(RUN)) {
                 (false, _) => Required::Nothing,
-                // What a command made is not known file by file.
+                // Files that a shell command wrote are not recorded one by one.
                 (true, true) => Required::Any,
                 (true, false) => Required::OneOf(made()),
             },
@@ -197,7 +199,7 @@ impl Tree {
         validate(text, &contract, &fact)
     }
 
-    /// Returns what the engine knows about a delegation, which no model has to claim.
+    /// Returns the metadata that the engine knows, so that no model has to state it.
     fn metadata(&self, now: Timestamp, index: usize) -> Metadata {
         let node = &self.nodes[index];
         Metadata {
@@ -209,7 +211,7 @@ impl Tree {
         }
     }
 
-    /// Folds in a judgement.
+    /// Folds in the judgement of a return.
     pub(super) fn judged(
         &mut self,
         session: SessionId,
@@ -220,16 +222,17 @@ impl Tree {
         let node = &mut self.nodes[index];
         match returned {
             Some(returned) => node.results.artifacts.clone_from(&returned.artifacts),
-            // What came as an answer is counted when the agent is told.
+            // An invalid answer is counted when the agent is told (`ToldReason::Repair`).
             None => node.corrections.repairs += u32::from(call.is_some()),
         }
         Ok(())
     }
 
-    /// Returns the tools an agent may call: what it has a right to, and handing back its result.
+    /// Returns the tools that an agent may call: those of its rights, and `Return` under the
+    /// standard contract.
     pub(super) fn usable(&self, index: usize) -> ToolSet {
         let rights = &self.nodes[index].rights;
-        // A root that only hands down has no workspace of its own, so it writes nowhere.
+        // A root that only delegates has no workspace, so it cannot write.
         let is_idle = !self.nodes[index].terms.works && rights.writes == WriteScope::Own;
         let usable = if is_idle { rights.reading().usable_tools() } else { rights.usable_tools() };
         match self.contract(index) {
@@ -238,7 +241,7 @@ impl Tree {
         }
     }
 
-    /// Says why a return in an answer is not looked at: there is another one before it.
+    /// Says why a `Return` call is not accepted: there is another one before it, or markers.
     pub(super) fn return_objection(&self, index: usize, number: u32) -> Option<String> {
         let node = &self.nodes[index];
         let calls = node.calls()?;
@@ -253,7 +256,7 @@ impl Tree {
         before.any(|(_, call)| is_return(call)).then(|| ONE_RETURN.to_owned())
     }
 
-    /// Returns what stands before a task under the standard contract: what the engine knows of it.
+    /// Returns the text before a task under the standard contract: its delegation context.
     pub(super) fn preface(
         &self,
         session: SessionId,
@@ -315,7 +318,7 @@ fn repair(node: &Node, text: String) -> Event {
     Event::Told { session: node.session, nudge: ToldReason::Repair, text }
 }
 
-/// Says in one line what was wrong with a return, for people.
+/// Lists the errors of a return in one line, for people.
 fn wrong_with(verdict: &Verdict) -> String {
     let said = verdict.errors.iter().take(SHOWN).map(|it| format!("{}: {}", it.field, it.message));
     let more = verdict.errors.len().saturating_sub(SHOWN);
@@ -332,7 +335,7 @@ fn still_invalid(complaint: &str) -> PlannedEnd {
     )
 }
 
-/// Returns the end that an accepted return asks for.
+/// Returns the end for an accepted return.
 fn end_of(returned: &Return) -> PlannedEnd {
     let outcome = match returned.status {
         Status::Completed => Outcome::Completed,
@@ -340,7 +343,7 @@ fn end_of(returned: &Return) -> PlannedEnd {
         Status::Partial => Outcome::Partial,
         Status::Blocked => Outcome::Blocked,
     };
-    // The first error that trying again does not mend is the one that counts.
+    // The first unrecoverable error decides, else the first error.
     let errors = &returned.errors;
     let fatal = errors.iter().find(|error| !error.recoverable).or_else(|| errors.first());
     let reason = fatal.filter(|_| outcome != Outcome::Completed).map(|error| Reason {
@@ -353,7 +356,7 @@ fn end_of(returned: &Return) -> PlannedEnd {
 }
 
 impl Node {
-    /// Returns the call of that number when it hands back a return and has no answer yet.
+    /// Returns the call with this number, if it is an open `Return` call.
     fn returns(&self, call: u32) -> Option<&ToolCall> {
         self.open_call(call).filter(|call| call.name == RETURN)
     }

@@ -1,9 +1,9 @@
-//! A run that works on a story: markers in what its agents write, the names of those they hand
-//! work to, and what they are told of it.
+//! Runs on a story: delegation by markers in answers, the names of child stories, and telling
+//! agents the results.
 //!
-//! Markers are read once the tools of the same answer are done, so that those who are handed work
-//! begin from the state the answer left. Invariant: who wrote markers takes no turn before it was
-//! told what came of them.
+//! Markers are delegated after the tools of the same answer are done, so that children start from
+//! the resulting state. Invariant: an agent that wrote markers takes no turn before it was told
+//! their results.
 
 use super::node::{Node, PlannedEnd};
 use super::turn::LOOP_END;
@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 use adjutant_formats::marker::{Request, parse};
 
 impl Tree {
-    /// Lets the run work on a story, for as long as one may hand work down.
+    /// Starts work on a story, with a deadline of `total_s`.
     pub(super) fn take_story(&self, now: Timestamp, story: Box<StoryAssignment>) -> Vec<Event> {
         let begins = self.nodes.first().is_some_and(|root| root.turn == 0);
         if !begins || self.story.is_some() {
@@ -49,7 +49,7 @@ impl Tree {
         root.terms.story = Some(story.id.clone());
         root.terms.verify.clone_from(&story.verify);
         root.delegations.numbered = story.numbered;
-        // What was planned is handed down as if its agent had asked for it in an answer before the first.
+        // Planned tasks are delegated as if the agent had written markers before its first turn.
         if !story.plan.is_empty() && root.model.is_some() {
             let plan = AnswerMarkers { tasks: story.plan.clone(), rejected: Vec::new() };
             *root.turn_state_mut() = TurnState::Delegating(plan);
@@ -59,16 +59,16 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the story the run works on.
+    /// Returns the story that the run works on.
     #[must_use]
     pub fn story(&self) -> Option<&StoryAssignment> {
         self.story.as_deref()
     }
 
-    /// Reads the markers of an answer that is complete; `None` where there are none, or none count.
+    /// Parses the markers of a complete answer; `None` if there are none or the run has no story.
     pub(super) fn markers_in(&self, text: &str) -> Option<AnswerMarkers> {
         self.story.as_ref()?;
-        // How many there may be is judged with the other limits.
+        // The number of markers is limited at admission.
         let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
         let parsed = parse(text, &request);
         let tasks = parsed.delegations.into_iter();
@@ -83,8 +83,7 @@ impl Tree {
         (markers != AnswerMarkers::default()).then_some(markers)
     }
 
-    /// Hands down what the markers of an answer ask for; where nothing is handed down, the agent is
-    /// told why.
+    /// Delegates the tasks of an answer's markers; if nothing is granted, tells the agent why.
     pub(super) fn delegate_markers(
         &self,
         now: Timestamp,
@@ -96,7 +95,7 @@ impl Tree {
         let waits = |(_, node): &(usize, &Node)| node.markers().is_some() && node.turn == turn;
         let Some((index, node)) = self.at_work(session).filter(waits) else { return Vec::new() };
         if node.marks_again() >= LOOP_END || node.loops.vain_markers + 1 >= LOOP_END {
-            // On record as read: whoever takes it up again does not hand them down after all.
+            // Recorded as read, so that a resume does not delegate them after all.
             let end = marked_again(session);
             let refused = end.reason.clone();
             let mut events = vec![Event::MarkersRead { session, turn, rejected, refused }];
@@ -132,11 +131,11 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let index = self.known("markers_read", session)?;
         let node = &mut self.nodes[index];
-        // Where the answer has expired nobody knows what stood in it.
+        // If the content has expired, the markers are unknown.
         let markers = node.take_markers().unwrap_or_default();
         node.loops.remember(fingerprint(&markers.tasks));
         node.delegations.rejected = rejected.to_vec();
-        // Set back where a task is granted, which follows in the same decision.
+        // Reset when a task is granted, which follows in the same decision.
         node.loops.vain_markers += 1;
         if let Some(refused) = refused {
             node.delegations.refusal = Some(refused.clone());
@@ -144,7 +143,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Tells an agent what came of the tasks it handed down by markers.
+    /// Tells an agent the results of the tasks that it delegated with markers.
     pub(super) fn tell_results(&self, session: SessionId, turn: u32, text: &str) -> Vec<Event> {
         let Some((_, node)) = self.at_work(session).filter(|(_, node)| node.turn == turn) else {
             return vec![Event::Late { session, what: "results".into(), text: text.to_owned() }];
@@ -162,16 +161,16 @@ impl Tree {
         vec![Event::Told { session, nudge: ToldReason::Results, text }]
     }
 
-    /// Says whether an agent waits to be told the results of that call.
+    /// Says whether an agent waits for the results of this call.
     #[must_use]
     pub fn awaits_results(&self, session: SessionId, call: u32) -> bool {
         self.at_work(session).is_some_and(|(_, node)| node.delegations.marked_call() == Some(call))
     }
 
-    /// Says no to a task that is nothing but the name of a story.
+    /// Refuses a task that is only the name of a story.
     ///
-    /// Stories of the file have a run and a check of their own, and what was handed down in this run
-    /// was paid for: either would be worked on twice.
+    /// Stories of the PRD have their own runs and verify commands, and delegated ones were already
+    /// paid for: either would be worked on twice.
     pub(super) fn check_named_story(&self, parent: usize, brief: &Brief) -> Result<(), Refusal> {
         let Some(top) = self.story.as_ref().map(|story| story.id.as_str()) else { return Ok(()) };
         let text = brief.prompt.trim();
@@ -186,7 +185,7 @@ impl Tree {
         }
     }
 
-    /// Gives a task of a story a name of its own, numbered for the life of its parent.
+    /// Gives a task of a story an id of its own: the parent's id and a number.
     pub(super) fn named(&self, parent: usize, nth: u64, mut brief: Brief) -> Brief {
         let node = &self.nodes[parent];
         if let (Some(above), None) =
@@ -199,7 +198,7 @@ impl Tree {
 }
 
 fn fingerprint(tasks: &[MarkedTask]) -> Fingerprint {
-    // Serialising our own list cannot fail.
+    // Serialising this list cannot fail.
     Fingerprint::of_call("[delegate]", &serde_json::to_value(tasks).unwrap_or_default())
 }
 
@@ -210,7 +209,7 @@ fn unread(rejected: &[RejectedMarker]) -> String {
     format!("{}{more}", lines.join("\n"))
 }
 
-/// Markers that cannot be read and are quoted.
+/// How many unparsable markers are quoted.
 const SHOWN: usize = 10;
 
 fn not_handed_down(refused: Option<&Reason>, rejected: &[RejectedMarker]) -> String {
@@ -229,7 +228,7 @@ fn marked_again(session: SessionId) -> PlannedEnd {
 }
 
 impl Node {
-    /// Counts how often it wrote the markers that wait to be read, this time included.
+    /// Counts how often it wrote these markers, this time included.
     fn marks_again(&self) -> usize {
         let Some(markers) = self.markers() else { return 0 };
         let print = fingerprint(&markers.tasks);

@@ -1,9 +1,9 @@
-//! How work on a task shows on the project's list: marked when it begins and when it ends.
+//! Updates of the project's task list when the work of a slash command begins and ends.
 //!
-//! A mark is an effect that may be made again after a crash, for making it twice changes nothing.
-//! Only those who work directly for a slash command mark: what they hand further down is part of
-//! their own work. Invariants: nobody takes a turn before the beginning is marked; a delegation is handed up, and the run ends, only once its marks are
-//! made or have failed.
+//! An update is idempotent, so it can be repeated after a crash. Only the root and its direct
+//! delegations update the list; deeper delegations are part of their parent's work. Invariants: no
+//! turn is taken before the begin update is made; results are returned and the run ends only when
+//! all updates were made or have failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,32 +21,32 @@ use crate::time::Timestamp;
 use crate::tree::node::PlannedEnd;
 use adjutant_formats::task::{Artifact, Status};
 
-/// The most files that are linked in an entry for one piece of work.
+/// The most files that are linked in one entry.
 const MAX_LINKS: usize = 20;
 
-/// The marks of one delegation.
+/// The pending task list updates of one delegation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingListUpdates {
-    /// Its beginning is to be marked.
+    /// Whether the list has to be updated for its begin.
     pub(super) begin: bool,
-    /// Whether its end is to be marked.
+    /// The update for its end.
     end: EndUpdate,
 }
 
-/// Whether the end of a delegation is to be marked.
+/// The state of the task list update for the end of a delegation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum EndUpdate {
-    /// It has not ended, there is nothing to mark, or it was marked.
+    /// None is needed, or it was made.
     #[default]
     Nothing,
-    /// It is to be marked.
+    /// It has to be made.
     Due,
-    /// It could not be marked, for this reason.
+    /// It failed, for this reason.
     Failed(String),
 }
 
 impl Tree {
-    /// Records what a slash command is about and how long the agent at the root may work on it.
+    /// Records a slash command's assignment and gives the root its deadline.
     pub(super) fn assign(&self, now: Timestamp, assignment: Box<Assignment>) -> Vec<Event> {
         if self.assignment.is_some() {
             return Vec::new();
@@ -67,7 +67,7 @@ impl Tree {
             return Vec::new();
         };
         let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
-        // A list that takes no beginning takes no end: nothing is paid for what cannot be shown.
+        // If the list cannot be updated at the begin, end the work before it costs anything.
         let stops = problem.clone().filter(|_| mark.work == WorkStage::Begun && node.is_live());
         let end = stops.map(|problem| not_markable(mark.task, &problem));
         let mut events = vec![Event::Marked { session, mark, problem }];
@@ -75,10 +75,10 @@ impl Tree {
         events
     }
 
-    /// Folds in that a mark is to be made, where there is anything to mark.
+    /// Schedules an update of the task list, if there is anything to update.
     pub(super) fn open_mark(&mut self, index: usize, work: WorkStage) {
         let node = &self.nodes[index];
-        // Whoever never began has nothing to show, and changed nothing.
+        // A delegation that never began changes nothing.
         if node.time.started.is_none() || self.mark(node, work).is_none() {
             return;
         }
@@ -92,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// Work that goes on has no end to mark.
+    /// Cancels the end update of a delegation that is resumed.
     pub(super) fn forget_end_mark(&mut self, index: usize) {
         let marks = &mut self.nodes[index].duties.list_updates;
         if std::mem::take(&mut marks.end) == EndUpdate::Due {
@@ -123,7 +123,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Says whether a task of that call of a parent is yet to be marked.
+    /// Says whether a task of this call still has a pending update.
     pub(super) fn is_marking(&self, parent: SessionId, call: u32) -> bool {
         let is_open = |child: &&usize| {
             let child = &self.nodes[**child];
@@ -133,12 +133,12 @@ impl Tree {
         parent.is_some_and(|parent| parent.delegations.children.iter().any(|child| is_open(&child)))
     }
 
-    /// Returns every mark that is to be made next.
+    /// Returns the next pending update of each node.
     pub fn due_marks(&self) -> impl Iterator<Item = Effect> {
         self.nodes.iter().filter_map(|node| self.due_mark(node))
     }
 
-    /// Returns what is to be marked next for a delegation.
+    /// Returns the next pending update of a node.
     pub(super) fn due_mark(&self, node: &Node) -> Option<Effect> {
         let work = node.duties.list_updates.next()?;
         self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
@@ -146,7 +146,7 @@ impl Tree {
 
     fn mark(&self, node: &Node, work: WorkStage) -> Option<TaskListUpdate> {
         let assignment = self.assignment.as_ref()?;
-        // The root works itself, or hands the work of the command to its agent; the rest are errands.
+        // Only the root and its delegations to the command's agent do the work of the command.
         let is_work =
             node.parent.is_none_or(|parent| parent == ROOT && assignment.is_work_of(&node.agent));
         let task = node.terms.task.filter(|_| is_work)?;
@@ -167,8 +167,8 @@ impl Tree {
         Some(TaskListUpdate { task, work, status, reason, links })
     }
 
-    /// Returns the files a delegation named, or else those it and all below it changed; so many that
-    /// an entry can still be read.
+    /// Returns the artifacts that a delegation named, or else the files that it and its descendants
+    /// changed, up to [`MAX_LINKS`].
     fn links(&self, node: &Node) -> Vec<Artifact> {
         if !node.results.artifacts.is_empty() {
             let named = node.results.artifacts.iter();
@@ -181,7 +181,7 @@ impl Tree {
         changed.take(MAX_LINKS).map(|path| Artifact { kind, path }).collect()
     }
 
-    /// Returns the files that a delegation and all below it changed.
+    /// Returns the files that a delegation and its descendants changed.
     pub(super) fn changed_below<'a>(&'a self, node: &'a Node) -> BTreeSet<&'a str> {
         let mut changed = BTreeSet::new();
         let mut waiting = vec![node];
@@ -192,7 +192,8 @@ impl Tree {
         changed
     }
 
-    /// Folds in what a slash command is about. One that works itself works on the only task it names.
+    /// Folds in an assignment. A root that works itself works on the only task that the command
+    /// names.
     pub(super) fn assigned(&mut self, assignment: &Assignment) {
         if let (None, [only], Some(root)) =
             (&assignment.agent, assignment.tasks.as_slice(), self.nodes.first_mut())
@@ -204,10 +205,11 @@ impl Tree {
         self.check_readiness(ROOT);
     }
 
-    /// Returns how a slash command ends once its agent has said so: as the work it handed down did.
+    /// Returns how a slash command ends when its root agent is done: like the work that it
+    /// delegated.
     ///
-    /// The latest delegation of each task counts, for what failed may have been tried again. Why one
-    /// fell short is its own to say.
+    /// The latest delegation of each task counts, because a failed one may have been retried. Its
+    /// own end has the reason.
     pub(super) fn command_end(&self) -> PlannedEnd {
         let Some(assignment) = &self.assignment else { return PlannedEnd::completed() };
         let Some(agent) = &assignment.agent else { return PlannedEnd::completed() };
@@ -246,7 +248,7 @@ fn not_markable(task: u64, problem: &str) -> PlannedEnd {
     )
 }
 
-/// Says that the work of a command is done and its list does not show it.
+/// The end of a command whose work is done but whose task could not be updated.
 fn unmarked_end(operation: Operation, task: u64, problem: &str) -> PlannedEnd {
     let status = status_after(operation, Outcome::Completed).map_or("STATUS", Status::as_str);
     PlannedEnd::partial(
@@ -256,7 +258,7 @@ fn unmarked_end(operation: Operation, task: u64, problem: &str) -> PlannedEnd {
     )
 }
 
-/// A command that handed down only some of its tasks is not done with the others.
+/// The end of a command that delegated only some of its tasks.
 fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> PlannedEnd {
     let (s, were) = if tasks.len() == 1 { ("", "was") } else { ("s", "were") };
     let why = refusal.map(|reason| format!(" {}", reason.message)).unwrap_or_default();
@@ -267,7 +269,7 @@ fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> PlannedE
     )
 }
 
-/// A command that was to hand its work to an agent and did not has nothing to show for itself.
+/// The end of a command that should have delegated its work and did not.
 fn nothing_done(agent: &str, refusal: Option<Reason>) -> PlannedEnd {
     if refusal.is_some() {
         return PlannedEnd { outcome: Outcome::Failed, reason: refusal };
@@ -288,12 +290,12 @@ impl PendingListUpdates {
         }
     }
 
-    /// Returns what is to be marked next.
+    /// Returns the stage whose update is pending.
     fn next(&self) -> Option<WorkStage> {
         [WorkStage::Begun, WorkStage::Ended].into_iter().find(|work| self.is_open(*work))
     }
 
-    /// Returns why the end could not be marked.
+    /// Returns why the end update failed.
     fn problem(&self) -> Option<&str> {
         if let EndUpdate::Failed(problem) = &self.end { Some(problem) } else { None }
     }

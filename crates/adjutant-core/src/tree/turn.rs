@@ -1,7 +1,7 @@
-//! One agent's turns: reserving a model call, taking its answer, using tools, concluding.
+//! The turns of one agent: reserving a model call, taking the reply, and running tools.
 //!
-//! Every limit on a running agent is judged here: budgets, the window, loops, repairs, the
-//! allow-list of tools.
+//! Every limit of a running agent is checked here: budgets, context window, loops and permitted
+//! tools. Start at [`Tree::take_turn`].
 
 use std::collections::BTreeMap;
 
@@ -24,34 +24,34 @@ use crate::time::Timestamp;
 use crate::write::RUN;
 use adjutant_formats::json;
 
-/// The fewest output tokens a model call is worth making for.
+/// The fewest output tokens for which a model call is worthwhile.
 pub const MIN_OUTPUT: u64 = 100;
-/// Equal calls among the recent ones after which an agent is told.
+/// After this many equal recent calls an agent is warned.
 pub const LOOP_TOLD: usize = 5;
-/// Equal calls among the recent ones after which an agent is ended.
+/// After this many equal recent calls an agent is ended.
 pub const LOOP_END: usize = 8;
-/// Tool calls of one answer that are run; the rest are answered with an error.
+/// The most tool calls of one answer that are run; the rest are answered with an error.
 pub const CALLS_PER_TURN: usize = 64;
-/// Attempts at one turn, the first included.
+/// The most attempts at one model call, the first included.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// What an agent near its end is told.
+/// The message to an agent that is close to a limit.
 pub const LAST_CALL: &str = "You are close to your limit and this is your last turn. Tools are no longer \
 available. Write your report now: what you found, and what is left to do.";
 const SHORTEN: &str =
     "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
 const SMALLER_CONTEXT: &str = "Split the task, or use a model with a larger window.";
 const FIRST_RETRY_MS: u64 = 500;
-/// The longest pause of a provider that is waited out; a child must not be parked for days.
+/// The longest pause of a provider that is waited for; a child must not be parked for days.
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 
-/// How much a call may ask for, and what holds it back the most.
+/// How many output tokens a call may ask for, and which limit is the tightest.
 pub(super) struct OutputAllowance {
     pub(super) max_output: u64,
     code: Code,
     is_last: bool,
 }
 
-/// What reservations of the same batch hold open in each scope, before they are folded in.
+/// Reservations of the same decision that the tree does not know yet, by scope.
 #[derive(Default)]
 pub(super) struct UnrecordedReservations(BTreeMap<usize, BudgetAmount>);
 
@@ -69,10 +69,9 @@ impl UnrecordedReservations {
 }
 
 impl Tree {
-    /// Reserves the next model call, tells an agent near its end, or ends it.
+    /// Reserves the next model call, warns an agent close to a limit, or ends it.
     pub(super) fn take_turn(&self, session: SessionId) -> Vec<Event> {
-        // A provider asked for a pause, and the clock takes the turn when it is over; or something else
-        // comes first, and the turn follows from that.
+        // Not due: a retry is scheduled, or another step comes first and leads to the next turn.
         let is_due = self.node(session).is_some_and(Node::is_to_think);
         if is_due {
             self.take_turn_beside(session, &UnrecordedReservations::default())
@@ -81,7 +80,7 @@ impl Tree {
         }
     }
 
-    /// Does the same while reservations are held that the tree does not know of yet.
+    /// Like [`Tree::take_turn`], with reservations that the tree does not know yet.
     pub(super) fn take_turn_beside(
         &self,
         session: SessionId,
@@ -101,7 +100,7 @@ impl Tree {
         let tells = room.is_last && node.corrections.last_call.is_none();
         let told_bytes = mail_bytes + if tells { LAST_CALL.len() as u64 } else { 0 };
         if tells {
-            // Telling costs input as well, so the room is measured again with the words in it.
+            // The warning is input too, so compute the allowance again with it.
             room = self.room(index, node, told_bytes, held);
         }
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
@@ -139,9 +138,10 @@ impl Tree {
         node.model.as_ref().map_or(wish, |model| wish.min(model.max_output))
     }
 
-    /// Finds the tightest of window, tokens and money, and whether it leaves room for one more turn.
+    /// Computes the tightest of window, tokens and money, and whether another turn fits after this
+    /// one.
     ///
-    /// `told_bytes` are about to join the conversation.
+    /// `told_bytes` are about to be added to the conversation.
     pub(super) fn room(
         &self,
         index: usize,
@@ -161,8 +161,8 @@ impl Tree {
             let left = self.nodes[scope].ledger.left().minus(held.by(scope));
             tokens = tokens.min(left.tokens.saturating_sub(input));
             money = money.min(affordable_output(node, input, left));
-            // Every turn pays for the whole conversation again: after this one there must be room
-            // for a last one with a full answer.
+            // Every turn pays for the whole conversation again: after this one, a last turn with a
+            // full answer must still fit.
             let (inputs, outputs) = (input.saturating_mul(2), wish.saturating_mul(2));
             next_fits &= left.tokens >= inputs.saturating_add(outputs)
                 && ceiling(node, inputs, outputs) <= left.usd;
@@ -174,7 +174,7 @@ impl Tree {
         OutputAllowance { max_output, code, is_last: !next_fits }
     }
 
-    /// Settles an answer; what follows from it is decided next.
+    /// Records and settles a reply; what follows from it is decided next.
     pub(super) fn take_reply(
         &self,
         session: SessionId,
@@ -203,10 +203,10 @@ impl Tree {
         events
     }
 
-    /// Settles a failed attempt, then tries again later or gives up.
+    /// Settles a failed attempt, then schedules a retry or ends the agent.
     ///
-    /// An attempt that the provider never began costs nothing and still counts as an attempt. Every
-    /// other one counts at its full reservation, because the provider may bill it.
+    /// An attempt that the provider never began costs nothing, but counts as an attempt. Every
+    /// other one costs its full reservation, because the provider may bill it.
     pub(super) fn fail_attempt(
         &self,
         now: Timestamp,
@@ -226,7 +226,7 @@ impl Tree {
         self.fail_open_attempt(now, index, error, &end)
     }
 
-    /// Settles the attempt that is open, then tries again later or ends the agent with `end`.
+    /// Settles the open attempt, then schedules a retry or ends the agent with `end`.
     pub(super) fn fail_open_attempt(
         &self,
         now: Timestamp,
@@ -247,14 +247,14 @@ impl Tree {
             vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
         if retry_at.is_none() {
             let ended = self.end_subtree(index, end);
-            // The attempt's own record settles it; the end must not settle it again.
+            // `AttemptFailed` has settled the attempt; the end must not settle it again.
             let again = |event: &Event| matches!(event, Event::Settled { session: of, .. } if *of == session);
             events.extend(ended.into_iter().filter(|event| !again(event)));
         }
         events
     }
 
-    /// Runs, answers or refuses each tool call of the last answer.
+    /// Starts or refuses each tool call of the last answer.
     pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let Some(calls) = node.calls() else { return Vec::new() };
@@ -304,7 +304,7 @@ impl Tree {
         }
     }
 
-    /// Decides what follows an answer that was cut off: once more and shorter, or partial.
+    /// Handles a cut-off answer: asks once for a shorter one, then ends as partial.
     pub(super) fn cut_off(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         if node.corrections.last_call.is_none() && !node.corrections.shortened {
@@ -318,7 +318,7 @@ impl Tree {
         let most = node.model.as_ref().map_or(u64::MAX, |model| model.max_output);
         let shorter =
             format!("Ask for a shorter answer with `adjutant resume {session} --say \"TEXT\"`");
-        // Where the task or the model sets the limit, no setting moves it.
+        // If the task or the model sets the limit, no setting can raise it.
         let recommendation = if node.terms.max_output_wish.is_none() && limit < most {
             let more = limit.saturating_mul(2).min(most);
             format!("{shorter}, or start the run again with --set max_output_tokens={more}.")
@@ -373,7 +373,8 @@ impl Tree {
         PlannedEnd::partial(code, message, &recommendation)
     }
 
-    /// Ends an agent whose provider says that the context is full, with the provider's own figures.
+    /// Returns the end of an agent whose provider reports a full context, with the provider's
+    /// figures.
     fn context_rejected(&self, error: &AttemptError, node: &Node) -> PlannedEnd {
         let window = node.window(self.policy.context_tokens).unwrap_or_default();
         let message = format!(
@@ -398,7 +399,7 @@ impl Tree {
         )
     }
 
-    /// Returns what so many more calls of an agent take at the most, with a full answer each.
+    /// Returns the most that this many further calls of an agent can cost, with a full answer each.
     fn worst_case(&self, node: &Node, calls: u64) -> BudgetAmount {
         let told = node.context.input_bound().saturating_add(LAST_CALL.len() as u64);
         let input = told.saturating_mul(calls);
@@ -406,10 +407,10 @@ impl Tree {
         BudgetAmount { tokens: input.saturating_add(output), usd: ceiling(node, input, output) }
     }
 
-    /// Returns the flags that make room in every budget which lacks it.
+    /// Returns the flags that raise every budget that is too small.
     ///
-    /// A turn is taken only where a last one fits after it, and more turns may follow: twice the budget is
-    /// the least that is worth trying.
+    /// A turn is taken only if a last one fits after it, and more may follow, so at least twice the
+    /// budget is recommended.
     fn raised(&self, node: &Node) -> Option<String> {
         let own = *self.by_session.get(&node.session)?;
         let needed = self.worst_case(node, 2);
@@ -456,7 +457,8 @@ impl Tree {
     }
 }
 
-/// Room kept free beyond a full answer, so that an agent near its end can be told and still report.
+/// Tokens kept free beyond a full answer, so that an agent close to a limit can be warned and still
+/// report.
 const fn grace(wish: u64) -> u64 {
     wish / 4 + LAST_CALL.len() as u64
 }
@@ -478,7 +480,7 @@ fn ceiling(node: &Node, input: u64, output: u64) -> crate::Usd {
         .unwrap_or_default()
 }
 
-/// Returns the output tokens that what is left of the money can pay for.
+/// Returns the output tokens that the rest of the money can pay for.
 fn affordable_output(node: &Node, input: u64, left: BudgetAmount) -> u64 {
     let per_million = ceiling(node, 0, 1_000_000).as_pico();
     let spare = left.usd.saturating_sub(ceiling(node, input, 0)).as_pico();
@@ -500,7 +502,7 @@ fn settle(node: &Node, open: &Reservation, reply: &ModelReply) -> Settlement {
     )
 }
 
-/// Says what is wrong with a call before anyone asks whether it is allowed.
+/// Says why a call is invalid, before its permission is checked.
 fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<String> {
     let number = number as usize;
     if number >= CALLS_PER_TURN {
@@ -509,7 +511,7 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
     if call.name.is_empty() {
         return Some("Not run: the call names no tool.".into());
     }
-    // A return that is no JSON is judged like any other that is wrong.
+    // A `Return` call with invalid JSON is judged like any other invalid return.
     if call.malformed && call.name != RETURN {
         return Some(unreadable(&call.arguments));
     }
@@ -521,7 +523,7 @@ fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<S
         .map(|_| format!("Not run: the call id `{}` was used twice.", call.id))
 }
 
-/// Says why the arguments of a call could not be read.
+/// Says why the arguments of a call could not be parsed.
 fn unreadable(arguments: &Value) -> String {
     let error = arguments.as_str().and_then(|text| json::from_str(text).err());
     match error.filter(json::is_repeated_key) {
@@ -555,19 +557,19 @@ fn looped(session: SessionId, name: &str, times: usize) -> PlannedEnd {
 }
 
 impl Node {
-    /// Returns the number of the attempt that is open, without those from before a resumption.
+    /// Returns the number of the open attempt, not counting attempts before a resume.
     pub(super) fn tried(&self) -> u32 {
         self.attempts().map_or(1, |it| it.made.saturating_sub(it.excused).max(1))
     }
 
-    /// Returns the open reservation when it is the one of this turn and attempt.
+    /// Returns the open reservation, if it is for this turn and attempt.
     fn open(&self, turn: u32, attempt: u32) -> Option<Reservation> {
         let open = self.reservation();
         open.filter(|open| open.turn == turn && open.attempt == attempt)
     }
 }
 
-/// Says whether the tools an answer asks for are to be run.
+/// Says whether the tool calls of an answer are run.
 pub(crate) fn uses_tools(stop: StopReason, calls: &[ToolCall], last_call: bool) -> bool {
     match stop {
         StopReason::EndTurn | StopReason::ToolUse => !calls.is_empty() && !last_call,

@@ -1,6 +1,6 @@
-//! Where an agent is in its turn: from the model call over the tools it asked for to the judgement of its answer.
+//! The state of an agent's turn: model call, tool calls, and the judgement of its answer.
 //!
-//! An agent that has ended keeps its turn, so that one that is taken up again goes on where it stopped.
+//! An ended agent keeps its turn state, so that a resumed one continues where it stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,61 +11,61 @@ use crate::story::AnswerMarkers;
 use crate::time::Timestamp;
 use crate::write::{ContentChange, is_in_turn};
 
-/// Where an agent is in its turn.
+/// What an agent does in its current turn.
 #[derive(Clone, Debug)]
 pub(super) enum TurnState {
-    /// Its model is called, or is to be called next where no call is under way.
+    /// Its model is being called, or has to be called next if there is no [`ModelCall`].
     Thinking(AttemptCounts, Option<ModelCall>),
-    /// Its model call failed, and the clock tries it again at that instant.
+    /// Its model call failed and is retried at this time.
     Retrying(AttemptCounts, Timestamp),
-    /// The calls of its last answer are being made.
+    /// The tool calls of its last answer are running.
     UsingTools(OpenToolCalls),
-    /// The markers of its last answer are to be handed down.
+    /// The markers of its last answer have to be delegated.
     Delegating(AnswerMarkers),
-    /// It waits for what its markers led to. A node without a model does nothing else.
+    /// It waits for the results of its markers. A node without a model stays in this state.
     AwaitingResults,
-    /// Its last answer is to be judged.
+    /// Its last answer has to be judged.
     Judging(LastAnswer),
-    /// The command runs that decides whether its work is done; with the answer that claims so, unless that was a call
-    /// of `Return`.
+    /// The verify command runs. Holds the answer that claimed completion, unless that was a call of
+    /// `Return`.
     Checking(Option<LastAnswer>),
 }
 
-/// The attempts at the model call of a turn.
+/// How often the model call of a turn was attempted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AttemptCounts {
     /// Attempts made so far.
     pub(super) made: u32,
-    /// Those of them that a resumption does not hold against the agent.
+    /// How many of them were before a resume and do not count.
     pub(super) excused: u32,
 }
 
-/// A model call under way.
+/// A running model call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ModelCall {
     pub(super) reservation: Reservation,
-    /// When the model will have been silent for too long.
+    /// When the call counts as stalled.
     pub(super) stall_at: Option<Timestamp>,
 }
 
-/// The calls of an answer, until each has its result.
+/// The tool calls of an answer, until each has its result.
 #[derive(Clone, Debug)]
 pub(super) struct OpenToolCalls {
-    /// Every call of the answer; nothing in the place of one that has its result.
+    /// Every call of the answer; `None` for a call that has its result.
     calls: Vec<Option<ToolCall>>,
-    /// How many of them lack their results.
+    /// How many have no result yet.
     open: usize,
-    /// Those that were begun.
+    /// The numbers of the calls that were started.
     begun: BTreeSet<u32>,
-    /// Those that were begun and change files.
+    /// The numbers of the started calls that run in order, because they change files.
     pub(super) writing: BTreeSet<u32>,
-    /// What they are about to change, as far as that is known.
+    /// The file changes that they are about to make, once known.
     pub(super) prepared: BTreeMap<u32, ContentChange>,
-    /// What comes after the last result.
+    /// The turn state after the last result.
     then: Box<TurnState>,
 }
 
-/// The last answer of an agent that asked for no tool.
+/// An answer without tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastAnswer {
     pub(super) stop: StopReason,
@@ -74,7 +74,7 @@ pub(super) struct LastAnswer {
 }
 
 impl LastAnswer {
-    /// Says whether it ends the agent's work: it was not cut off.
+    /// Says whether it is complete, neither cut off nor declined.
     pub(super) const fn is_final(self) -> bool {
         matches!(self.stop, StopReason::EndTurn | StopReason::ToolUse)
     }
@@ -87,7 +87,7 @@ impl Default for TurnState {
 }
 
 impl TurnState {
-    /// Returns what a node does first that works on that model.
+    /// Returns the first turn state of a node with this model.
     pub(super) fn first(model: Option<&ModelSpec>) -> Self {
         if model.is_some() { Self::default() } else { Self::AwaitingResults }
     }
@@ -105,22 +105,22 @@ impl OpenToolCalls {
         }
     }
 
-    /// Returns how many calls lack their results.
+    /// Returns how many calls have no result yet.
     pub(super) const fn count(&self) -> usize {
         self.open
     }
 
-    /// Returns the call of that number while it lacks its result.
+    /// Returns the call with this number, if it has no result yet.
     pub(super) fn get(&self, number: u32) -> Option<&ToolCall> {
         self.calls.get(number as usize)?.as_ref()
     }
 
-    /// Returns every call of the answer; nothing in the place of one that has its result.
+    /// Returns every call of the answer; `None` for a call that has its result.
     pub(super) fn all(&self) -> &[Option<ToolCall>] {
         &self.calls
     }
 
-    /// Returns the calls that lack their results, by number.
+    /// Returns the calls that have no result yet, with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &ToolCall)> {
         (0_u32..).zip(&self.calls).filter_map(|(number, call)| Some((number, call.as_ref()?)))
     }
@@ -138,7 +138,7 @@ impl OpenToolCalls {
 }
 
 impl Node {
-    /// Returns where it is in its turn, also while it waits or has ended.
+    /// Returns its turn state, also while it waits or has ended.
     pub(super) const fn turn_state(&self) -> &TurnState {
         self.phase.turn_state()
     }
@@ -147,7 +147,7 @@ impl Node {
         self.phase.turn_state_mut()
     }
 
-    /// Returns the model call under way.
+    /// Returns the reservation of the running model call.
     #[must_use]
     pub const fn reservation(&self) -> Option<Reservation> {
         if let TurnState::Thinking(_, Some(call)) = self.turn_state() {
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// Holds no attempt from before a resumption against it.
+    /// Does not count attempts from before a resume.
     pub(super) const fn excuse_attempts(&mut self) {
         if let TurnState::Thinking(attempts, _) | TurnState::Retrying(attempts, _) =
             self.turn_state_mut()
@@ -176,12 +176,12 @@ impl Node {
         }
     }
 
-    /// Lets it think next, whatever it was at. Attempts that were made at the same turn count on.
+    /// Makes a model call its next step, keeping the attempt counts of the same turn.
     pub(super) fn think(&mut self) {
         *self.turn_state_mut() = TurnState::Thinking(self.attempts().unwrap_or_default(), None);
     }
 
-    /// Folds in that its model is called.
+    /// Records that its model is being called.
     pub(super) fn call_model(&mut self, reservation: Reservation) {
         let excused = self.attempts().unwrap_or_default().excused;
         let attempts = AttemptCounts { made: reservation.attempt, excused };
@@ -189,7 +189,7 @@ impl Node {
         *self.turn_state_mut() = TurnState::Thinking(attempts, Some(call));
     }
 
-    /// Returns the calls of its last answer, while one of them lacks its result.
+    /// Returns the tool calls of its last answer, while one of them has no result.
     pub(super) const fn calls(&self) -> Option<&OpenToolCalls> {
         if let TurnState::UsingTools(calls) = self.turn_state() { Some(calls) } else { None }
     }
@@ -198,12 +198,13 @@ impl Node {
         if let TurnState::UsingTools(calls) = self.turn_state_mut() { Some(calls) } else { None }
     }
 
-    /// Returns the call of that number of its last answer, while it lacks its result.
+    /// Returns the call with this number of its last answer, if it has no result yet.
     pub(super) fn open_call(&self, number: u32) -> Option<&ToolCall> {
         self.calls()?.get(number)
     }
 
-    /// Takes the result of a call. Says no where it was not open. After the last one it goes on.
+    /// Marks a call as answered, and moves on after the last one. Returns `false` if the call was
+    /// not open.
     pub(super) fn close_call(&mut self, number: u32) -> bool {
         let Some(calls) = self.calls_mut() else { return false };
         if calls.calls.get_mut(number as usize).and_then(Option::take).is_none() {
@@ -217,13 +218,13 @@ impl Node {
         true
     }
 
-    /// Returns the markers of its last answer, until they are read.
+    /// Returns the markers of its last answer, until they are delegated.
     pub(super) fn markers(&self) -> Option<&AnswerMarkers> {
         let state = self.calls().map_or_else(|| self.turn_state(), |calls| calls.then.as_ref());
         if let TurnState::Delegating(markers) = state { Some(markers) } else { None }
     }
 
-    /// Takes the markers of its last answer, which are read now.
+    /// Removes and returns the markers of its last answer.
     pub(super) fn take_markers(&mut self) -> Option<AnswerMarkers> {
         let state = self.later_state();
         if !matches!(state, TurnState::Delegating(_)) {
@@ -237,38 +238,38 @@ impl Node {
         matches!(self.turn_state(), TurnState::Checking(_))
     }
 
-    /// Folds in that the command is run which decides whether its work is done.
+    /// Records that the verify command is about to run.
     pub(super) fn check(&mut self) {
         let state = self.later_state();
         let answer = if let TurnState::Judging(answer) = state { Some(*answer) } else { None };
         *state = TurnState::Checking(answer);
     }
 
-    /// Folds in that the command has ended. Says no where none was run.
+    /// Records that the verify command ended. Returns `false` if none was running.
     pub(super) fn end_check(&mut self) -> bool {
         let TurnState::Checking(answer) = *self.turn_state() else { return false };
         *self.turn_state_mut() = answer.map_or_else(TurnState::default, TurnState::Judging);
         true
     }
 
-    /// Returns its last answer, while that is to be judged.
+    /// Returns its last answer, if it has to be judged.
     pub(super) const fn last_answer(&self) -> Option<LastAnswer> {
         if let TurnState::Judging(answer) = self.turn_state() { Some(*answer) } else { None }
     }
 
-    /// Folds in that someone spoke to it, so that its last answer counts no longer.
+    /// Discards its last answer, because a message was added after it.
     pub(super) fn hear(&mut self) {
         if self.last_answer().is_some() {
             *self.turn_state_mut() = TurnState::default();
         }
     }
 
-    /// Folds in that tasks were handed down for the markers of its last answer.
+    /// Records that the markers of its last answer were delegated.
     pub(super) fn await_results(&mut self) {
         *self.later_state() = TurnState::AwaitingResults;
     }
 
-    /// Folds in that it was told what its markers led to.
+    /// Records that it was told the results of its markers.
     pub(super) fn take_results(&mut self) {
         let state = self.later_state();
         if matches!(state, TurnState::AwaitingResults) {
@@ -276,7 +277,7 @@ impl Node {
         }
     }
 
-    /// Returns what it is at, or what it will be at after the last result of its calls.
+    /// Returns its turn state, or the one that follows its open tool calls.
     fn later_state(&mut self) -> &mut TurnState {
         match self.turn_state_mut() {
             TurnState::UsingTools(calls) => &mut calls.then,

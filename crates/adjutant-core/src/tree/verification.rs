@@ -1,8 +1,9 @@
-//! The command that decides whether work is done: run once an agent claims so, and heard instead of
-//! the claim.
+//! The verify command: it runs when an agent claims completion, and decides whether the work is
+//! done.
 //!
-//! Who may name such a command is decided elsewhere: never a model, and a file of the project only
-//! with a person's consent. Invariant: who has such a command does not complete before it succeeds.
+//! Who may set such a command is decided elsewhere: never a model, and a project file only with a
+//! person's consent. Invariant: a delegation with a verify command does not complete before the
+//! command succeeds.
 
 use super::Tree;
 use super::node::{Node, PlannedEnd};
@@ -13,7 +14,8 @@ use crate::ids::SessionId;
 use crate::story::VerifyResult;
 
 impl Tree {
-    /// Takes what came of the command: the work passes, goes back to its agent, or ends as it is.
+    /// Takes the result of the verify command: the work passes, goes back to its agent, or ends as
+    /// partial.
     pub(super) fn take_check(
         &self,
         session: SessionId,
@@ -25,7 +27,8 @@ impl Tree {
         };
         let command = node.terms.verify.clone().unwrap_or_default();
         if check == VerifyResult::NotRun {
-            // The claim stands; whoever takes it up again has it judged, and pays for nothing else.
+            // The answer stays unjudged; a resume runs the command again without another model
+            // call.
             return self.end_subtree(index, &not_run(&command, &text));
         }
         let told = Event::Told { session, nudge: ToldReason::Check, text: failed(&command, &text) };
@@ -39,7 +42,7 @@ impl Tree {
         {
             events.push(told);
         } else {
-            // Whoever takes it up again must hear what was wrong.
+            // If it is resumed, the agent must know what was wrong.
             events.push(told);
             events.extend(self.end_subtree(index, &never_passed(&command, failures)));
         }
@@ -62,7 +65,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the command that is to be run for a delegation.
+    /// Returns the effect that runs the verify command of a delegation.
     pub(super) fn due_check(&self, node: &Node) -> Option<Effect> {
         let command = node.terms.verify.clone().filter(|_| node.is_checking() && node.is_live())?;
         Some(Effect::Check { session: node.session, command, timeout_s: self.policy.verify_s })
@@ -76,7 +79,7 @@ fn failed(command: &str, text: &str) -> String {
     )
 }
 
-/// The agent can do nothing about it, so it is not asked to.
+/// The agent cannot fix this, so it is not asked to.
 fn not_run(command: &str, why: &str) -> PlannedEnd {
     PlannedEnd::partial(
         Code::ToolUnavailable,

@@ -1,8 +1,8 @@
-//! A run that nobody has typed: a person is asked about the whole of it before its agent begins.
+//! Approval of a whole run that a client started, before its root agent begins.
 //!
-//! What is asked is call number [`WHOLE_RUN`] of the root, and it is answered, denied and forgotten like
-//! any other. Invariant: while it is open the root has no time running, no workspace, no mark on the
-//! project's list and takes no turn.
+//! The question is call number [`WHOLE_RUN`] of the root and is answered like any other. Invariant:
+//! while it is open, the root has no running deadline, no workspace and no task list update, and
+//! takes no turn.
 
 use super::approvals::{add_to, hash_of};
 use super::evolve::unfit;
@@ -18,11 +18,11 @@ use crate::refusal::TimeBound;
 use crate::story::StoryAssignment;
 use crate::time::Timestamp;
 
-/// The number of the call that is the run itself; those that an agent makes count from one.
+/// The call number of the whole run; an agent's own calls count from one.
 pub const WHOLE_RUN: u32 = 0;
 
 impl Tree {
-    /// Begins what a command or a story asks for, or asks a person first.
+    /// Starts the work of a slash command or story, or asks a person first.
     pub(super) fn ask_to_begin(
         &self,
         now: Timestamp,
@@ -38,7 +38,7 @@ impl Tree {
         }
         let about = [
             assignment.filter(|_| self.assignment.is_none()).map(Event::Assigned),
-            // Its time begins with its work.
+            // The deadline is set when the work begins.
             story
                 .filter(|_| self.story.is_none())
                 .map(|story| Event::StoryTaken { story, deadline: None }),
@@ -50,21 +50,21 @@ impl Tree {
             hash: hash_of(&events, self.opening.clone()),
             expires: now.plus_seconds(self.policy.approval_s),
         };
-        // First: what follows changes nothing while the question is open.
+        // The question comes first, so that the following events start nothing.
         events.insert(0, asked);
         events
     }
 
-    /// Says whether the worst case of the whole run fits the amount a person set beforehand.
+    /// Says whether the worst case of the whole run fits `approve_below_usd`.
     ///
-    /// It holds that of everything below, which is judged by the same amount when it is handed down.
+    /// Delegations count against the same amount again when they are requested.
     fn may_begin_unasked(&self, root: &Node) -> bool {
         let Some(limit) = self.policy.approve_below_usd else { return false };
         let worst = root.model.as_ref().and_then(|model| worst_case_of_run(&self.policy, model).1);
         worst.is_some_and(|worst| self.auto_approved + worst <= limit)
     }
 
-    /// Takes in what an answer about the whole run is bound to.
+    /// Adds an opening event to the hash that an approval of the whole run is bound to.
     pub(super) fn read_opening(&mut self, event: &Event) {
         let of_policy =
             if let Event::RunStarted { policy, .. } = event { policy } else { &self.policy };
@@ -93,8 +93,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Lets the root begin that a person said yes to, with the time it would have had without being asked
-    /// about.
+    /// Starts the root after approval, with the full time from now on.
     pub(super) fn start_root(&self, now: Timestamp, session: SessionId) -> Option<Event> {
         let waits = |root: &&Node| root.session == session && root.is_queued();
         self.nodes.first().filter(waits)?;
@@ -106,7 +105,8 @@ impl Tree {
         Some(Event::Started { session, deadline, bound })
     }
 
-    /// The root runs from the beginning, and all that starts is its time; unless it was asked about.
+    /// Folds `Started` for the root. Without a question the root runs from the beginning, so only
+    /// its deadline is set.
     pub(super) fn root_started(
         &mut self,
         at: Timestamp,
@@ -141,8 +141,8 @@ impl Tree {
     }
 }
 
-/// Returns the most tokens a whole run can consume under a policy, and what they can cost on the model of
-/// its root, where that has a price.
+/// Returns the most tokens that a whole run can use under a policy, and their worst-case cost on
+/// the root's model, if that has a price.
 #[must_use]
 pub fn worst_case_of_run(policy: &Policy, model: &ModelSpec) -> (u64, Option<Usd>) {
     let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);

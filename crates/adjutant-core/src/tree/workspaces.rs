@@ -1,8 +1,7 @@
-//! Workspaces of their own: made before a writer thinks, kept once it has ended.
+//! Own workspaces of writers: made before the first turn, committed after the end.
 //!
-//! Making and keeping are effects that may be done again after a crash. Invariant: a writer takes no
-//! turn before its workspace is on record, and is handed up, as the run is ended, only once its work
-//! is kept or that has failed.
+//! Both effects are idempotent. Invariant: a writer takes no turn before its workspace is recorded;
+//! its result is returned and the run ends only when its work is committed or that has failed.
 
 use super::node::{KeepDuty, Node, PlannedEnd};
 use super::{ROOT, Tree};
@@ -14,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::workspace::{KeptWork, OwnWorkspace, WorkspaceFailure};
 
 impl Tree {
-    /// Takes a workspace that was made, or ends the delegation that has none.
+    /// Records a new workspace, or ends the delegation if it could not be made.
     pub(super) fn take_space(
         &self,
         session: SessionId,
@@ -30,7 +29,7 @@ impl Tree {
         }
     }
 
-    /// Records what was kept of the work in a workspace.
+    /// Records the commit of a workspace's work.
     pub(super) fn keep_space(
         &self,
         session: SessionId,
@@ -55,7 +54,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Folds in that the work of one who has ended is to be kept.
+    /// Schedules the commit of an ended node's work.
     pub(super) fn open_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if node.space.is_some()
@@ -83,7 +82,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Work that goes on is not kept yet.
+    /// Cancels the pending commit and merge of a node that is resumed.
     pub(super) fn forget_keep(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         node.duties.merge = None;
@@ -92,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Returns the effect that makes the workspace a delegation begins in.
+    /// Returns the effect that makes a node's workspace.
     pub(super) fn make_space(&self, node: &Node) -> Effect {
         let index = self.by_session.get(&node.session).copied().unwrap_or(ROOT);
         let above = self.scopes(index).skip(1).map(|scope| &self.nodes[scope]);
@@ -102,7 +101,7 @@ impl Tree {
         Effect::MakeSpace { session: node.session, above, takes_in }
     }
 
-    /// Returns the effects that keep what is not kept yet.
+    /// Returns the pending commits of all nodes.
     pub fn due_keeps(&self) -> impl Iterator<Item = Effect> {
         self.nodes.iter().filter_map(Self::due_keep)
     }
@@ -112,7 +111,7 @@ impl Tree {
         Some(Effect::KeepSpace { session: node.session, space })
     }
 
-    /// Says whether the work of a task of that call of a parent is yet to be kept.
+    /// Says whether a task of this call still has a pending commit.
     pub(super) fn is_keeping(&self, parent: SessionId, call: u32) -> bool {
         let parent = self.node(parent).filter(|_| self.open_keeps > 0);
         parent.is_some_and(|parent| {
@@ -121,14 +120,14 @@ impl Tree {
         })
     }
 
-    /// Lowers how a run ended where the work of one could not be kept: nobody can look at it yet.
+    /// Lowers `Completed` to `Partial` if some work could not be committed.
     pub(super) fn as_kept(&self, outcome: Outcome) -> Outcome {
         let is_unkept = self.nodes.iter().any(|node| node.duties.keep == KeepDuty::Failed);
         if is_unkept && outcome == Outcome::Completed { Outcome::Partial } else { outcome }
     }
 
-    /// Names the call that a delegation was handed down with: what one call hands down begins from the
-    /// same state.
+    /// Returns the id of the batch that a delegation belongs to. The tasks of one call start from
+    /// the same snapshot.
     #[must_use]
     pub fn batch_of(&self, session: SessionId) -> String {
         let node = self.node(session);
@@ -139,7 +138,8 @@ impl Tree {
         }
     }
 
-    /// Returns the workspace a delegation's tools act in: its own, or that of the nearest who has one.
+    /// Returns the workspace that a delegation's tools use: its own, or that of its nearest
+    /// ancestor with one.
     #[must_use]
     pub fn space_of(&self, session: SessionId) -> Option<(SessionId, &OwnWorkspace)> {
         let index = *self.by_session.get(&session)?;
@@ -173,7 +173,7 @@ fn no_space(node: &Node, none: &WorkspaceFailure) -> PlannedEnd {
 }
 
 impl Node {
-    /// Says whether it works in a tree of its own that is not there yet.
+    /// Says whether it needs an own workspace that was not made yet.
     pub(super) fn needs_space(&self) -> bool {
         self.terms.works && self.space.is_none() && self.rights.has_own_space()
     }
