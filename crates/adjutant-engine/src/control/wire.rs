@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_reads_back_as_it_was_written() {
+    fn request_round_trips() {
         let session: SessionId = "sess_1700000000_abcdef".parse().unwrap();
         for request in [
             ControlRequest::Ping,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_is_said() {
+    fn invalid_requests_have_an_error_message() {
         let said = |line: &str| ControlRequest::read(line.as_bytes()).unwrap_err().message;
         let all = [
             "garbage",

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_taken_as_the_repository_has_it_or_not_at_all() {
+    fn included_paths_are_relative_to_the_repository() {
         let top = Path::new("/repo");
         for (typed, path) in [
             ("target", Some("target")),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_name_is_no_text_is_not_put_on_record_under_another_name() {
+    fn directory_that_is_not_utf8_is_not_recorded() {
         use std::os::unix::ffi::OsStrExt as _;
         let odd = PathBuf::from(std::ffi::OsStr::from_bytes(b"odd\xff"));
         let mut setup = WorkspaceSetup::new(PathBuf::from("/state"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_recalled_unless_a_link_stands_there_now() {
+    fn granted_directories_are_restored_unless_replaced_by_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         let (kept, gone, linked) = (top.join("kept"), top.join("gone"), top.join("linked"));

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_is_called_by_its_story_as_far_as_there_is_room() {
+    fn branch_is_named_after_its_story_if_that_is_free() {
         let (ours, other) = ("a".repeat(40), "b".repeat(40));
         // An exclamation mark means: at the result's commit.
         let cases = [

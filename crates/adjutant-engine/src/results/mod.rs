@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_application_comes_first_by_its_number() {
+    fn merges_of_a_commit_are_ordered_newest_first() {
         let (commit, other) = ("a".repeat(40), "b".repeat(40));
         let short = &commit[..12];
         let names = [2, 10, 1, 9].map(|number| format!("{short}-{number}"));
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_one_renames_and_another_changes_is_shared() {
+    fn file_renamed_by_one_and_changed_by_another_is_shared() {
         let renamed = DiffStatus::Renamed("old".into());
         let diffs = [
             diff(&[("new", renamed), ("own", DiffStatus::Added)]),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_people_mean_them() {
+    fn yaml_values_have_the_expected_types() {
         for (text, expected) in [
             (
                 "name: a\nn: 3\nf: 0.5\nyes: true\nnone: ~\nempty:",
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_slips_are_mended() {
+    fn unquoted_colons_are_accepted() {
         for (text, expected) in [
             (
                 "name: a\ndescription: Use it when: always\ntools: Read",
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_or_means_two_things_is_refused() {
+    fn aliases_duplicates_and_deep_nesting_are_refused() {
         let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]";
         assert_eq!(check(bomb), json!("its YAML uses an alias in line 3; write the value out"));
         assert_eq!(check("t:\n  bash: false\n  bash: true"), json!("its YAML holds `bash` twice"));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn front_matter_stands_between_two_lines() {
+    fn front_matter_is_between_two_delimiter_lines() {
         assert_eq!(split("---\na: 1\n---\nbody\n"), Ok(("a: 1\n", "body\n")));
         assert_eq!(split("\u{feff}---\r\na: 1\r\n---\r\nbody"), Ok(("a: 1\r\n", "body")));
         assert_eq!(split("---\n---\n"), Ok(("", "")));
@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "([a-z]{1,3}: |- |[\\[\\]{},:&*|>'\"#\n!?%@`\\\\]|[a-z \t\u{feff}ä]){0,60}") {
+        fn front_matter_parser_never_panics(text in "([a-z]{1,3}: |- |[\\[\\]{},:&*|>'\"#\n!?%@`\\\\]|[a-z \t\u{feff}ä]){0,60}") {
             let _front = read(&text);
             let _parts = split(&text);
         }

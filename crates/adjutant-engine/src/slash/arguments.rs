@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_a_task_is_named_by_a_positive_integer() {
+    fn section_10_task_number_is_a_positive_integer() {
         let form = ArgumentForm::Task(&["divide"]);
         for (typed, expected) in [
             ("12", "[12] [] "),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_direct_commands_take_what_they_are_given() {
+    fn section_10_free_and_text_arguments_are_accepted() {
         assert_eq!(check(ArgumentForm::Free, ""), "[] [] ");
         assert_eq!(check(ArgumentForm::Free, " src/ --all "), "[] [] src/ --all");
         assert_eq!(check(ArgumentForm::Text(&[]), "\"Fix the parser\""), "[] [] Fix the parser");
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_is_taken_from_the_options_and_from_nowhere_else() {
+    fn in_place_is_recognised_only_among_the_options() {
         use InPlaceFlag::{Absent, InPrompt, Typed};
         let task = ArgumentForm::Task(&["divide", "by="]);
         for (form, typed, expected, in_place) in [
@@ -535,7 +535,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_not_in_place_is_neither_lost_nor_moved(
+        fn removing_in_place_keeps_all_other_words(
             parts in proptest::collection::vec("(--in-place|--by|--divide|--|[0-9]{1,2}|[a-c]{1,3})", 0..8),
         ) {
             for form in [ArgumentForm::Task(&["divide", "by="]), ArgumentForm::Tasks, ArgumentForm::Free] {
@@ -553,7 +553,7 @@ mod tests {
         }
 
         #[test]
-        fn no_arguments_break_the_reader(typed in "([0-9]{1,3}|[,\\- ]|--[a-z]{0,3}|[\"'=ä]){0,12}") {
+        fn argument_parser_never_panics(typed in "([0-9]{1,3}|[,\\- ]|--[a-z]{0,3}|[\"'=ä]){0,12}") {
             for form in [ArgumentForm::Task(&["a", "b="]), ArgumentForm::Tasks, ArgumentForm::Options(&["b="]), ArgumentForm::Text(&["b="])] {
                 let _read = read("name", form, &typed);
             }

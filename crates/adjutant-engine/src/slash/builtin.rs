@@ -166,7 +166,7 @@ mod tests {
     use crate::briefs::role::AgentRole;
 
     #[test]
-    fn every_built_in_is_read_and_nothing_of_it_is_ignored() {
+    fn built_in_files_are_valid() {
         let commands = commands();
         assert_eq!(commands.len(), BUILTIN_COMMANDS.len());
         for command in &commands {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_agent_that_a_command_needs_is_there() {
+    fn agents_of_built_in_commands_exist() {
         for manner in &BUILTIN_COMMANDS {
             let there = |agent| AGENTS.iter().any(|(name, _)| *name == agent);
             assert!(manner.agent.is_none_or(there), "{}", manner.name);

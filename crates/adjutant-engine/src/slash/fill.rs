@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_told_apart_as_a_person_means_them() {
+    fn words_respect_quotes_and_apostrophes() {
         for (text, expected) in [
             ("", &[][..]),
             ("  12  keep   it ", &["12", "keep", "it"]),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_put_in_once() {
+    fn arguments_are_substituted_once() {
         for (body, arguments, expected) in [
             ("Do $ARGUMENTS.", "a  'b c' ", "Do a  'b c'."),
             ("$1-$2-$3|", "a 'b c'", "a-b c-|"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_would_act_upon_is_named() {
+    fn shell_and_file_syntax_is_reported_as_text() {
         for (body, expected) in [
             ("Nothing here! me@example.com ![image](x.png) a != b", &[][..]),
             (
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_it_and_what_is_put_in_stays_as_it_is(
+        fn substitution_never_panics_and_keeps_the_arguments(
             body in "([a-zä\\\\$ ]|\\$ARGUMENTS|\\$[0-9]{1,3}|!`|@x){0,30}",
             arguments in "[a-z$0-9'\" ä\\\\!@`]{0,20}",
         ) {

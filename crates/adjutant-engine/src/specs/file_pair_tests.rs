@@ -64,7 +64,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn killed_after_any_step_both_files_are_old_or_both_are_new() {
+fn kill_after_any_step_leaves_both_files_old_or_both_new() {
     let new = both(NEW_TODO, NEW_STATE);
     for old in [both(OLD_TODO, OLD_STATE), [None, None]] {
         let mut was_new = false;
@@ -89,7 +89,7 @@ fn killed_after_any_step_both_files_are_old_or_both_are_new() {
 }
 
 #[test]
-fn an_edit_after_the_crash_is_kept_and_so_is_the_change() {
+fn edit_after_a_crash_and_the_interrupted_change_are_both_kept() {
     let (old, new) = (both(OLD_TODO, OLD_STATE), both(NEW_TODO, NEW_STATE));
     // After six steps both files and the record are written, and the record is durable.
     let place = Project::new(old);
@@ -105,7 +105,7 @@ fn an_edit_after_the_crash_is_kept_and_so_is_the_change() {
 }
 
 #[test]
-fn an_edit_meanwhile_is_noticed_before_anything_is_replaced() {
+fn concurrent_edit_is_detected_before_replacing() {
     let (old, new) = (both(OLD_TODO, OLD_STATE), both(NEW_TODO, NEW_STATE));
     let place = Project::new(both("### 1. Mine\n", OLD_STATE));
     assert_eq!(write(&place.folder, old, new).unwrap(), WriteOutcome::Overtaken);
@@ -114,7 +114,7 @@ fn an_edit_meanwhile_is_noticed_before_anything_is_replaced() {
 }
 
 #[test]
-fn a_file_that_came_to_be_at_the_last_moment_is_kept_and_so_is_the_change() {
+fn file_created_at_the_last_moment_is_kept() {
     let (old, new) = ([None, None], both(NEW_TODO, NEW_STATE));
     let place = Project::new(old);
     // The record is durable; then another program creates the file before the rename.
@@ -128,7 +128,7 @@ fn a_file_that_came_to_be_at_the_last_moment_is_kept_and_so_is_the_change() {
 }
 
 #[test]
-fn a_file_nobody_may_write_is_left_alone() {
+fn read_only_file_is_not_replaced() {
     let (old, new) = (both(OLD_TODO, OLD_STATE), both(NEW_TODO, NEW_STATE));
     let place = Project::new(old);
     let mut mode = fs::metadata(place.path().join(STATE)).unwrap().permissions();
@@ -141,7 +141,7 @@ fn a_file_nobody_may_write_is_left_alone() {
 }
 
 #[test]
-fn a_record_that_is_none_stops_everything_and_says_what_to_do() {
+fn invalid_record_is_an_error_with_advice() {
     for text in [
         "",
         "{}",

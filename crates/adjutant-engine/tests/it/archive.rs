@@ -52,7 +52,7 @@ fn files(archive: &Archive) -> RunFiles {
 }
 
 #[test]
-fn what_was_read_is_never_handed_over_again() {
+fn follower_returns_each_record_once() {
     let (_dir, home, archive) = place();
     let mut writer = Writer::begin(&home);
     writer.write(1);
@@ -70,7 +70,7 @@ fn what_was_read_is_never_handed_over_again() {
 
 /// A record that is being written is no news until it is whole.
 #[test]
-fn half_a_record_is_waited_for() {
+fn follower_skips_an_incomplete_record() {
     let (_dir, home, archive) = place();
     let mut writer = Writer::begin(&home);
     writer.write(1);
@@ -90,7 +90,7 @@ fn half_a_record_is_waited_for() {
 }
 
 #[test]
-fn nobody_writes_to_a_run_beside_its_own_process() {
+fn append_to_a_live_run_is_refused() {
     let (_dir, home, archive) = place();
     let mut writer = Writer::begin(&home);
     writer.write(7);

@@ -5,7 +5,7 @@ use adjutant_engine::EngineError;
 use adjutant_testkit::Rig;
 
 #[tokio::test(start_paused = true)]
-async fn more_tasks_than_a_call_may_bring_refuse_the_whole_call_and_leave_no_trace() {
+async fn too_many_tasks_refuse_the_whole_call_and_create_no_files() {
     let mut rig = Rig::new().script("[[turn]]\ntext = \"done\"\n");
     for number in 0..9 {
         rig = rig.task(&number.to_string(), "Look");
@@ -18,7 +18,7 @@ async fn more_tasks_than_a_call_may_bring_refuse_the_whole_call_and_leave_no_tra
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_context_file_that_may_not_be_handed_over_refuses_that_task_alone() {
+async fn unusable_context_file_refuses_only_its_task() {
     let rig = Rig::new().file("ok.txt", "fine").script("[[turn]]\ntext = \"done\"\n");
     std::os::unix::fs::symlink("/etc/passwd", rig.tree().join("link")).unwrap();
     std::os::unix::net::UnixListener::bind(rig.tree().join("socket")).unwrap();
@@ -55,7 +55,7 @@ async fn a_context_file_that_may_not_be_handed_over_refuses_that_task_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_arguments_are_answered_not_run() {
+async fn malformed_tool_arguments_return_an_error_without_running_the_tool() {
     let script = r#"
         [[turn]]
         [[turn.call]]
@@ -75,21 +75,21 @@ async fn broken_arguments_are_answered_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_megabytes_of_text_are_an_answer() {
+async fn ten_megabytes_of_text_are_accepted_as_reply() {
     let script = "[[turn]]\ntext_bytes = 10485760\nusage = { input = 10, output = 10 }\n";
     let story = Rig::new().script(script).task("a", "Talk").delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_answer_is_asked_for_again_and_then_failed() {
+async fn empty_reply_is_retried_and_then_fails() {
     let script = "[[turn]]\ntext = \" \"\ntimes = 3\n";
     let story = Rig::new().script(script).task("a", "Talk").delegate().await;
     assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_that_ends_early_fails_and_says_which_turn_is_missing() {
+async fn script_that_ends_early_fails_with_the_missing_turn() {
     let script = "[[turn]]\nlabel = \"another\"\ntext = \"done\"\n";
     let story = Rig::new().script(script).task("a", "Talk").delegate().await;
     let message = story.events.iter().find_map(|(_, event)| match event {

@@ -41,7 +41,7 @@ fn users(messages: &[Message]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_says_is_in_the_next_request_after_the_results() {
+async fn message_to_an_agent_is_in_its_next_request_after_the_tool_results() {
     let mut told = false;
     let story = Rig::new()
         .script(SCRIPT)
@@ -66,7 +66,7 @@ async fn what_a_person_says_is_in_the_next_request_after_the_results() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_agent_is_told_as_well() {
+async fn message_reaches_the_root_agent() {
     let script =
         "[[turn]]\ntext = \"done\"\n[[turn]]\nlast = \"Mind the gap\"\ntext = \"minded\"\n";
     let story = Rig::new()
@@ -147,7 +147,7 @@ impl Place {
 }
 
 #[test]
-fn a_live_run_answers_over_its_socket_and_takes_it_along() {
+fn live_run_answers_on_its_control_socket_and_removes_it_at_the_end() {
     let place = Place::new();
     let (outcome, files) = place.while_running(&["a", "b"], |files, sessions| {
         let answer = files.ping().unwrap();
@@ -182,7 +182,7 @@ fn a_live_run_answers_over_its_socket_and_takes_it_along() {
 /// Whatever was written last when its process died, the run is ended, once, and what was written
 /// stands.
 #[test]
-fn a_run_that_died_after_any_record_can_be_cancelled() {
+fn run_that_died_after_any_record_can_be_cancelled() {
     let place = Place::new();
     let (_, (run, journal)) = place.while_running(&["a", "b"], |files, sessions| {
         files.tell(sessions[0], "Hurry.".into()).unwrap();

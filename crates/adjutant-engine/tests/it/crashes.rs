@@ -5,7 +5,7 @@ use adjutant_engine::EngineError;
 use adjutant_testkit::Rig;
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_one_child_leaves_the_others_untouched() {
+async fn panic_in_one_child_does_not_affect_the_others() {
     let script = r#"
         [[turn]]
         label = "broken"
@@ -28,7 +28,7 @@ async fn a_panic_in_one_child_leaves_the_others_untouched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_in_one_child_leaves_the_others_untouched() {
+async fn error_in_one_child_does_not_affect_the_others() {
     let script = r#"
         [[turn]]
         label = "refused"
@@ -45,7 +45,7 @@ async fn an_error_in_one_child_leaves_the_others_untouched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_stops_the_run_before_the_effect_it_could_not_record() {
+async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
     const ENOSPC: i32 = 28;
     for nth in 1..8 {
         let script = "[[turn]]\n[[turn.call]]\ntool = \"Note\"\nargs = { content = \"x\" }\n[[turn]]\ntext = \"done\"\n";
@@ -79,7 +79,7 @@ async fn a_full_disk_stops_the_run_before_the_effect_it_could_not_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_breaks_is_a_no_and_the_run_returns() {
+async fn panic_of_the_approver_denies_the_call() {
     let script = "[[turn]]\ntext = \"done\"\n";
     let rig = Rig::new().script(script).task("a", "Look");
     let story = rig.approver(|_| panic!("the terminal caught fire")).delegate().await;

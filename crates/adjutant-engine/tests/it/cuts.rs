@@ -40,7 +40,7 @@ async fn delegate(fake: &Running, places: &[usize]) -> Story {
 }
 
 #[tokio::test]
-async fn an_answer_cut_anywhere_is_asked_for_again() {
+async fn reply_cut_at_any_byte_is_retried() {
     on_all(async |api| {
         let read = Turn::says("Ä").thinking("Hm.").and_calls("Read", &json!({ "path": "a.rs" }));
         let answer = Turn::says(ANSWER).thinking("Hm.");
@@ -68,7 +68,7 @@ async fn an_answer_cut_anywhere_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_always_breaks_leaves_what_was_noted() {
+async fn connection_that_always_breaks_keeps_the_notes() {
     on_all(async |api| {
         let note = Turn::calls("Note", &json!({ "content": "a.rs holds a function" }));
         let places: Vec<usize> = (0..300).step_by(13).collect();

@@ -43,7 +43,7 @@ fn recorded(disk: &MemoryDisk, story: &Story) -> Vec<Event> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_room_the_run_ends_in_order_or_never_begins() {
+async fn with_any_free_space_the_run_ends_with_an_outcome_or_does_not_start() {
     let whole = {
         let rig = rig();
         let disk = rig.disk();
@@ -145,7 +145,7 @@ fn of_a_lead() -> Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_under_way_when_the_disk_is_full_are_recorded_and_no_turn_is_bought_twice() {
+async fn replies_in_flight_on_a_full_disk_are_recorded_and_no_turn_is_paid_twice() {
     let turns =
         |label: &'static str, last: u32| (1..=last).map(move |turn| (label.to_owned(), turn));
     for (rig, lead_turns) in [(of_a_person as fn() -> Rig, 0), (of_a_lead, 2)] {
@@ -184,7 +184,7 @@ async fn answers_under_way_when_the_disk_is_full_are_recorded_and_no_turn_is_bou
 
 /// An answer that outgrows what was kept for it is lost; the run still ends in order.
 #[tokio::test(start_paused = true)]
-async fn an_answer_beyond_all_measure_ends_the_run_in_order_too() {
+async fn oversized_reply_on_a_full_disk_still_ends_the_run_with_an_outcome() {
     let script = format!("[[turn]]\ntext = \"{}\"\n", "word ".repeat(100_000));
     let rig = Rig::new().script(&script).task("a", "Look");
     let disk = rig.disk();
@@ -196,7 +196,7 @@ async fn an_answer_beyond_all_measure_ends_the_run_in_order_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn space_that_returns_is_used() {
+async fn freed_disk_space_is_used_again() {
     let rig = rig();
     let disk = rig.disk();
     disk.set_capacity(Some(150_000));
@@ -214,7 +214,7 @@ async fn space_that_returns_is_used() {
 
 /// What the reserve cannot help against: the run fails there, once, and what was told is kept.
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_breaks_ends_the_run_as_failed_and_is_not_tried_again() {
+async fn disk_error_fails_the_run_and_is_not_retried() {
     type Plan = fn(&MemoryDisk, usize);
     let plans: [(&str, Plan); 5] = [
         ("EIO on sync", |disk, nth| disk.fail_sync(nth, EIO)),
@@ -246,7 +246,7 @@ async fn a_disk_that_breaks_ends_the_run_as_failed_and_is_not_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_full_disk_ended_goes_on_when_there_is_room_again() {
+async fn run_ended_by_a_full_disk_can_be_resumed() {
     let mut resumed = 0;
     for capacity in (20_000..300_000).step_by(20_011) {
         let first = rig();
@@ -271,7 +271,7 @@ async fn what_a_full_disk_ended_goes_on_when_there_is_room_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn going_on_while_the_disk_is_still_full_changes_nothing() {
+async fn resume_on_a_full_disk_changes_nothing() {
     let first = rig();
     let disk = first.disk();
     disk.set_capacity(Some(60_000));

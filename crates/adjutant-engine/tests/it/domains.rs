@@ -66,7 +66,7 @@ fn said(events: &[(adjutant_core::Timestamp, Event)]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_new_host_is_asked_about_once_and_one_question_is_out_at_a_time() {
+async fn new_host_is_asked_about_once_and_questions_come_one_at_a_time() {
     let port = server();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (kept, out) = (Arc::clone(&asked), AtomicUsize::new(0));
@@ -87,7 +87,7 @@ async fn a_new_host_is_asked_about_once_and_one_question_is_out_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_no_is_an_error_for_the_agents_and_nothing_is_fetched() {
+async fn denied_host_is_a_tool_error_and_nothing_is_fetched() {
     let story = rig(server(), "")
         .approver(|question| match question {
             ApproverQuestion::Call { .. } => ApproverAnswer::Yes,
@@ -103,7 +103,7 @@ async fn a_no_is_an_error_for_the_agents_and_nothing_is_fetched() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_host_names_what_to_ask_for() {
+async fn redirect_to_another_host_returns_the_host_to_request() {
     let port = server();
     let story = rig(port, "away").delegate().await;
     for text in said(&story.events) {
@@ -112,7 +112,7 @@ async fn a_redirect_to_another_host_names_what_to_ask_for() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_blocks_no_end() {
+async fn unanswered_question_does_not_block_the_end_of_the_run() {
     let (answer, never) = std::sync::mpsc::channel::<()>();
     let never = Mutex::new(never);
     let story = rig(server(), "")
@@ -134,7 +134,7 @@ async fn a_question_that_nobody_answers_blocks_no_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_below_the_amount_start_without_a_question_and_the_first_beyond_asks() {
+async fn calls_below_the_amount_need_no_approval_and_the_first_above_does() {
     let script = r#"
         price = { input = 1.0, output = 10.0 }
         [[turn]]

@@ -167,7 +167,7 @@ async fn sweep(fault: Fault, cut_fails: bool) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_gets_through_whichever_write_or_sync_fails() {
+async fn run_can_be_resumed_after_any_failed_write_or_sync() {
     for cut_fails in [false, true] {
         for fault in [Fault::Write(0), Fault::Write(100), Fault::Write(usize::MAX), Fault::Sync] {
             let count = sweep(fault, cut_fails).await;

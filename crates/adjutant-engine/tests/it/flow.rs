@@ -18,7 +18,7 @@ text = "The file has {{result 1 | lines}} lines."
 "#;
 
 #[tokio::test(start_paused = true)]
-async fn a_task_reads_a_file_and_reports_on_it() {
+async fn task_reads_a_file_and_reports() {
     let rig = Rig::new().file("src/lib.rs", "fn one() {}\nfn two() {}\n");
     let story = rig.script(TWO_TURNS).task("count", "Count the lines").delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
@@ -38,7 +38,7 @@ async fn a_task_reads_a_file_and_reports_on_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_events_of_a_run_come_in_this_order() {
+async fn events_of_a_run_have_this_order() {
     let story =
         Rig::new().file("src/lib.rs", "x").script(TWO_TURNS).task("a", "Look").delegate().await;
     assert_eq!(
@@ -50,7 +50,7 @@ async fn the_events_of_a_run_come_in_this_order() {
 
 /// A reader of the journal that knows of the end may begin the next run at once.
 #[tokio::test(start_paused = true)]
-async fn what_a_run_holds_is_given_back_after_its_work_and_before_its_end_can_be_read() {
+async fn guard_is_dropped_after_the_work_and_before_the_end_is_readable() {
     struct Guard(MemoryDisk, mpsc::Sender<String>);
     impl Drop for Guard {
         fn drop(&mut self) {
@@ -69,7 +69,7 @@ async fn what_a_run_holds_is_given_back_after_its_work_and_before_its_end_can_be
 }
 
 #[tokio::test(start_paused = true)]
-async fn req_50_results_keep_their_place_whatever_ends_first() {
+async fn req_50_results_have_the_order_of_the_tasks() {
     let script = r#"
         [[turn]]
         label = "slow"
@@ -93,7 +93,7 @@ async fn req_50_results_keep_their_place_whatever_ends_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_the_permitted_number_work_at_once() {
+async fn concurrency_limit_is_respected() {
     let script = "[[turn]]\ndelay_ms = 100\ntext = \"done\"\n";
     let mut rig = Rig::new().script(script).concurrency(3);
     for label in ["a", "b", "c", "d", "e", "f", "g", "h"] {
@@ -118,7 +118,7 @@ async fn no_more_than_the_permitted_number_work_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_call_starts_nothing() {
+async fn denied_call_starts_nothing() {
     let rig = Rig::new().script(TWO_TURNS).task("a", "Look");
     let story = rig.answer(ApproverAnswer::No("not today".into())).delegate().await;
     assert_eq!(story.outcome(), Outcome::Refused);
@@ -127,7 +127,7 @@ async fn a_denied_call_starts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn req_14_context_files_come_before_the_prompt() {
+async fn req_14_context_files_precede_the_prompt() {
     let rig = Rig::new().file("notes.md", "remember the milk");
     let script = "[[turn]]\ntext = \"done\"\n";
     let story = rig
@@ -146,7 +146,7 @@ async fn req_14_context_files_come_before_the_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_base_prompt_can_be_replaced_and_the_suffix_stays() {
+async fn base_prompt_can_be_replaced_and_the_suffix_stays() {
     let script = "[[turn]]\ntext = \"done\"\n";
     let story =
         Rig::new().script(script).system("You are a parrot.").task("a", "Speak").delegate().await;
@@ -156,7 +156,7 @@ async fn the_base_prompt_can_be_replaced_and_the_suffix_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn req_44_a_scout_is_offered_the_read_only_tools_and_no_network() {
+async fn req_44_scout_gets_only_read_only_tools_without_network() {
     let script = "[[turn]]\ntext = \"done\"\n";
     let story = Rig::new().script(script).task("a", "Speak").delegate().await;
     let mut tools = story.single_request().tools.clone();
@@ -165,7 +165,7 @@ async fn req_44_a_scout_is_offered_the_read_only_tools_and_no_network() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_turn_s_request_begins_with_the_one_before() {
+async fn each_request_starts_with_the_previous_one() {
     let script = r#"
         [[turn]]
         times = 4
@@ -183,7 +183,7 @@ async fn each_turn_s_request_begins_with_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replaying_the_journal_gives_the_events_that_were_told() {
+async fn replaying_the_journal_gives_the_reported_events() {
     let rig = Rig::new().file("src/lib.rs", "x");
     let disk = rig.disk();
     let story = rig.script(TWO_TURNS).task("a", "Look").delegate().await;

@@ -76,7 +76,7 @@ fn seen(records: &[Record<Event>]) -> RunView {
 }
 
 #[test]
-fn the_first_story_ever_written_still_reads_and_folds() {
+fn story_journal_of_the_first_build_can_be_folded() {
     let mut records = records_of(story_id(), STORY_V1.as_bytes());
     assert_eq!(records.len(), STORY_V1.lines().count());
     let kinds = kinds(&records);
@@ -96,7 +96,7 @@ fn the_first_story_ever_written_still_reads_and_folds() {
 }
 
 #[test]
-fn the_first_journal_ever_written_still_reads_and_folds() {
+fn journal_of_the_first_build_can_be_folded() {
     let records = records(V1.as_bytes());
     assert_eq!(records.len(), V1.lines().count());
     assert_eq!(kinds(&records), KINDS_OF_V1);
@@ -121,7 +121,7 @@ fn the_first_journal_ever_written_still_reads_and_folds() {
 }
 
 #[test]
-fn without_its_content_it_still_folds_to_the_same_tree() {
+fn pruned_journal_folds_to_the_same_tree() {
     let mut records = records(V1.as_bytes());
     let (before, ends) = folded(&records);
     for record in &mut records {
@@ -133,7 +133,7 @@ fn without_its_content_it_still_folds_to_the_same_tree() {
 }
 
 #[test]
-fn a_newer_format_is_refused_with_both_versions_and_the_way_out() {
+fn newer_journal_format_is_refused_with_both_versions_and_advice() {
     let newer = V1.replacen("{\"v\":1,", "{\"v\":7,", 1);
     let reader = JournalReader::<Event, _>::new(newer.as_bytes(), Position::start(run_id()));
     let errors: Vec<String> = reader.map(|record| record.unwrap_err().to_string()).collect();
@@ -148,7 +148,7 @@ fn a_newer_format_is_refused_with_both_versions_and_the_way_out() {
 
 /// Every kind of event can be in a fixture; when one is added here it needs a fixture, too.
 #[test]
-fn the_kinds_of_today_are_all_written() {
+fn fixture_writer_writes_every_kind_of_event() {
     assert_eq!(kinds(&records(&history())), KINDS_OF_V1);
 }
 

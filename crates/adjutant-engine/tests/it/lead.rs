@@ -28,7 +28,7 @@ const LEAD: &str = r#"
 "#;
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_hands_tasks_down_and_goes_on_with_their_results() {
+async fn root_agent_delegates_and_continues_with_the_results() {
     let story = Rig::new()
         .file("map.txt", "x marks the spot")
         .script(LEAD)
@@ -44,7 +44,7 @@ async fn a_lead_hands_tasks_down_and_goes_on_with_their_results() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn req_6_a_subagent_at_the_deepest_level_is_not_offered_delegate() {
+async fn req_6_subagent_at_the_deepest_level_does_not_get_delegate() {
     let story = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?").delegate().await;
     let offers = |label: &str| {
         let request = story.requests.iter().find(|request| request.label == label).unwrap();
@@ -55,7 +55,7 @@ async fn req_6_a_subagent_at_the_deepest_level_is_not_offered_delegate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_makes_no_sense_or_is_refused_comes_back_as_a_tool_result() {
+async fn invalid_or_refused_delegate_call_is_returned_as_tool_result() {
     let script = r#"
         [[turn]]
         agent = "lead"
@@ -82,7 +82,7 @@ async fn a_call_that_makes_no_sense_or_is_refused_comes_back_as_a_tool_result() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_call_is_told_to_the_lead_who_goes_on() {
+async fn root_agent_continues_after_a_denied_call() {
     let rig = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?");
     let story = rig.answer(ApproverAnswer::No("too dear".into())).delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
@@ -91,7 +91,7 @@ async fn a_denied_call_is_told_to_the_lead_who_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lead_s_own_turns_count_against_the_budget_of_the_run() {
+async fn turns_of_the_root_agent_count_against_the_budget() {
     let script = r#"
         [[turn]]
         agent = "lead"
@@ -111,7 +111,7 @@ async fn the_lead_s_own_turns_count_against_the_budget_of_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn depth_two_is_reached_when_a_person_allows_it_and_no_deeper() {
+async fn delegation_reaches_the_configured_depth_and_no_deeper() {
     let script = r#"
         [[turn]]
         last = "^go down"
@@ -137,7 +137,7 @@ async fn depth_two_is_reached_when_a_person_allows_it_and_no_deeper() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_those_who_work_for_a_parent_are_offered_notes() {
+async fn only_agents_with_a_parent_get_the_note_tool() {
     let rig = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?");
     let story = rig.delegate().await;
     let offered = |label: &str| {

@@ -12,7 +12,7 @@ fn notes(story: &Story) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn req_46_a_child_that_fills_its_window_comes_back_partial_with_its_notes() {
+async fn req_46_child_with_a_full_context_returns_partial_with_its_notes() {
     let script = r#"
         window = 9000
         [[turn]]
@@ -37,7 +37,7 @@ async fn req_46_a_child_that_fills_its_window_comes_back_partial_with_its_notes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_says_the_context_is_full_gives_partial_as_well() {
+async fn context_full_error_of_a_provider_returns_partial() {
     let script = r#"
         [[turn]]
         text = "Found one thing."
@@ -52,7 +52,7 @@ async fn a_provider_that_says_the_context_is_full_gives_partial_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_run_stays_within_its_token_budget_at_any_fan_out() {
+async fn run_stays_within_its_token_budget_at_any_fan_out() {
     let script = r#"
         [[turn]]
         times = "forever"
@@ -86,7 +86,7 @@ async fn the_run_stays_within_its_token_budget_at_any_fan_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_call_over_and_over_is_told_then_ended() {
+async fn repeated_identical_calls_are_warned_about_and_then_ended() {
     let script = r#"
         [[turn]]
         times = "forever"
@@ -102,7 +102,7 @@ async fn the_same_call_over_and_over_is_told_then_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d18_a_tool_outside_the_allow_list_is_not_run() {
+async fn d18_tool_outside_the_allow_list_is_not_run() {
     let script = r#"
         [[turn]]
         [[turn.call]]
@@ -129,7 +129,7 @@ async fn d18_a_tool_outside_the_allow_list_is_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_cut_off_twice_is_partial_with_its_text() {
+async fn reply_truncated_twice_returns_partial_with_its_text() {
     let script = r#"
         [[turn]]
         text = "The report begins"
@@ -143,7 +143,7 @@ async fn an_answer_cut_off_twice_is_partial_with_its_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standard_return_is_repaired_twice_at_the_most() {
+async fn standard_return_is_repaired_at_most_twice() {
     let script = "[[turn]]\ntext = \"no JSON here\"\ntimes = 3\n";
     let story =
         Rig::new().preset(Preset::Command).script(script).task("a", "Report").delegate().await;
@@ -153,7 +153,7 @@ async fn a_standard_return_is_repaired_twice_at_the_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standard_return_is_accepted_when_its_artifacts_exist() {
+async fn standard_return_with_existing_artifacts_is_accepted() {
     let good = r#"{\"status\":\"completed\",\"summary\":\"Wrote the report. It has one page.\",\"artifacts\":[{\"type\":\"research\",\"path\":\"report.md\"}]}"#;
     let script = format!("[[turn]]\ntext = \"{good}\"\ntimes = 2\n");
     let rig = Rig::new().preset(Preset::Command).script(&script).task("a", "Report");

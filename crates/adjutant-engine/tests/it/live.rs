@@ -61,7 +61,7 @@ fn tell(line: &str) {
 
 #[tokio::test]
 #[ignore = "needs a real provider: set ADJUTANT_LIVE=provider/model and its key"]
-async fn a_real_provider_reads_a_file_and_reports() {
+async fn live_provider_reads_a_file_and_reports() {
     let Some(name) = std::env::var("ADJUTANT_LIVE").ok().filter(|name| !name.is_empty()) else {
         tell("NOT CHECKED: ADJUTANT_LIVE=provider/model is not set, so no real provider was asked");
         return;
@@ -75,7 +75,7 @@ async fn a_real_provider_reads_a_file_and_reports() {
 }
 
 #[tokio::test]
-async fn the_loop_of_the_live_test_works_on_every_fake() {
+async fn live_test_scenario_works_with_every_fake_server() {
     for api in Api::ALL {
         let read = Turn::calls("Read", &json!({ "path": "answer.txt" })).thinking("Hm.");
         let script = Script::always([read, Turn::says("It is 7319.")]);

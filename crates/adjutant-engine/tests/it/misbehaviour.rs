@@ -276,7 +276,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: TREES, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_anyone_does_everyone_ends_once_with_a_valid_return(
+    fn every_delegation_ends_once_with_a_valid_return(
         acts in [level(), level(), level(), level()],
     ) {
         holds(&acts);
@@ -284,7 +284,7 @@ proptest! {
 }
 
 #[test]
-fn each_misbehaviour_alone_at_each_level_is_survived_by_the_levels_above() {
+fn misbehaviour_at_one_level_does_not_fail_the_levels_above() {
     let alone = [
         (1, Act::Says("")),
         (2, Act::Says("All done!")),

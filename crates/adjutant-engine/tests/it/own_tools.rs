@@ -18,7 +18,7 @@ const SCRIPT: &str = r#"
 "#;
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_of_the_program_is_offered_performed_and_answered() {
+async fn embedded_tool_is_offered_and_run() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
     let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(Append::to(&ledger));
@@ -30,7 +30,7 @@ async fn a_tool_of_the_program_is_offered_performed_and_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_the_policy_does_not_name_is_neither_offered_nor_performed() {
+async fn embedded_tool_outside_the_policy_is_not_offered_or_run() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
     let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(Append::to(&ledger));
@@ -54,7 +54,7 @@ impl Tool for Flood {
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused_when_the_engine_is_made() {
+fn duplicate_tool_name_is_an_error_of_engine_new() {
     for taken in [&["Read"][..], &["Run"], &["Delegate"], &["Flood", "Flood"]] {
         let model = std::sync::Arc::new(ScriptedModel::from_toml(SCRIPT).unwrap());
         let mut setup = EngineSetup::new(Preset::Scout.policy(), model, ".");
@@ -65,7 +65,7 @@ fn a_name_that_is_taken_is_refused_when_the_engine_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_says_is_cut_like_what_other_tools_say() {
+async fn output_of_an_embedded_tool_is_truncated() {
     let script = "[[turn]]\n[[turn.call]]\ntool = 'Flood'\nargs = {}\n[[turn]]\ntext = 'done'\n";
     let story = Rig::new().script(script).task("a", "Flood").tool(Flood("Flood")).delegate().await;
     let said = story.requests[1].messages.last().unwrap().text().to_owned();

@@ -78,7 +78,7 @@ fn passing(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_outcome_is_written_once_and_the_mode_stays() {
+fn outcome_is_written_once_and_the_file_mode_stays() {
     let project = Project::with(TWO);
     fs::set_permissions(project.path("prd.json"), fs::Permissions::from_mode(0o640)).unwrap();
     let mut file = project.open().unwrap();
@@ -100,7 +100,7 @@ fn an_outcome_is_written_once_and_the_mode_stays() {
 }
 
 #[test]
-fn what_is_no_prd_that_can_be_replaced_is_refused_before_anything_is_paid() {
+fn invalid_or_irreplaceable_prd_is_refused_when_opened() {
     for (text, said) in [
         (b"{" as &[u8], "`prd.json`: not JSON, line 1 column 1: EOF while parsing an object"),
         (b"{\"stories\": \"\xff\"}", "`prd.json` is not UTF-8 text (byte 13)"),
@@ -130,7 +130,7 @@ fn what_is_no_prd_that_can_be_replaced_is_refused_before_anything_is_paid() {
 }
 
 #[test]
-fn whoever_only_reads_needs_no_right_to_write_waits_for_nobody_and_leaves_no_trace() {
+fn reading_a_prd_needs_no_lock_and_no_write_permission() {
     let project = Project::with(TWO);
     let folder = project.0.path();
     let (file, held) = (project.path("prd.json"), fs::File::open(folder).unwrap());
@@ -148,7 +148,7 @@ fn whoever_only_reads_needs_no_right_to_write_waits_for_nobody_and_leaves_no_tra
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_refused() {
+fn read_only_directory_is_refused() {
     // The permissions of a folder do not bind root, so another account asks.
     let project = Project::with(TWO);
     let helper = project.path("helper");
@@ -172,7 +172,7 @@ fn a_folder_that_cannot_be_written_to_is_refused() {
 }
 
 #[test]
-fn a_person_who_edits_elsewhere_keeps_their_edit() {
+fn edit_elsewhere_in_the_prd_is_kept() {
     let project = Project::with(TWO);
     let mut file = project.open().unwrap();
     project.edit("\"title\": \"Two\"", "\"title\":   \"Zwei\"");
@@ -185,7 +185,7 @@ fn a_person_who_edits_elsewhere_keeps_their_edit() {
 }
 
 #[test]
-fn a_version_that_the_outcome_does_not_fit_is_never_overwritten() {
+fn version_with_a_changed_story_is_not_overwritten() {
     let cases: [(&str, &str, &str); 4] = [
         ("\"title\": \"One\"", "\"title\": \"Eins\"", "its entry was changed"),
         ("\"id\": \"US-001\"", "\"id\": \"US-009\"", "its entry was removed"),
@@ -219,7 +219,7 @@ fn a_version_that_the_outcome_does_not_fit_is_never_overwritten() {
 }
 
 #[test]
-fn a_file_that_is_gone_or_became_a_link_is_not_made_anew() {
+fn missing_or_linked_prd_is_not_created_again() {
     let project = Project::with(TWO);
     let mut file = project.open().unwrap();
     fs::rename(project.path("prd.json"), project.path("kept.json")).unwrap();
@@ -233,7 +233,7 @@ fn a_file_that_is_gone_or_became_a_link_is_not_made_anew() {
 }
 
 #[test]
-fn a_story_that_was_never_there_is_refused() {
+fn unknown_story_is_refused() {
     let project = Project::with(TWO);
     let error = project.open().unwrap().save("US-003", &done("run_1")).unwrap_err();
     assert_eq!(
@@ -244,7 +244,7 @@ fn a_story_that_was_never_there_is_refused() {
 }
 
 #[test]
-fn writers_at_the_same_time_lose_nothing() {
+fn concurrent_prd_writers_lose_nothing() {
     let count = 8;
     let story = |n: usize| format!("{{\"id\": \"S{n}\", \"title\": \"t\"}}");
     let stories: Vec<String> = (0..count).map(story).collect();
@@ -264,7 +264,7 @@ fn writers_at_the_same_time_lose_nothing() {
 }
 
 #[test]
-fn what_an_interrupted_save_left_is_not_taken_for_the_file() {
+fn temporary_file_of_an_interrupted_save_is_ignored() {
     let project = Project::with(TWO);
     let mut file = project.open().unwrap();
     fs::write(project.path(LEFTOVER), "{\"stories\": [").unwrap();
@@ -277,7 +277,7 @@ fn what_an_interrupted_save_left_is_not_taken_for_the_file() {
 }
 
 #[test]
-fn a_process_that_is_killed_between_write_and_rename_leaves_a_whole_file() {
+fn kill_between_write_and_rename_leaves_a_complete_file() {
     // Large, so that a save takes a while.
     let padding = "x".repeat(1024 * 1024);
     let first = TWO.replacen('{', &format!("{{\"padding\": \"{padding}\","), 1);

@@ -115,7 +115,7 @@ fn tasks(rig: Rig) -> Rig {
 }
 
 #[tokio::test]
-async fn the_same_tasks_run_unchanged_on_every_api() {
+async fn same_tasks_run_on_every_api() {
     let expected: u64 = USED.iter().map(|used| used.all_input() + used.output).sum();
     let told = on_all(async |api| {
         let fake = start(api, task_script()).await;
@@ -141,7 +141,7 @@ async fn the_same_tasks_run_unchanged_on_every_api() {
 }
 
 #[tokio::test]
-async fn a_parent_agent_delegates_two_tasks_on_every_api() {
+async fn root_agent_delegates_two_tasks_on_every_api() {
     let told = on_all(async |api| {
         let delegate = Turn::says("I will ask two.").thinking("Two are enough.").and_calls(
             "Delegate",
@@ -189,7 +189,7 @@ async fn alone(api: Api, turns: impl IntoIterator<Item = Turn>) -> (Running, Sto
 }
 
 #[tokio::test]
-async fn a_model_without_a_word_is_asked_again_and_then_failed() {
+async fn empty_reply_of_a_provider_is_retried_and_then_fails() {
     on_all(async |api| {
         let (fake, story) = alone(api, [Turn::default(), Turn::says("Here.")]).await;
         accepted(&fake);
@@ -203,7 +203,7 @@ async fn a_model_without_a_word_is_asked_again_and_then_failed() {
 }
 
 #[tokio::test]
-async fn calls_that_make_no_sense_are_told_to_the_model_who_goes_on() {
+async fn invalid_tool_calls_are_returned_to_the_model() {
     on_all(async |api| {
         let call = |name: &str, raw: &str, id: &str| {
             let (name, raw, id) = (name.into(), Some(raw.into()), Some(id.into()));
@@ -241,7 +241,7 @@ async fn calls_that_make_no_sense_are_told_to_the_model_who_goes_on() {
 }
 
 #[tokio::test]
-async fn of_a_thousand_calls_in_one_turn_some_are_run_and_all_are_answered() {
+async fn thousand_tool_calls_in_one_turn_are_all_answered() {
     on_all(async |api| {
         let mut turn = Turn::default();
         for number in 0..1_000 {
@@ -256,7 +256,7 @@ async fn of_a_thousand_calls_in_one_turn_some_are_run_and_all_are_answered() {
 }
 
 #[tokio::test]
-async fn arguments_without_end_are_an_error_and_do_not_fill_the_memory() {
+async fn endless_arguments_are_an_error_and_do_not_exhaust_memory() {
     for api in Api::ALL {
         // Put into the stream as bytes, in the middle of a string: no tree of it is ever built.
         let endless = fake::Garbage { at: 5_000, bytes: vec![b'a'; 50 << 20] };
@@ -270,7 +270,7 @@ async fn arguments_without_end_are_an_error_and_do_not_fill_the_memory() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_tried_again_and_then_what_was_found_is_kept() {
+async fn broken_connection_is_retried_and_then_returns_partial() {
     on_all(async |api| {
         let broken = || Turn::says("Half an answer.").delivered(|way| way.cut_after = Some(200));
         let mended = Turn::says("Whole.").first(broken());
@@ -294,7 +294,7 @@ async fn a_connection_that_breaks_is_tried_again_and_then_what_was_found_is_kept
 }
 
 #[tokio::test]
-async fn each_failure_ends_as_it_should() {
+async fn each_provider_failure_has_its_outcome() {
     on_all(async |api| {
         for (class, end) in [
             (Class::ContextLength, "look: partial CONTEXT_EXHAUSTED"),
@@ -311,7 +311,7 @@ async fn each_failure_ends_as_it_should() {
 }
 
 #[tokio::test]
-async fn eight_children_share_one_pause_of_their_provider() {
+async fn eight_children_share_one_rate_limit_pause() {
     on_all(async |api| {
         let fault = Fault {
             class: Class::RateLimited,
@@ -356,7 +356,7 @@ fn accepted_or_limited(fake: &Running) {
 }
 
 #[tokio::test]
-async fn a_cancelled_child_leaves_its_provider_at_once() {
+async fn cancelled_child_closes_its_connection_at_once() {
     on_all(async |api| {
         let text = "word ".repeat(2_000);
         let stalls = Turn::says(&text).fragmented(&[500]);
@@ -385,7 +385,7 @@ async fn a_cancelled_child_leaves_its_provider_at_once() {
 }
 
 #[tokio::test]
-async fn two_rate_limits_before_an_answer_cost_nothing() {
+async fn rate_limited_attempts_cost_nothing() {
     on_all(async |api| {
         let fault = || Fault {
             class: Class::RateLimited,
@@ -413,7 +413,7 @@ async fn two_rate_limits_before_an_answer_cost_nothing() {
 }
 
 #[tokio::test]
-async fn a_stalled_attempt_leaves_its_provider_and_is_tried_again() {
+async fn stalled_attempt_is_aborted_and_retried() {
     on_all(async |api| {
         let stalls = Turn::says("Half an answer.").delivered(|way| way.stall_after = Some(100));
         let script = Script::always([Turn::says("Whole.").first(stalls)]);

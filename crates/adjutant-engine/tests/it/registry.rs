@@ -53,7 +53,7 @@ fn said(error: &dyn std::error::Error) -> String {
 }
 
 #[test]
-fn what_a_process_holds_is_free_when_it_gives_it_back_or_is_gone() {
+fn holdings_are_released_by_command_or_by_the_end_of_the_process() {
     let home = TempDir::new().unwrap();
     let (one, other) = (process(home.path()), process(home.path()));
     claim(&one).unwrap();
@@ -79,7 +79,7 @@ fn what_a_process_holds_is_free_when_it_gives_it_back_or_is_gone() {
 }
 
 #[test]
-fn of_many_processes_at_once_no_more_start_than_the_amount_allows() {
+fn concurrent_processes_stay_within_the_allowance() {
     let home = TempDir::new().unwrap();
     let reserve = |number| {
         let own = process(home.path());
@@ -117,7 +117,7 @@ fn without_end(text: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn only_a_torn_end_behind_whole_records_is_cut_and_all_other_damage_is_named() {
+fn only_an_incomplete_last_record_is_cut_and_other_damage_is_an_error() {
     let home = TempDir::new().unwrap();
     let one = process(home.path());
     let path = home.path().join("registry.jsonl");
@@ -170,7 +170,7 @@ fn only_a_torn_end_behind_whole_records_is_cut_and_all_other_damage_is_named() {
 }
 
 #[test]
-fn a_file_cut_anywhere_holds_every_decision_that_is_whole_and_takes_new_ones() {
+fn registry_cut_at_any_byte_keeps_all_complete_decisions() {
     let home = TempDir::new().unwrap();
     let one = process(home.path());
     let path = home.path().join("registry.jsonl");
@@ -201,7 +201,7 @@ fn a_file_cut_anywhere_holds_every_decision_that_is_whole_and_takes_new_ones() {
 }
 
 #[test]
-fn an_archive_that_only_reads_runs_makes_no_registry() {
+fn reading_runs_creates_no_registry() {
     let home = TempDir::new().unwrap();
     let archive = Archive::open(home.path()).unwrap();
     assert!(archive.runs().unwrap().is_empty());
@@ -211,7 +211,7 @@ fn an_archive_that_only_reads_runs_makes_no_registry() {
 }
 
 #[test]
-fn what_an_earlier_version_kept_is_taken_over_once() {
+fn files_of_earlier_versions_are_imported_once() {
     let home = TempDir::new().unwrap();
     let digest = "ab".repeat(32);
     for folder in ["consents", "allowances", "mcp"] {
@@ -238,7 +238,7 @@ fn what_an_earlier_version_kept_is_taken_over_once() {
 }
 
 #[test]
-fn a_question_that_a_process_of_an_earlier_version_asks_is_listed_with_the_others() {
+fn question_of_an_earlier_version_is_listed() {
     let home = TempDir::new().unwrap();
     let one = process(home.path());
     one.open_question(run(1), &"b".repeat(64), "new").unwrap();
@@ -304,7 +304,7 @@ fn long_history() -> (Registry, usize) {
 }
 
 #[test]
-fn opening_does_not_grow_with_history() {
+fn registry_size_does_not_grow_with_history() {
     let home = TempDir::new().unwrap();
     let (registry, events) = long_history();
     assert!(events > 100_000);

@@ -90,7 +90,7 @@ fn told(story: &Story) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_played_without_a_server() {
+async fn recording_is_replayed_without_a_server() {
     let dir = TempDir::new().unwrap();
     for (api, wire) in WIRES {
         let (recorded, file) = record(api, wire, &dir).await;
@@ -114,7 +114,7 @@ async fn what_was_recorded_is_played_without_a_server() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_named_as_the_first_difference() {
+async fn replay_reports_a_changed_file_as_first_difference() {
     let dir = TempDir::new().unwrap();
     for (api, wire) in [WIRES[0], WIRES[1]] {
         let (_, file) = record(api, wire, &dir).await;
@@ -133,7 +133,7 @@ async fn a_changed_file_is_named_as_the_first_difference() {
 }
 
 #[tokio::test]
-async fn a_recording_that_ends_too_early_says_what_is_missing() {
+async fn truncated_recording_reports_the_missing_turn() {
     let dir = TempDir::new().unwrap();
     let (_, file) = record(Api::Anthropic, Wire::Anthropic, &dir).await;
     let text = fs::read_to_string(&file).unwrap();
@@ -144,7 +144,7 @@ async fn a_recording_that_ends_too_early_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_whole_recording_is_refused_by_line() {
+async fn damaged_recording_is_refused_with_its_line() {
     let dir = TempDir::new().unwrap();
     let (_, file) = record(Api::Chat, Wire::Chat, &dir).await;
     let text = fs::read_to_string(&file).unwrap();
@@ -180,7 +180,7 @@ async fn a_file_that_is_no_whole_recording_is_refused_by_line() {
 }
 
 #[test]
-fn a_recording_replaces_nothing_and_leaves_nothing_empty() {
+fn recording_does_not_overwrite_and_leaves_no_empty_file() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("kept.jsonl");
     fs::write(&file, "mine").unwrap();

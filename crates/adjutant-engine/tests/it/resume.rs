@@ -151,23 +151,23 @@ fn sorted(mut lines: Vec<String>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subagents_go_on_from_any_record_and_no_turn_is_bought_twice() {
+async fn subagents_resume_from_any_record_and_no_turn_is_paid_twice() {
     survives(pair).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_and_its_subagents_go_on_from_any_record() {
+async fn root_agent_and_subagents_resume_from_any_record() {
     survives(lead).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_goes_on_from_any_record() {
+async fn slash_command_resumes_from_any_record() {
     survives(command).await;
 }
 
 /// Whoever is killed while a model thinks finds the call in the journal, however the run was opened.
 #[tokio::test(start_paused = true)]
-async fn no_model_is_called_while_the_records_before_it_wait_for_more() {
+async fn model_call_starts_only_after_its_group_of_records_is_closed() {
     let untimed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::None;
     let openings = [pair(), lead(), command(), command().policy(untimed)];
     for (nth, rig) in openings.into_iter().enumerate() {
@@ -189,7 +189,7 @@ async fn no_model_is_called_while_the_records_before_it_wait_for_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_was_open_is_asked_again_and_one_answered_is_not() {
+async fn resume_asks_open_questions_again_and_answered_ones_not() {
     let first = pair();
     let disk = first.disk();
     let whole = first.delegate().await;
@@ -216,7 +216,7 @@ async fn a_question_that_was_open_is_asked_again_and_one_answered_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_in_which_nobody_worked_does_not_count_and_the_rest_goes_on() {
+async fn time_between_processes_does_not_count_against_the_timeout() {
     let slow = r#"
         [[turn]]
         [[turn.call]]
@@ -248,7 +248,7 @@ async fn time_in_which_nobody_worked_does_not_count_and_the_rest_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_timed_out_goes_on_with_its_conversation_and_finished_siblings_stay() {
+async fn timed_out_agent_resumes_with_its_conversation() {
     let script = r#"
         [[turn]]
         label = "quick"
@@ -280,7 +280,7 @@ async fn one_that_timed_out_goes_on_with_its_conversation_and_finished_siblings_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_context_was_full_begins_anew_from_its_notes() {
+async fn agent_with_a_full_context_resumes_from_its_notes() {
     let script = r#"
         [[turn]]
         [[turn.call]]
@@ -313,7 +313,7 @@ async fn one_whose_context_was_full_begins_anew_from_its_notes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_goes_on_with_another_word_from_the_person() {
+async fn root_agent_resumes_with_a_message() {
     let more = format!("{LEAD}\n[[turn]]\nagent = \"lead\"\ntext = \"And the sky is blue.\"\n");
     let rig = || lead().script(&more);
     let first = rig();
@@ -341,7 +341,7 @@ async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, Story) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_to_an_interrupted_agent_is_in_its_very_next_request() {
+async fn message_on_resume_is_in_the_next_request() {
     let (journal, _) = cut_after(lead(), "reserved").await;
     let say = Some("Mind the gap.".to_owned());
     let story = lead().resume(&journal, ResumeRequest { say, ..ResumeRequest::default() }).await;
@@ -351,7 +351,7 @@ async fn a_word_to_an_interrupted_agent_is_in_its_very_next_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_that_cannot_be_said_change_nothing() {
+async fn invalid_message_on_resume_changes_nothing() {
     let (journal, _) = cut_after(lead(), "reserved").await;
     for text in [String::new(), "x".repeat(1 << 20)] {
         let rig = lead();
@@ -365,7 +365,7 @@ async fn words_that_cannot_be_said_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_model_is_billed_by_its_own_price() {
+async fn resumed_run_is_billed_by_the_price_of_its_new_model() {
     let cheap = format!(
         "price = {{ input = 1.0, output = 1.0, cache_read = 0.1, cache_write = 1.0 }}\n{PAIR}"
     );

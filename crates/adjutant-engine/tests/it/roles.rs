@@ -40,7 +40,7 @@ fn rig() -> Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_gives_a_task_to_an_agent_by_its_name() {
+async fn root_agent_calls_an_agent_by_name() {
     let story = rig().script(LEAD).goal("Is it good?").delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
     let [lead, child, last] = &story.requests[..] else { panic!("{:?}", story.requests) };
@@ -61,7 +61,7 @@ async fn a_lead_gives_a_task_to_an_agent_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tool_says_who_there_is_and_is_not_offered_where_nobody_is() {
+async fn task_tool_lists_the_agents_and_is_absent_without_any() {
     let story = rig().script(LEAD).goal("Is it good?").delegate().await;
     let defined = story.events.iter().find_map(|(_, event)| match event {
         Event::AgentDefined { agent, tools, .. } if agent.as_str() == "lead" => Some(tools.clone()),
@@ -76,7 +76,7 @@ async fn the_tool_says_who_there_is_and_is_not_offered_where_nobody_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_nobody_knows_is_refused_with_the_names_there_are() {
+async fn unknown_agent_is_refused_with_the_known_names() {
     let script = LEAD.replace("agent = \"reviewer\", prompt", "agent = \"rewiever\", prompt");
     let story = rig().script(&script).goal("Is it good?").delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
@@ -89,7 +89,7 @@ async fn an_agent_nobody_knows_is_refused_with_the_names_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_makes_no_sense_is_answered_to_the_model() {
+async fn invalid_task_call_is_returned_to_the_model() {
     let script = LEAD.replace("prompt = \"Judge it\"", "promt = \"Judge it\"");
     let story = rig().script(&script).goal("Is it good?").delegate().await;
     let told = story.requests.last().unwrap().messages.last().unwrap().text().to_owned();
@@ -97,7 +97,7 @@ async fn a_call_that_makes_no_sense_is_answered_to_the_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_deepest_level_nobody_is_offered_task_or_delegate() {
+async fn agents_at_the_deepest_level_get_neither_task_nor_delegate() {
     let deep = "---\nname: deep\ndescription: Goes on.\n---\nGo on.";
     let script = r#"
         [[turn]]
@@ -126,7 +126,7 @@ async fn at_the_deepest_level_nobody_is_offered_task_or_delegate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_never_holds_more_than_the_one_it_works_for() {
+async fn child_has_no_more_rights_than_its_parent() {
     let boss = "---\nname: boss\ndescription: Asks.\ntools: Grep, Task\n---\nAsk.";
     let script = r#"
         [[turn]]
@@ -151,7 +151,7 @@ async fn a_child_never_holds_more_than_the_one_it_works_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_are_counted_and_the_last_is_for_the_report() {
+async fn turns_are_limited_and_the_last_is_for_the_report() {
     let script = r#"
         [[turn]]
         agent = "lead"
@@ -177,7 +177,7 @@ async fn turns_are_counted_and_the_last_is_for_the_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_agent_is_bound_by_the_turns_of_its_definition_too() {
+async fn turn_limit_of_a_definition_applies_to_the_root_agent() {
     let script = r#"
         [[turn]]
         agent = "reviewer"
@@ -195,7 +195,7 @@ async fn a_parent_agent_is_bound_by_the_turns_of_its_definition_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_without_a_name_go_to_the_agent_a_person_chose() {
+async fn tasks_without_an_agent_use_the_chosen_default_agent() {
     let script = "[[turn]]\nagent = 'reviewer'\ntext = 'good'\ntimes = 'forever'";
     let rig = rig().script(script).task("a", "Judge a").task("b", "Judge b");
     let story = rig.default_agent("reviewer").delegate().await;
@@ -206,7 +206,7 @@ async fn tasks_without_a_name_go_to_the_agent_a_person_chose() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_project_does_not_choose_the_model_and_the_persons_own_file_bounds_it() {
+async fn project_file_cannot_choose_the_model_and_is_limited_by_the_persons_file() {
     let project = "---\nname: reviewer\ndescription: x\nmodel: openai/dear\n---\nTheirs.";
     let user = "---\nname: reviewer\ndescription: x\ntools: Read\nmaxTurns: 3\n---\nMine.";
     let rig = Rig::new()
@@ -223,7 +223,7 @@ async fn a_project_does_not_choose_the_model_and_the_persons_own_file_bounds_it(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_the_person_allows_but_nobody_can_open_refuses_the_task() {
+async fn allowed_model_that_cannot_be_opened_refuses_the_task() {
     let project = "---\nname: reviewer\ndescription: x\nmodel: openai/dear\n---\nTheirs.";
     let rig = Rig::new().file(".claude/agents/reviewer.md", project).allow_model("openai/dear");
     let story = rig.file("map.txt", "x").script(LEAD).goal("Is it good?").delegate().await;

@@ -83,7 +83,7 @@ fn check(path: &str, text: &str) -> String {
 }
 
 #[test]
-fn files_of_claude_code_are_understood() {
+fn claude_code_files_are_parsed() {
     insta::assert_snapshot!(check("work/.claude/agents/review/code-reviewer.md", "---
 name: code-reviewer
 description: Use this agent after code was written. Examples: <example>user: \"Done\"</example>
@@ -129,7 +129,7 @@ planner (.claude/agents/planner.md) Plans.
 }
 
 #[test]
-fn files_of_opencode_are_understood() {
+fn opencode_files_are_parsed() {
     insta::assert_snapshot!(check("work/.opencode/agent/audit.md", "---
 description: Audits.
 mode: subagent
@@ -181,7 +181,7 @@ only (.opencode/agents/deep/only.md) Only what is named.
 }
 
 #[test]
-fn files_of_codex_are_understood() {
+fn codex_files_are_parsed() {
     insta::assert_snapshot!(check("work/.codex/agents/explorer.toml", "
 name = \"code_explorer\"
 description = \"Follows calls.\"
@@ -215,7 +215,7 @@ code_explorer (.codex/agents/explorer.toml) Follows calls.
 }
 
 #[test]
-fn files_of_gemini_are_understood() {
+fn gemini_files_are_parsed() {
     insta::assert_snapshot!(check("work/.gemini/agents/security.md", "---
 name: security-auditor
 description: Finds holes.
@@ -252,7 +252,7 @@ security-auditor (.gemini/agents/security.md) Finds holes.
 }
 
 #[test]
-fn our_own_bounds_only_tighten() {
+fn adjutant_keys_only_tighten_limits() {
     insta::assert_snapshot!(check("work/.adjutant/agents/narrow.md", "---
 name: narrow
 description: Narrow.
@@ -299,7 +299,7 @@ wide (.adjutant/agents/wide.md) Wants more.
 const GOOD: &str = "---\nname: good\ndescription: Fine.\n---\nWork.";
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_others_work() {
+fn unreadable_files_are_reported_and_others_still_work() {
     let name = |name: &str| format!("---\nname: {name}\ndescription: x\n---\nx");
     let place = Place::new()
         .file("work/.claude/agents/README.md", "# Our agents\n")
@@ -334,7 +334,7 @@ fn what_cannot_be_read_is_named_and_the_others_work() {
 }
 
 #[test]
-fn a_link_is_followed_within_the_project_and_never_out_of_it() {
+fn project_links_are_followed_only_within_the_project() {
     let place = Place::new()
         .file("work/docs/agent.md", GOOD)
         .file("outside/secret.md", "---\nname: secret\n---\nThe secret.")
@@ -364,7 +364,7 @@ fn a_link_is_followed_within_the_project_and_never_out_of_it() {
 }
 
 #[test]
-fn a_person_links_their_own_files_from_where_they_like() {
+fn links_in_the_persons_folders_may_lead_anywhere() {
     let place =
         Place::new().file("dotfiles/mine.md", "---\nname: mine\ndescription: M.\n---\nMine.");
     fs::create_dir_all(place.path("home/.claude/agents")).unwrap();
@@ -374,7 +374,7 @@ fn a_person_links_their_own_files_from_where_they_like() {
 }
 
 #[test]
-fn the_first_of_a_name_counts_in_the_order_of_the_design() {
+fn first_definition_of_a_name_is_used() {
     let text = |nth: u32| format!("---\nname: same\ndescription: {nth}\n---\n{nth}");
     let toml = |nth: u32| {
         format!("name = 'same'\ndescription = '{nth}'\ndeveloper_instructions = '{nth}'")
@@ -400,7 +400,7 @@ fn the_first_of_a_name_counts_in_the_order_of_the_design() {
 }
 
 #[test]
-fn the_persons_own_definition_is_the_ceiling_of_the_projects() {
+fn persons_definition_limits_the_projects_of_the_same_name() {
     let place = Place::new()
         .file(
             "home/.claude/agents/reviewer.md",
@@ -437,7 +437,7 @@ Theirs.",
 }
 
 #[test]
-fn a_ceiling_that_cannot_be_read_is_not_taken_for_none() {
+fn project_agent_is_dropped_if_the_persons_file_is_unreadable() {
     let place = Place::new()
         .file("home/.claude/agents/good.md", "---\nname: good\ntools: [Read\n---\nMine.")
         .file("work/.claude/agents/good.md", GOOD);
@@ -448,7 +448,7 @@ fn a_ceiling_that_cannot_be_read_is_not_taken_for_none() {
 }
 
 #[test]
-fn at_home_the_folders_are_the_persons_own() {
+fn folders_in_the_home_directory_are_the_persons() {
     let place = Place::new().file("home/.claude/agents/good.md", GOOD);
     let home = place.path("home");
     let roster = find_agents(&home, &UserFolders::usual(Some(&home), None)).unwrap();
@@ -458,7 +458,7 @@ fn at_home_the_folders_are_the_persons_own() {
 }
 
 #[test]
-fn the_files_of_a_scope_are_counted() {
+fn number_of_files_per_scope_is_limited() {
     let mut place = Place::new();
     for nth in 0..502 {
         let text = format!("---\nname: a{nth}\ndescription: x\n---\nx");
@@ -471,7 +471,7 @@ fn the_files_of_a_scope_are_counted() {
 }
 
 #[test]
-fn nobody_is_found_where_nobody_is_and_a_slip_is_understood() {
+fn unknown_agent_suggests_a_similar_name() {
     let place = Place::new();
     assert_eq!(place.roster(), AgentRoster::default());
     let error = place.roster().find("x").unwrap_err().to_string();
@@ -483,7 +483,7 @@ fn nobody_is_found_where_nobody_is_and_a_slip_is_understood() {
 }
 
 #[test]
-fn a_model_that_a_project_names_needs_the_persons_word() {
+fn model_of_a_project_file_needs_the_persons_consent() {
     let agent = |scope: &str, model: &str| {
         let text = format!("---\nname: a\ndescription: x\nmodel: {model}\n---\nx");
         let place = Place::new().file(&format!("{scope}/.claude/agents/a.md"), &text);
@@ -517,7 +517,7 @@ fn a_model_that_a_project_names_needs_the_persons_word() {
 
 /// A person's file that is not read might bound a project's agent, so that one is not used either.
 #[test]
-fn what_is_too_much_is_not_read_and_bounds_nobody_less() {
+fn files_over_the_limit_are_not_read_and_their_agents_not_used() {
     let keys: String = (0..201).map(|nth| format!("  k{nth}: 1\n")).collect();
     let place = Place::new()
         .file("work/.claude/agents/good.md", GOOD)
@@ -543,7 +543,7 @@ fn what_is_too_much_is_not_read_and_bounds_nobody_less() {
 }
 
 #[test]
-fn capitals_do_not_make_another_agent_in_any_script() {
+fn agent_names_are_case_insensitive_in_any_script() {
     let text = |name: &str| format!("---\nname: {name}\ndescription: x\n---\nx");
     let place = Place::new()
         .file("work/.claude/agents/prüfer.md", &text("prüfer"))

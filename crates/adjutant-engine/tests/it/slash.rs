@@ -148,7 +148,7 @@ const fn no_list(_: u64) -> TaskLookup {
 }
 
 #[test]
-fn commands_are_found_where_people_have_them() {
+fn commands_are_found_in_all_folders() {
     let place = Place::new()
         .file("work/.claude/commands/fix.md", "Fix issue $ARGUMENTS.")
         .file(
@@ -183,7 +183,7 @@ fn commands_are_found_where_people_have_them() {
 }
 
 #[test]
-fn what_a_file_cannot_say_or_grant_is_named() {
+fn ignored_keys_of_command_files_are_reported() {
     let place = Place::new()
         .file(
             "work/.claude/commands/a.md",
@@ -218,7 +218,7 @@ fn what_a_file_cannot_say_or_grant_is_named() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_harms_no_other() {
+fn unusable_command_file_does_not_affect_others() {
     let place = Place::new()
         .file("work/.claude/commands/plan.md", "---\nallowed-tools: [Read\n---\nx")
         .file("work/.claude/commands/empty.md", "---\ndescription: x\n---\n  ")
@@ -258,7 +258,7 @@ fn a_file_that_cannot_be_used_harms_no_other() {
 }
 
 #[test]
-fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
+fn section_10_commands_are_routed_by_the_language_of_their_task() {
     let lean = "---\ndescription: Proves.\n---\nProve.";
     let place = Place::new()
         .file("work/.claude/agents/lean-planner.md", lean)
@@ -310,7 +310,7 @@ fn section_10_commands_go_to_agents_by_the_language_of_their_task() {
 }
 
 #[test]
-fn requirement_13_the_agent_at_the_root_is_told_what_to_hand_down() {
+fn requirement_13_root_agent_gets_instructions_to_delegate() {
     let place = Place::new();
     let prepared = place.prepared("/plan 12 keep it small", &[], &in_language("rust")).unwrap();
     assert!(prepared.definition.prompt.starts_with("Plan the task: 12 keep it small\n"));
@@ -343,7 +343,7 @@ fn requirement_13_the_agent_at_the_root_is_told_what_to_hand_down() {
 }
 
 #[test]
-fn the_files_that_context_loading_names_are_context_of_the_work() {
+fn context_loading_files_are_passed_to_the_agent() {
     let place = Place::new()
         .file(
             "work/.opencode/command/plan.md",
@@ -375,7 +375,7 @@ fn the_files_that_context_loading_names_are_context_of_the_work() {
 }
 
 #[test]
-fn requirement_28_a_built_in_command_says_what_type_its_work_is() {
+fn requirement_28_built_in_command_sets_the_artifact_kind() {
     let place = Place::new().file("work/.opencode/command/revise.md", "Revise $1.");
     for (text, expected) in [
         ("/research 12", Some(ArtifactKind::Research)),
@@ -395,7 +395,7 @@ fn requirement_28_a_built_in_command_says_what_type_its_work_is() {
 }
 
 #[test]
-fn a_text_is_a_command_only_when_it_begins_with_one() {
+fn text_is_a_command_only_if_it_begins_with_one() {
     let book = Place::new().file("work/.opencode/command/a/b.md", "x").book();
     for (text, expected) in [
         ("/plan 12", Ok(Some(("plan", "12")))),

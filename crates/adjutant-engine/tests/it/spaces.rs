@@ -11,7 +11,7 @@ use adjutant_engine::{ControlCommand, EngineError, WorkspaceSetup};
 use crate::spaces_rig::{KINDS, Yard, adds, call, kept, says, told};
 
 #[tokio::test]
-async fn siblings_write_the_same_file_and_neither_sees_the_other_nor_the_person_either() {
+async fn siblings_that_write_the_same_file_are_isolated() {
     for kind in KINDS {
         let yard = Yard::new();
         let before = yard.mine();
@@ -32,7 +32,7 @@ async fn siblings_write_the_same_file_and_neither_sees_the_other_nor_the_person_
 }
 
 #[tokio::test]
-async fn one_below_a_writer_begins_from_what_the_writer_has_and_leaves_it_alone() {
+async fn child_of_a_writer_starts_from_its_state_and_does_not_change_it() {
     for kind in KINDS {
         let yard = Yard::new();
         let down = "{ tasks = [{ label = \"below\", prompt = \"go on\" }] }";
@@ -66,7 +66,7 @@ const ENDS: [(&str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn work_is_kept_however_its_agent_ends() {
+async fn work_is_kept_for_every_outcome() {
     for kind in KINDS {
         for (turn, expected) in ENDS {
             let yard = Yard::new();
@@ -96,7 +96,7 @@ async fn work_is_kept_however_its_agent_ends() {
 }
 
 #[tokio::test]
-async fn one_who_changes_nothing_leaves_no_reference() {
+async fn agent_without_changes_leaves_no_ref() {
     for kind in KINDS {
         let yard = Yard::new();
         let story = yard.rig(kind, &says("idle", "done")).task("idle", "a").delegate().await;
@@ -107,7 +107,7 @@ async fn one_who_changes_nothing_leaves_no_reference() {
 }
 
 #[tokio::test]
-async fn without_a_repository_nothing_is_spent() {
+async fn without_a_repository_no_model_is_called() {
     for kind in KINDS {
         let yard = Yard::without_repository();
         let story = yard.rig(kind, &says("a", "done")).task("a", "work").delegate().await;
@@ -118,7 +118,7 @@ async fn without_a_repository_nothing_is_spent() {
 }
 
 #[tokio::test]
-async fn what_a_command_prints_is_told_while_it_runs_and_a_cancel_ends_it_at_once() {
+async fn command_output_is_streamed_and_cancel_kills_the_command() {
     for kind in KINDS {
         let yard = Yard::new();
         let command = "{ command = \"echo begun > ran; echo ready; sleep 600; echo over >> ran\" }";
@@ -140,7 +140,7 @@ async fn what_a_command_prints_is_told_while_it_runs_and_a_cancel_ends_it_at_onc
 }
 
 #[tokio::test]
-async fn the_copy_of_a_record_that_somebody_saves_is_in_no_work() {
+async fn reserved_files_are_not_in_results() {
     for kind in KINDS {
         let yard = Yard::new();
         for name in ["prd.json", ".prd.json.adjutant-new"] {

@@ -75,7 +75,7 @@ fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut Seen) -> bool {
 }
 
 #[test]
-fn after_a_crash_at_any_record_work_is_neither_lost_nor_made_twice() {
+fn crash_at_any_record_neither_loses_nor_repeats_work() {
     for kind in KINDS {
         let mut seen = Seen::default();
         let mut nth = 1;

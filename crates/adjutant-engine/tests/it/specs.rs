@@ -55,7 +55,7 @@ fn number(number: u64) -> TaskNumber {
 }
 
 #[test]
-fn the_folder_is_made_by_the_first_task_and_by_nothing_else() {
+fn specs_folder_is_created_only_by_the_first_task() {
     let project = Project::new();
     let specs = project.specs();
     assert_eq!(specs.folder().unwrap(), ".adjutant/specs");
@@ -71,7 +71,7 @@ fn the_folder_is_made_by_the_first_task_and_by_nothing_else() {
 }
 
 #[test]
-fn the_folder_of_a_task_is_its_number_and_the_name_of_its_project() {
+fn task_folder_is_named_by_number_and_project() {
     let place = Project::new();
     place.write(
         ".adjutant/specs/TODO.md",
@@ -103,7 +103,7 @@ fn the_folder_of_a_task_is_its_number_and_the_name_of_its_project() {
 }
 
 #[test]
-fn a_folder_of_opencode_is_used_where_there_is_one() {
+fn opencode_specs_folder_is_used_if_it_exists() {
     let project = Project::new();
     project.write(".opencode/specs/TODO.md", "# Mine\n");
     let specs = project.specs();
@@ -124,7 +124,7 @@ fn a_folder_of_opencode_is_used_where_there_is_one() {
 }
 
 #[test]
-fn a_status_and_links_are_written_at_once_or_not_at_all() {
+fn status_and_links_are_written_atomically() {
     let project = Project::new();
     let specs = project.specs().with_clock(|| 1_738_326_896_000);
     let task = specs.add(named("First")).unwrap().task.number;
@@ -151,7 +151,7 @@ fn a_status_and_links_are_written_at_once_or_not_at_all() {
 }
 
 #[test]
-fn the_mode_of_a_file_stays() {
+fn file_mode_is_preserved() {
     let project = Project::new();
     project.write(".adjutant/specs/TODO.md", "");
     let todo = project.path(".adjutant/specs/TODO.md");
@@ -162,7 +162,7 @@ fn the_mode_of_a_file_stays() {
 
 /// Everything that could lead a write elsewhere; each is refused and nothing moves.
 #[test]
-fn links_and_strange_things_are_refused_and_nothing_is_overwritten() {
+fn links_and_special_files_are_refused() {
     for (link, is_folder) in [
         (".opencode", true),
         (".opencode/specs", true),
@@ -204,7 +204,7 @@ fn links_and_strange_things_are_refused_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn a_half_written_state_file_is_named_and_left_alone() {
+fn damaged_state_file_is_reported_and_not_changed() {
     let project = Project::new();
     project.write(".adjutant/specs/TODO.md", "### 4. x\n- **Status**: [PLANNED]\n");
     project.write(".adjutant/specs/state.json", "{\"active_projects\": [");
@@ -222,7 +222,7 @@ fn a_half_written_state_file_is_named_and_left_alone() {
 }
 
 #[test]
-fn many_writers_at_once_lose_nothing() {
+fn concurrent_task_writers_lose_nothing() {
     let project = Project::new();
     let writer = |name: usize| {
         let specs = project.specs();

@@ -37,7 +37,7 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_folder_is_made_only_where_it_is_wished_and_there_is_something_to_keep() {
+fn specs_folder_is_created_for_errors_only_on_request() {
     let project = TempDir::new().unwrap();
     let specs = Specs::open(project.path()).unwrap();
     assert_eq!(specs.keep_errors(&[error(1)], MissingFolder::Leave).unwrap(), None);
@@ -55,7 +55,7 @@ fn the_folder_is_made_only_where_it_is_wished_and_there_is_something_to_keep() {
 
 /// A process may be killed at any step: before the file has its place there is only a leftover.
 #[test]
-fn what_a_killed_process_left_is_cleared_and_the_file_keeps_its_mode() {
+fn leftover_of_a_killed_process_is_removed() {
     let project = TempDir::new().unwrap();
     let specs = Specs::open(project.path()).unwrap();
     specs.keep_errors(&[error(1)], MissingFolder::Create).unwrap();
@@ -69,7 +69,7 @@ fn what_a_killed_process_left_is_cleared_and_the_file_keeps_its_mode() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_left_as_it_is() {
+fn unreadable_errors_file_is_not_changed() {
     for text in [&b"{\"errors\""[..], b"\xff", b"null", b"{\"errors\": {}}"] {
         let project = TempDir::new().unwrap();
         fs::create_dir_all(project.path().join(FOLDER)).unwrap();
@@ -83,7 +83,7 @@ fn a_file_that_cannot_be_read_is_left_as_it_is() {
 }
 
 #[test]
-fn many_writers_at_once_lose_neither_errors_nor_tasks() {
+fn concurrent_writers_lose_neither_errors_nor_tasks() {
     const WRITERS: usize = 8;
     const EACH: usize = 5;
     let project = TempDir::new().unwrap();

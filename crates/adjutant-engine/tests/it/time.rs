@@ -11,7 +11,7 @@ use adjutant_testkit::Rig;
 const FOREVER: &str = "[[turn]]\ndelay_ms = 80000000\ntext = \"too late\"\n";
 
 #[tokio::test(start_paused = true)]
-async fn req_20_a_child_that_takes_too_long_is_partial_not_failed() {
+async fn req_20_timed_out_child_is_partial_not_failed() {
     let rig = Rig::new().policy(|policy| policy.timeout_s = TimeoutRule::Seconds(90));
     let story = rig.script(FOREVER).task("a", "Think").delegate().await;
     assert_eq!(story.ends(), ["a: partial TIMEOUT"]);
@@ -20,7 +20,7 @@ async fn req_20_a_child_that_takes_too_long_is_partial_not_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_silent_for_ten_minutes_is_tried_three_times() {
+async fn stalled_model_call_is_tried_three_times() {
     let story = Rig::new().script(FOREVER).task("a", "Think").delegate().await;
     assert_eq!(story.ends(), ["a: partial STALLED"]);
     assert_eq!(story.events.last().unwrap().0.as_millis(), 3 * 600_000 + 500 + 1_000);
@@ -29,7 +29,7 @@ async fn a_model_that_is_silent_for_ten_minutes_is_tried_three_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_keeps_talking_is_not_stalled() {
+async fn model_call_with_progress_is_not_stalled() {
     let script =
         format!("[[turn]]\ntext_bytes = {}\nchunks = 10\nchunk_delay_ms = 300000\n", 10 * 8192);
     let story = Rig::new().script(&script).task("a", "Talk").delegate().await;
@@ -37,7 +37,7 @@ async fn a_model_that_keeps_talking_is_not_stalled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transient_error_is_tried_again_with_a_new_reservation() {
+async fn transient_error_is_retried_with_a_new_reservation() {
     let script = r#"
         [[turn]]
         error = "overloaded"
@@ -54,7 +54,7 @@ async fn a_transient_error_is_tried_again_with_a_new_reservation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_attempts_are_enough() {
+async fn model_call_fails_after_three_attempts() {
     let script = "[[turn]]\nerror = \"rate_limited\"\ntimes = \"forever\"\n";
     let story = Rig::new().script(script).task("a", "Try").delegate().await;
     assert_eq!(story.ends(), ["a: failed PROVIDER_ERROR"]);
@@ -62,7 +62,7 @@ async fn three_attempts_are_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_the_run_ends_every_child_and_keeps_what_was_found() {
+async fn cancelling_the_run_ends_every_child_and_keeps_partial_results() {
     let script = r#"
         [[turn]]
         label = "quick"
@@ -98,7 +98,7 @@ async fn cancelling_the_run_ends_every_child_and_keeps_what_was_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_one_child_leaves_the_others_at_work() {
+async fn cancelling_one_child_does_not_stop_the_others() {
     let script = r#"
         [[turn]]
         label = "doomed"
@@ -136,7 +136,7 @@ fn wild_clock() -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_jumps_by_ten_years_changes_no_deadline_and_no_id_twice() {
+async fn jumping_wall_clock_changes_no_deadline_and_repeats_no_id() {
     let script = r#"
         [[turn]]
         label = "slow"
@@ -184,7 +184,7 @@ async fn a_wall_clock_that_jumps_by_ten_years_changes_no_deadline_and_no_id_twic
 }
 
 #[test]
-fn a_live_run_looks_no_older_than_it_has_been_held() {
+fn age_of_a_live_run_is_at_most_the_time_it_was_locked() {
     let dir = tempfile::tempdir().unwrap();
     let home = adjutant_store::Home::open(dir.path()).unwrap();
     let run = home.create_run(adjutant_core::RunId::new(1_735_460_684, [0; 6])).unwrap();
@@ -196,7 +196,7 @@ fn a_live_run_looks_no_older_than_it_has_been_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_at_the_root_has_the_most_time_of_its_operation_and_again_when_resumed() {
+async fn root_agent_gets_the_longest_timeout_of_its_operation_also_on_resume() {
     let rig = || {
         let rig = Rig::new().preset(Preset::Command).policy(|policy| policy.stall_s = None);
         rig.operation(Operation::Simple).script(FOREVER).goal("Think")

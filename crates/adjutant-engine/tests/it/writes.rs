@@ -84,7 +84,7 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_one_answer_follow_each_other_and_are_recorded_before_they_happen() {
+async fn writes_of_one_reply_are_sequential_and_recorded_before_they_are_made() {
     let (story, tree) = watched(rig()).await;
     assert_eq!(story.outcome(), Outcome::Completed, "{:?}", told(&story));
     assert_eq!(read(tree.path(), LIST).unwrap(), "first\nsecond\nEND\n");
@@ -115,7 +115,7 @@ async fn writes_of_one_answer_follow_each_other_and_are_recorded_before_they_hap
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_crash_the_files_say_what_happened_and_nothing_is_written_twice() {
+async fn crash_during_a_write_is_resolved_from_the_files() {
     let first = rig();
     let disk = first.disk();
     let (whole, done) = watched(first).await;
@@ -206,7 +206,7 @@ fn half_written(past: &[(Timestamp, Event)], is_open: bool) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_somebody_changed_meanwhile_leaves_the_outcome_unknown() {
+async fn file_edited_after_a_crash_makes_the_write_unknown() {
     let first = rig();
     let disk = first.disk();
     let whole = first.delegate().await;
@@ -231,7 +231,7 @@ async fn one_call(rig: Rig, tool: &str, path: &str) -> (String, Option<String>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_write_where() {
+async fn write_permissions_by_policy_and_path() {
     let in_place = |rig: Rig| rig.policy(|policy| policy.in_place = true);
     let scout = || Rig::new().file("a", "old");
     let agent = |tools: &str| {
@@ -332,7 +332,7 @@ async fn who_may_write_where() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_agent_is_offered_says_where_it_may_write() {
+async fn tool_descriptions_name_the_writable_folder() {
     let script = "[[turn]]\ntext = 'done'";
     let story = command().script(script).task("a", "Look").delegate().await;
     let defined = story.events.iter().find_map(|(_, event)| match event {
@@ -349,7 +349,7 @@ async fn what_an_agent_is_offered_says_where_it_may_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_after_a_crash_are_those_recorded_and_those_of_now() {
+async fn resumed_rights_are_the_intersection_of_recorded_and_present() {
     let rig = |in_place: bool| {
         let script = SCRIPT.replace(".adjutant/specs/", "docs/");
         let rig = command().file("docs/list.md", "END\n").script(&script);
