@@ -1,5 +1,4 @@
-//! Acts as the helper of workspaces in the tests of this crate, and as another process that has a
-//! PRD open.
+//! A helper program of the tests: the sandbox helper of workspaces, and another process that has a PRD open.
 
 use std::io::Write;
 
@@ -15,7 +14,7 @@ fn main() {
     }
 }
 
-/// Opens a PRD; for `save-forever` writes one outcome after the other until it is killed.
+/// Opens a PRD. With `save-forever` it writes outcomes until it is killed.
 fn with_prd(what: &str, path: &str) {
     let mut out = std::io::stdout();
     let mut file = match PrdFile::open(path) {

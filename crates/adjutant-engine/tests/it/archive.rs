@@ -1,4 +1,4 @@
-//! Reading a run on where reading stopped, and adding to one that nobody works on.
+//! Following a journal while it grows, and appending to a run that is not live.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn beat(number: u64) -> Event {
     Event::Progressed { session, bytes: number }
 }
 
-/// A run that is being written.
+/// A run whose journal is open for writing.
 struct Writer {
     _lock: RunLock,
     journal: Journal<Event>,
@@ -68,7 +68,7 @@ fn follower_returns_each_record_once() {
     assert_eq!(seen, [1, 2, 3]);
 }
 
-/// A record that is being written is no news until it is whole.
+/// The follower reports a record only once it is complete.
 #[test]
 fn follower_skips_an_incomplete_record() {
     let (_dir, home, archive) = place();

@@ -1,4 +1,4 @@
-//! Models and tasks that make no sense.
+//! Invalid tasks and invalid output of models.
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::EngineError;

@@ -1,4 +1,4 @@
-//! Words to agents at work, and orders over a run's own socket.
+//! Messages to running agents, and requests over the control socket.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use adjutant_model::ScriptedModel;
 use adjutant_testkit::Rig;
 use tempfile::TempDir;
 
-/// Looks at a file, then answers; whoever is told something says so.
+/// Reads a file, then reports; an agent that got a message reports that.
 const SCRIPT: &str = r#"
     [[turn]]
     text = "I will look."
@@ -85,10 +85,10 @@ async fn message_reaches_the_root_agent() {
     assert!(heard.contains("> Mind the gap."), "{heard}");
 }
 
-/// How long anything may take before it counts as hanging.
+/// The timeout after which a test counts as hanging.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// A state directory, and runs in it that another thread talks to.
+/// A state directory with a live run that another thread sends requests to.
 struct Place {
     dir: TempDir,
 }
@@ -98,7 +98,7 @@ impl Place {
         Self { dir: TempDir::new().unwrap() }
     }
 
-    /// Longer than a socket's address may be.
+    /// A path longer than the maximum of a Unix socket address.
     fn state(&self) -> PathBuf {
         self.dir.path().join("long/".repeat(30)).join("state")
     }
@@ -112,7 +112,7 @@ impl Place {
         Engine::new(EngineSetup::new(Preset::Scout.policy(), model, self.dir.path())).unwrap()
     }
 
-    /// Carries a run of at most two children, which hang, and `meanwhile` deals with it from another thread.
+    /// Runs up to two children that hang, while `meanwhile` runs on another thread.
     fn while_running<T: Send + 'static>(
         &self,
         labels: &[&str],
@@ -158,7 +158,7 @@ fn live_run_answers_on_its_control_socket_and_removes_it_at_the_end() {
         let events: Vec<Event> = files.records().unwrap().map(|it| it.unwrap().event).collect();
         let last = events.last().unwrap();
         assert!(matches!(last, Event::Messaged { text, .. } if text == "Hurry."), "{last:?}");
-        // One of two: the other goes on until the run is told to stop.
+        // Cancels one of two; the other works until the run is cancelled.
         assert_eq!(files.cancel(Some(sessions[1])).unwrap(), CancelOutcome::ByItsProcess);
         let again = files.cancel(Some(sessions[1])).unwrap();
         assert_eq!(again, CancelOutcome::EndedBefore(Outcome::Cancelled));
@@ -179,8 +179,7 @@ fn live_run_answers_on_its_control_socket_and_removes_it_at_the_end() {
     assert_eq!(files.cancel(None).unwrap(), CancelOutcome::EndedBefore(Outcome::Cancelled));
 }
 
-/// Whatever was written last when its process died, the run is ended, once, and what was written
-/// stands.
+/// After a crash at any record, cancelling ends the run once and keeps all records.
 #[test]
 fn run_that_died_after_any_record_can_be_cancelled() {
     let place = Place::new();
@@ -197,7 +196,7 @@ fn run_that_died_after_any_record_can_be_cancelled() {
         let folder = dead.state().join("runs").join(run.to_string());
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("journal.jsonl"), lines[..kept].concat()).unwrap();
-        // What was decided together counts together.
+        // The records of one decision count only together.
         let open = |line: &&&str| line.contains(r#","more":true,"#);
         let unfinished = lines[..kept].iter().rev().take_while(open).count();
         let counting = lines[..kept - unfinished].concat();

@@ -1,4 +1,4 @@
-//! What breaks in one child, or under all of them.
+//! Panics and errors in one child, and a full disk.
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::EngineError;
@@ -54,7 +54,7 @@ async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
         disk.fail_write(nth, 10, ENOSPC);
         let story = rig.delegate().await;
         let Err(EngineError::Journal(error)) = &story.result else {
-            // So many writes were not needed: the run was over before.
+            // The run needed fewer writes than this limit.
             assert_eq!(story.outcome(), Outcome::Completed);
             assert!(nth > 5, "a run writes more than {nth} times");
             continue;
@@ -64,7 +64,7 @@ async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
             Event::RunStarted { run, .. } => Some(*run),
             _ => None,
         });
-        // What was told is on the disk, and the disk holds whole records only.
+        // Reported events are on disk, and the disk has only complete records.
         let bytes = disk.bytes();
         assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "write {nth}");
         let Some(run) = run else { continue };

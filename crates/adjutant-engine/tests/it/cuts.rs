@@ -1,8 +1,8 @@
-//! Connections that are killed in the middle of an answer, through the whole engine: each ends in
-//! a retry or in what was found so far, never in half an answer.
+//! Connections that break in the middle of a reply: the engine retries or returns partial results, and never uses
+//! an incomplete reply.
 //!
-//! `adjutant-model` tries its readers at every byte; here every few bytes are a task of their own,
-//! all at once, because each retry waits for its time on a real clock.
+//! `adjutant-model` tests its parsers at every byte. Here every few bytes get their own task, all at the same
+//! time, because each retry waits on a real clock.
 
 use adjutant_core::{Event, Outcome};
 use adjutant_testkit::fake::{Fake, Running, Script, Turn};
@@ -11,19 +11,19 @@ use serde_json::json;
 
 use crate::providers::on_all;
 
-/// Longer than any of the streams.
+/// An offset beyond the end of every stream.
 const ENOUGH: usize = 6_000;
 const ANSWER: &str = "Whole: ä🦀";
 
 fn cut(turn: &Turn, at: usize) -> Turn {
     turn.clone().delivered(|way| {
         way.cut_after = Some(at);
-        // Torn, or ended as a proxy ends what it thinks is whole.
+        // Aborted, or closed regularly as a proxy does.
         way.cut_cleanly = at.is_multiple_of(2);
     })
 }
 
-/// Gives every place its own task and lets them all run at once.
+/// Runs one task for each cut position, all at the same time.
 async fn delegate(fake: &Running, places: &[usize]) -> Story {
     let count = places.len() as u64;
     let mut rig = Rig::new().file("a.rs", "fn a() {}\n").model(fake.model()).concurrency(count);

@@ -1,5 +1,5 @@
-//! A disk that fills up: the run ends in order while it still can, and nothing is bought that
-//! could not be recorded.
+//! A disk that fills up: the run records its end while there is space, and makes no model call whose reply could
+//! not be recorded.
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use adjutant_core::{Event, Outcome};
@@ -12,7 +12,7 @@ const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const EDQUOT: i32 = 122;
 
-/// Reads, says a little, and concludes.
+/// Reads a file, then reports.
 const SCRIPT: &str = r#"
     [[turn]]
     [[turn.call]]
@@ -31,7 +31,7 @@ fn rig() -> Rig {
     Rig::new().script(SCRIPT).file("long.txt", &long).task("a", "Look").task("b", "Look")
 }
 
-/// Everything the disk holds, which must be whole and a run of its own.
+/// Returns the recorded events after checking that they are complete and fold without errors.
 fn recorded(disk: &MemoryDisk, story: &Story) -> Vec<Event> {
     let run = story.events.iter().find_map(|(_, event)| match event {
         Event::RunStarted { run, .. } => Some(*run),
@@ -79,7 +79,7 @@ async fn with_any_free_space_the_run_ends_with_an_outcome_or_does_not_start() {
         assert!(matches!(events.last(), Some(Event::RunEnded { .. })), "{capacity}");
         let told: Vec<&Event> = story.events.iter().map(|(_, event)| event).collect();
         assert_eq!(events.iter().collect::<Vec<_>>(), told, "{capacity}");
-        // Every call is in the books: answered, or closed while it was under way.
+        // Every model call has a reply or was settled.
         let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
         let answered = count(|event| matches!(event, Event::Replied { .. }));
         let closed = count(|event| matches!(event, Event::Settled { .. }));
@@ -91,7 +91,7 @@ async fn with_any_free_space_the_run_ends_with_an_outcome_or_does_not_start() {
 
 const CHILDREN: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Children whose turns end at different times, so that one fills the disk while the models of others are at work.
+/// Children whose turns end at different times, so that one fills the disk while others wait for their models.
 fn staggered() -> Rig {
     let mut script = r#"
         [[turn]]
@@ -182,7 +182,7 @@ async fn replies_in_flight_on_a_full_disk_are_recorded_and_no_turn_is_paid_twice
     }
 }
 
-/// An answer that outgrows what was kept for it is lost; the run still ends in order.
+/// A reply larger than its reserve is lost; the run still records its end.
 #[tokio::test(start_paused = true)]
 async fn oversized_reply_on_a_full_disk_still_ends_the_run_with_an_outcome() {
     let script = format!("[[turn]]\ntext = \"{}\"\n", "word ".repeat(100_000));
@@ -212,7 +212,7 @@ async fn freed_disk_space_is_used_again() {
     assert_eq!(story.outcome(), Outcome::Completed);
 }
 
-/// What the reserve cannot help against: the run fails there, once, and what was told is kept.
+/// Write errors that the reserve cannot prevent: the run fails once, and reported events are kept.
 #[tokio::test(start_paused = true)]
 async fn disk_error_fails_the_run_and_is_not_retried() {
     type Plan = fn(&MemoryDisk, usize);

@@ -1,4 +1,4 @@
-//! Hosts that a person is asked about, and calls that nobody is asked about.
+//! Approval of hosts, and calls that need no approval.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use adjutant_core::{Event, Outcome, Usd};
 use adjutant_engine::{ApproverAnswer, ApproverQuestion, ControlCommand, Web};
 use adjutant_testkit::Rig;
 
-/// Serves pages on loopback: `/away` leads to another host.
+/// Serves pages on loopback; `/away` redirects to another host.
 #[expect(clippy::unwrap_used, reason = "a test without its server cannot go on")]
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -32,7 +32,7 @@ fn server() -> u16 {
     port
 }
 
-/// Two agents that each fetch twice from one host, and say what came.
+/// Two agents that each fetch twice from one host and report the results.
 fn rig(port: u16, path: &str) -> Rig {
     let fetch = format!("http://127.0.0.1:{port}/{path}");
     let script = format!(
@@ -52,7 +52,7 @@ fn rig(port: u16, path: &str) -> Rig {
     Rig::new().script(&script).web(web).task("left", "Look left").task("right", "Look right")
 }
 
-/// Returns what the agents said in the end.
+/// Returns the final reports of the agents.
 fn said(events: &[(adjutant_core::Timestamp, Event)]) -> Vec<&str> {
     let mut said = Vec::new();
     for (_, event) in events {

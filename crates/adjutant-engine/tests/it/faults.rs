@@ -1,5 +1,5 @@
-//! A disk that fails at its Nth write or sync, for every N until a run gets through: what is left
-//! leads to the same end, no answered turn is bought again, and no effect happens twice.
+//! A disk that fails at its Nth write or sync, for every N: the run can be resumed to the same end, no turn with a
+//! reply is paid again, and no effect happens twice.
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use std::collections::BTreeMap;
@@ -43,10 +43,10 @@ const SCRIPT: &str = r#"
 
 const EIO: i32 = 5;
 
-/// What goes wrong, at the call with this number.
+/// A fault at the Nth call of a kind.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// A write stops after so many bytes.
+    /// A write stops after this many bytes.
     Write(usize),
     Sync,
 }
@@ -59,7 +59,7 @@ fn rig(ledger: &Path) -> Rig {
         .tool(Append::to(ledger))
 }
 
-/// The lines of the ledger and how often each stands there.
+/// The lines of the ledger with their counts.
 fn lines(ledger: &Path) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     for line in fs::read_to_string(ledger).unwrap_or_default().lines() {
@@ -68,7 +68,7 @@ fn lines(ledger: &Path) -> BTreeMap<String, usize> {
     lines
 }
 
-/// The turns that were answered, by label.
+/// The turns that have a reply, by label.
 fn answered(story: &Story) -> Vec<(String, u32)> {
     let recalled = story.events[..story.recalled].iter();
     let turn = |event: &Event| match event {
@@ -78,7 +78,7 @@ fn answered(story: &Story) -> Vec<(String, u32)> {
     recalled.filter_map(|(_, event)| turn(event)).collect()
 }
 
-/// What the calls of Append were told, by the line they wanted.
+/// The results of the Append calls, by the appended line.
 fn told(story: &Story) -> BTreeMap<String, String> {
     let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let mut told = BTreeMap::new();
@@ -104,7 +104,7 @@ fn key(request: &Request) -> (&str, u32) {
     (&request.label, request.turn)
 }
 
-/// Goes on from `journal` and holds the end to all promises.
+/// Resumes from `journal` and checks all guarantees.
 async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
     if !journal.contains(&b'\n') {
         assert!(first.requests.is_empty(), "{fault}: asked before anything was on disk");
@@ -140,7 +140,7 @@ async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
     assert!(written.values().all(|times| *times == 1), "{fault}: {written:?}");
 }
 
-/// Fails at every call of one kind in turn; returns how many there were.
+/// Runs once for each call of one kind, which fails. Returns their number.
 async fn sweep(fault: Fault, cut_fails: bool) -> usize {
     for nth in 1.. {
         let folder = tempfile::tempdir().unwrap();

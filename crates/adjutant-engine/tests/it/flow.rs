@@ -1,4 +1,4 @@
-//! The loop from task to report.
+//! The run loop from task to report.
 
 use std::sync::mpsc;
 
@@ -48,7 +48,7 @@ async fn events_of_a_run_have_this_order() {
     );
 }
 
-/// A reader of the journal that knows of the end may begin the next run at once.
+/// A process that reads the end in the journal may start the next run at once.
 #[tokio::test(start_paused = true)]
 async fn guard_is_dropped_after_the_work_and_before_the_end_is_readable() {
     struct Guard(MemoryDisk, mpsc::Sender<String>);
@@ -112,7 +112,7 @@ async fn concurrency_limit_is_respected() {
         most = most.max(running);
     }
     assert_eq!(most, 3);
-    // Eight tasks of 100 ms in three places take three rounds.
+    // Eight tasks of 100 ms with a concurrency of three take three rounds.
     let (end, _) = story.events.last().unwrap();
     assert_eq!(end.as_millis(), 300);
 }

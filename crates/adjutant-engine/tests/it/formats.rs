@@ -1,8 +1,8 @@
-//! What older builds wrote is read for ever; what newer ones write is refused by name.
+//! Journals of older builds can always be read; those of newer builds are refused with an error.
 //!
-//! `tests/fixtures/journal-v1.jsonl` was written by the first build of format 1 and holds every kind
-//! of event it knew. It is never written again: a build that cannot read it has lost somebody's run.
-//! For a new format or new kinds of events, add another file with [`write_a_fixture`].
+//! `tests/fixtures/journal-v1.jsonl` was written by the first build of format 1 and has every kind of event it knew.
+//! It must never be changed: a build that cannot read it would lose users' runs. For a new format or new kinds of
+//! events, add another file with [`write_a_fixture`].
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 const V1: &str = include_str!("../fixtures/journal-v1.jsonl");
 
-/// A story with two writers in conflict and a verify command, written by the first build that had stories.
+/// A story with two conflicting writers and a verify command, written by the first build with stories.
 const STORY_V1: &str = include_str!("../fixtures/journal-story-v1.jsonl");
 
 const KINDS_OF_V1: &str = "agent_defined approval_asked approved attempt_failed crashed delegated \
@@ -57,7 +57,7 @@ fn kinds(records: &[Record<Event>]) -> String {
     kinds.into_iter().collect::<Vec<_>>().join(" ")
 }
 
-/// Folds as a resume and as a screen do; returns how each delegation ended.
+/// Folds the records into a tree and a view. Returns the end of each delegation.
 fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
     let mut tree = Tree::default();
     for record in records {
@@ -146,7 +146,7 @@ fn newer_journal_format_is_refused_with_both_versions_and_advice() {
     );
 }
 
-/// Every kind of event can be in a fixture; when one is added here it needs a fixture, too.
+/// The fixture writer must cover every kind of event; a new kind needs a new fixture.
 #[test]
 fn fixture_writer_writes_every_kind_of_event() {
     assert_eq!(kinds(&records(&history())), KINDS_OF_V1);
@@ -159,7 +159,7 @@ fn write_a_fixture() {
     std::fs::write(path, history()).unwrap();
 }
 
-/// A run without an engine whose journal holds every kind of event.
+/// Writes a journal with every kind of event, without an engine.
 struct Writer {
     tree: Tree,
     in_flight: EffectsInFlight,

@@ -1,4 +1,4 @@
-//! A parent agent that delegates.
+//! A root agent that delegates.
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::ApproverAnswer;

@@ -1,4 +1,4 @@
-//! What a running child may not exceed, seen from outside.
+//! The limits of running children: context, tokens, repeated calls, tools, repairs.
 
 use adjutant_core::{Event, Outcome, Preset};
 use adjutant_testkit::{Rig, Story};

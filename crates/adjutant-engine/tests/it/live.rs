@@ -1,12 +1,12 @@
-//! A small tool loop through a real provider, for whoever has a key:
+//! A small tool loop with a real provider, for developers who have an API key:
 //!
 //! ```text
 //! ADJUTANT_LIVE=anthropic/claude-haiku-5-5 \
 //!     cargo test -p adjutant-engine --test it live -- --ignored --nocapture
 //! ```
 //!
-//! Keys and base URLs come from the usual variables. It costs some thousand tokens. The loop itself
-//! is tried with the strict fakes, so that a failure here is about the provider.
+//! Keys and base URLs come from the usual environment variables. It costs some thousand tokens. The loop is also
+//! tested with the strict fake servers, so a failure here is caused by the provider.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use serde_json::json;
 const PROMPT: &str =
     "Read the file answer.txt with the Read tool. Your report is the number in it.";
 
-/// Has a model read a file and report what is in it; returns what it came to.
+/// Lets a model read a file and report its content. Returns the settlements.
 async fn read_and_report(model: Arc<dyn Model>) -> Vec<Settlement> {
     let priced = model.spec().price.is_some();
     let rig = Rig::new().file("answer.txt", "The number is 7319.\n").model(model);
@@ -54,7 +54,7 @@ async fn read_and_report(model: Arc<dyn Model>) -> Vec<Settlement> {
     settled
 }
 
-/// Says something that no test runner keeps for itself.
+/// Prints a line that the test runner does not capture.
 fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

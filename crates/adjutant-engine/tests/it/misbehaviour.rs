@@ -1,5 +1,5 @@
-//! Whatever agents do wrong, at any level of a tree: the run ends, everyone who was granted ends
-//! once, every call is answered once, and every end can be told as a return that is valid.
+//! Misbehaving agents at any level of a tree: the run ends, every granted delegation ends once, every tool call has
+//! one result, and every end gives a valid return.
 #![expect(clippy::expect_used, reason = "the helpers of these tests are test code too")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// Trees that are tried.
+/// The number of random trees.
 const TREES: u32 = 120;
 
-/// Who works for whom: the first for the person, each other for the one before.
+/// The agents of the tree; each is called by the one before it.
 const AGENTS: [&str; 4] = ["lead", "upper", "middle", "lower"];
 
-/// The errors of a provider; most of them pass when the call is made again.
+/// The errors of a provider; most are retried with success.
 const ERRORS: [&str; 9] = [
     "context_exhausted",
     "rate_limited",
@@ -34,7 +34,7 @@ const ERRORS: [&str; 9] = [
     "idle",
 ];
 
-/// What a model sends in place of a return.
+/// Invalid texts instead of a return.
 const GARBAGE: [&str; 6] = [
     "",
     "All done!",
@@ -44,7 +44,7 @@ const GARBAGE: [&str; 6] = [
     "{\"status\": \"completed\", \"summary\": \"It works. Really.\", \"artifacts\": [{\"type\": \"plan\", \"path\": \"../x\"}]}",
 ];
 
-/// One thing an agent does, wrong or not.
+/// One action of an agent, valid or not.
 #[derive(Clone, Debug)]
 enum Act {
     Says(&'static str),
@@ -62,7 +62,7 @@ enum Act {
         times: u8,
     },
     BadArguments(&'static str),
-    /// Hands a task to someone by name; not everybody may be asked.
+    /// Calls an agent by name, which may not be allowed.
     Asks(&'static str),
     Returns {
         status: &'static str,
@@ -131,12 +131,12 @@ impl Act {
             Self::Returns { status, by_call: true } => call("Return", &returned(status)),
             Self::Returns { status, by_call: false } => text(&returned(status).to_string()),
         };
-        // TOML knows the escapes of JSON.
+        // JSON escapes are valid in TOML.
         let _ = write!(script, "[[turn]]\nagent = \"{agent}\"\n{turn}");
     }
 }
 
-/// A tool with a mistake in it.
+/// A tool that panics.
 struct Boom;
 
 impl Tool for Boom {
@@ -150,7 +150,7 @@ impl Tool for Boom {
     }
 }
 
-/// What each level does before it hands work down, and after.
+/// The actions of each level before and after it delegates.
 type Acts = [(Vec<Act>, Vec<Act>); 4];
 
 fn script(acts: &Acts) -> String {
@@ -170,7 +170,7 @@ fn script(acts: &Acts) -> String {
     script
 }
 
-/// Plays a tree, with time that passes only when everybody waits.
+/// Runs a tree on a paused clock.
 fn play(acts: &Acts) -> Story {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -185,7 +185,7 @@ fn play(acts: &Acts) -> Story {
     runtime.block_on(rig.script(&script(acts)).goal("Go on.").delegate())
 }
 
-/// Every end, a refusal included, is told as a return that its contract accepts.
+/// Checks that every end, including refusals, gives a return that is valid under its contract.
 fn every_end_is_a_valid_return(story: &Story) {
     let entries = story.events.iter().map(|(at, event)| TimedEvent {
         at: *at,
@@ -203,7 +203,7 @@ fn every_end_is_a_valid_return(story: &Story) {
     }
 }
 
-/// Everyone who was granted ends once, with a reason where it is not completed.
+/// Checks that every granted delegation ends once, with a reason unless it is completed.
 fn everyone_ends_once(story: &Story) {
     let mut grants = BTreeSet::new();
     let mut ended = BTreeSet::new();
@@ -233,7 +233,7 @@ fn everyone_ends_once(story: &Story) {
     assert_eq!(story.kinds().last().map(String::as_str), Some("run_ended"));
 }
 
-/// Every call is answered once before its agent is asked again, and no call is answered twice.
+/// Checks that every tool call has exactly one result before the next turn of its agent.
 fn every_call_is_answered_once(story: &Story) {
     let mut open: BTreeMap<SessionId, (usize, BTreeSet<u32>)> = BTreeMap::new();
     for (_, event) in &story.events {
@@ -247,7 +247,7 @@ fn every_call_is_answered_once(story: &Story) {
                 assert!(answers.insert(*call), "call {call} of {session} was answered twice");
             }
             Event::Reserved { session, .. } => {
-                // An answer that was cut off or came on the last call has calls nobody runs.
+                // The tool calls of a truncated or last reply are not run.
                 let Some((calls, answers)) = open.get(session) else { continue };
                 assert!(
                     answers.is_empty() || answers.len() == *calls,
@@ -315,7 +315,7 @@ fn misbehaviour_at_one_level_does_not_fail_the_levels_above() {
             every_end_is_a_valid_return(&story);
             every_call_is_answered_once(&story);
             let ends = story.ends();
-            // Who is above goes on and completes: an end below is a result, no fault of theirs.
+            // The levels above complete, because a failed child is a normal result for them.
             for above in &AGENTS[1..at] {
                 assert!(ends.contains(&format!("{above}: completed")), "{act:?} at {at}: {ends:?}");
             }

@@ -1,4 +1,4 @@
-//! Tools of the embedding program: offered, allowed, and performed like the engine's own.
+//! Tools of the embedding program, which are offered, permitted and run like built-in tools.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ async fn embedded_tool_outside_the_policy_is_not_offered_or_run() {
     assert!(!ledger.exists(), "it was performed all the same");
 }
 
-/// Says more than anybody wants to read.
+/// A tool with very long output.
 struct Flood(&'static str);
 
 impl Tool for Flood {

@@ -1,4 +1,4 @@
-//! PRDs on a real disk: who may write, what is never overwritten, what a kill leaves.
+//! PRD files on a real disk: permissions, concurrent edits, and killed processes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its project has failed")]
 
 use std::fs;
@@ -44,7 +44,7 @@ impl Project {
         PrdFile::open(self.path("prd.json"))
     }
 
-    /// Says why it cannot be opened, without the path of the folder.
+    /// Returns the error of opening it, without the path of the directory.
     fn refused(&self) -> String {
         self.shown(&self.open().unwrap_err())
     }
@@ -149,7 +149,7 @@ fn reading_a_prd_needs_no_lock_and_no_write_permission() {
 
 #[test]
 fn read_only_directory_is_refused() {
-    // The permissions of a folder do not bind root, so another account asks.
+    // Root ignores directory permissions, so another user opens the file.
     let project = Project::with(TWO);
     let helper = project.path("helper");
     fs::copy(env!("CARGO_BIN_EXE_engine-helper"), &helper).unwrap();
@@ -180,7 +180,7 @@ fn edit_elsewhere_in_the_prd_is_kept() {
     assert!(project.text().contains("\"title\":   \"Zwei\""));
     assert_eq!(passing(&project.text()), ["US-001"]);
     assert_eq!(file.prd().story("US-002").unwrap().title, "Zwei");
-    // What was taken over is now what is known.
+    // The merged version is now the version in memory.
     assert_eq!(file.save("US-002", &done("run_1")).unwrap(), SaveOutcome::Written);
 }
 
@@ -249,7 +249,7 @@ fn concurrent_prd_writers_lose_nothing() {
     let story = |n: usize| format!("{{\"id\": \"S{n}\", \"title\": \"t\"}}");
     let stories: Vec<String> = (0..count).map(story).collect();
     let project = Project::with(format!("{{\"stories\": [\n{}\n]}}", stories.join(",\n")));
-    // All know the first version, so each but the first finds another than it knows.
+    // All writers read the first version, so each but the first must merge.
     let files: Vec<PrdFile> = (0..count).map(|_| project.open().unwrap()).collect();
     std::thread::scope(|scope| {
         for (n, mut file) in files.into_iter().enumerate() {
@@ -278,7 +278,7 @@ fn temporary_file_of_an_interrupted_save_is_ignored() {
 
 #[test]
 fn kill_between_write_and_rename_leaves_a_complete_file() {
-    // Large, so that a save takes a while.
+    // Large, so that a save takes some time.
     let padding = "x".repeat(1024 * 1024);
     let first = TWO.replacen('{', &format!("{{\"padding\": \"{padding}\","), 1);
     let project = Project::with(&first);
@@ -292,7 +292,7 @@ fn kill_between_write_and_rename_leaves_a_complete_file() {
             .unwrap();
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "open 1");
-        // It saves until it is killed, so that one of its saves is met here.
+        // The process saves repeatedly, so that the kill comes during a save.
         while !project.path(LEFTOVER).exists() {
             assert_eq!(writer.try_wait().unwrap(), None);
         }

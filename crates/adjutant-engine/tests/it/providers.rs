@@ -1,6 +1,6 @@
-//! The engine with real clients against strict servers of the four APIs, over loopback.
+//! The engine with real clients against strict fake servers of the four APIs, over loopback.
 //!
-//! On a real clock: bytes travel through the kernel, and no pause of theirs can be skipped.
+//! These tests use a real clock, because the sockets do not follow tokio's paused clock.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn read(path: &str) -> Turn {
     Turn::calls("Read", &json!({ "path": path }))
 }
 
-/// Does the same on all four APIs at once and returns what came of it.
+/// Runs `work` on all four APIs at the same time and returns the results.
 pub(crate) async fn on_all<T>(work: impl AsyncFn(Api) -> T) -> Vec<(Api, T)> {
     let one = async |api: Api| (api, work(api).await);
     let [a, b, c, d] = Api::ALL;
@@ -60,7 +60,7 @@ fn bill(story: &Story) -> Usage {
     settled.sum()
 }
 
-/// Returns what the engine answered to tool calls itself.
+/// Returns the tool results that are errors of the engine.
 fn refusals(story: &Story) -> Vec<&str> {
     let texts = story.events.iter().filter_map(|(_, event)| match event {
         Event::ToolRefused { text, .. } => Some(text.as_str()),
@@ -101,11 +101,11 @@ fn task_script() -> Script {
         .on("Check luck", [Turn::says("I am lucky.").using(USED[4])])
 }
 
-/// The task file that `tests/foreign` runs on servers nobody here wrote.
+/// The task file that `tests/foreign` also runs against third-party servers.
 const TASKS: &str = include_str!("../../../../tests/foreign/tasks.json");
 
 fn tasks(rig: Rig) -> Rig {
-    // What is no task file gives no tasks, and the tests say so.
+    // An invalid task file gives no tasks, which fails the tests.
     let file: serde_json::Value = serde_json::from_str(TASKS).unwrap_or_default();
     let tasks = file["tasks"].as_array().into_iter().flatten();
     tasks.fold(rig, |rig, task| {
@@ -181,7 +181,7 @@ async fn root_agent_delegates_two_tasks_on_every_api() {
     }
 }
 
-/// Delegates one task to a model that takes these turns.
+/// Delegates one task to a model with these turns.
 async fn alone(api: Api, turns: impl IntoIterator<Item = Turn>) -> (Running, Story) {
     let fake = start(api, Script::always(turns)).await;
     let story = rig(fake.model()).task("look", "Look").delegate().await;
@@ -210,7 +210,7 @@ async fn invalid_tool_calls_are_returned_to_the_model() {
             Part::Call(Call { name, raw, id, ..Call::default() })
         };
         let deep = format!(r#"{{"path":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
-        // Where arguments are part of an event, garbage among them breaks the event.
+        // On these APIs arguments are part of an event, so garbage makes the event invalid.
         let garbage = if api == Api::Gemini { r#"["a.rs"]"# } else { r#"{"path": "a.r"# };
         let turn = Turn::default()
             .then(call("", r#"{"path":"a.rs"}"#, "one"))
@@ -258,7 +258,7 @@ async fn thousand_tool_calls_in_one_turn_are_all_answered() {
 #[tokio::test]
 async fn endless_arguments_are_an_error_and_do_not_exhaust_memory() {
     for api in Api::ALL {
-        // Put into the stream as bytes, in the middle of a string: no tree of it is ever built.
+        // Sent as bytes in the middle of a string, so that the test itself needs little memory.
         let endless = fake::Garbage { at: 5_000, bytes: vec![b'a'; 50 << 20] };
         let turn = read(&"a".repeat(8_000)).delivered(|way| way.garbage = Some(endless));
         let start = Instant::now();
@@ -321,7 +321,7 @@ async fn eight_children_share_one_rate_limit_pause() {
         let limited = Turn { error: Some(fault), ..Turn::default() };
         let mut script = Script::new().on("Task 0", [Turn::says("Done.").first(limited)]);
         for number in 1..8 {
-            // Their first answers come when the limit is known; their second turns must wait.
+            // The first replies announce the rate limit; the second turns must wait.
             let first = read("a.rs").delivered(|way| way.delay_ms = 100);
             script = script.on(&format!("Task {number}"), [first, Turn::says("Done.")]);
         }

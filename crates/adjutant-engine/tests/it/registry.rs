@@ -1,6 +1,6 @@
-//! The registry on disk: several processes, crashes, damage, growth, and what an earlier version left.
+//! The registry on disk: several processes, crashes, damage, growth, and files of earlier versions.
 //!
-//! Each handle stands for a process: it has a lock file of its own, which is unlocked when the handle is dropped.
+//! Each handle stands for a process: it has its own lock file, which is unlocked when the handle is dropped.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs::{self, File};
@@ -97,15 +97,15 @@ fn concurrent_processes_stay_within_the_allowance() {
 
 use Expected::{Cut, Refused};
 
-/// What is made of a registry that something happened to.
+/// The expected behaviour for a damaged registry.
 enum Expected {
-    /// Nothing is decided, the line is named, and no byte changes.
+    /// An error that names the line; the file is not changed.
     Refused(u32),
-    /// The last decision was not written whole; it is cut, and this many runs take a place.
+    /// The incomplete last decision is cut; this many runs have a place.
     Cut { runs: usize },
 }
 
-/// Changes a letter of a line.
+/// Changes one letter of a line.
 fn changed(text: &str, line: usize) -> String {
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
     lines[line] = lines[line].replacen("\"event\"", "\"evenT\"", 1);
@@ -174,14 +174,14 @@ fn registry_cut_at_any_byte_keeps_all_complete_decisions() {
     let home = TempDir::new().unwrap();
     let one = process(home.path());
     let path = home.path().join("registry.jsonl");
-    // What the process knew after each decision, with the length of the file then.
+    // The state after each decision, with the length of the file then.
     let mut known = Vec::new();
     let mut note = || known.push((fs::metadata(&path).unwrap().len(), one.look().unwrap()));
     admit(&one, 1).unwrap();
     note();
     claim(&one).unwrap();
     note();
-    // Two records that count together: a process is gone, and another joins with what it asks for.
+    // A group of records: a dead process is released and another joins.
     let other = process(home.path());
     admit(&other, 2).unwrap();
     note();
@@ -259,7 +259,7 @@ fn question_of_an_earlier_version_is_listed() {
     assert!(one.has_question("aaaaaaaaaa") && !one.has_question("cccccccccc"));
 }
 
-/// A registry of ten thousand runs, each begun by a call of its own, on a story, merged.
+/// A registry after ten thousand runs, each started by its own call, on a story, and merged.
 fn long_history() -> (Registry, usize) {
     let mut registry = Registry::default();
     let mut events = 0;
@@ -321,7 +321,7 @@ fn registry_size_does_not_grow_with_history() {
         let records = text.iter().filter(|byte| **byte == b'\n').count();
         most = (most.0.max(records), most.1.max(text.len()));
     }
-    // A checkpoint and what came after it; a decision may add a few at once.
+    // A checkpoint and the records after it; a decision may add a few at once.
     assert!(most.0 <= 260, "{} records", most.0);
     assert!(most.1 < 400_000, "{} bytes", most.1);
     let registry = one.look().unwrap();

@@ -1,4 +1,4 @@
-//! A run against a strict fake server is recorded, then played without one.
+//! Recording a run against a strict fake server, and replaying it without a server.
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
 use std::fs;
@@ -25,14 +25,14 @@ const WIRES: [(Api, Wire); 4] = [
     (Api::Gemini, Wire::Gemini),
 ];
 
-/// Reads a file after a stumble, then concludes; says the key aloud on the way.
+/// Fails once, reads a file, prints the API key and reports.
 fn script(wire: Wire) -> Script {
     let read = Turn::calls("Read", &json!({ "path": "a.txt" })).fragmented(&[3]);
     let soon = Fault { retry_after_ms: Some("5".into()), ..Fault::default() };
     let fault = Fault { class: Class::Overloaded, ..soon };
     let stumble = Turn { error: Some(fault), ..Turn::default() };
     let done = Turn::says(&format!("It says so; `{KEY}` is not in it. Done, café."));
-    // The fake of Chat Completions is OpenAI's, where thinking is neither shown nor taken back.
+    // OpenAI's Chat Completions has no thinking blocks.
     let read = if wire == Wire::Chat { read } else { read.thinking("Let me look.") };
     Script::always([read.first(stumble), done])
 }
@@ -67,23 +67,23 @@ async fn replay(file: &Path, content: &str) -> Story {
     rig(content).model(Arc::new(ReplayModel::load(file).unwrap())).delegate().await
 }
 
-/// The events as the journal has them, without what differs between any two runs.
+/// Returns the recorded events without what differs between two runs.
 fn told(story: &Story) -> Vec<Value> {
     let lasting = |text: String| {
         let ids = regex::Regex::new("(sess|run)_[0-9]{10}_[a-z0-9]{6}").unwrap();
-        // A pause is drawn from the session's id, and the clock runs.
+        // The pause before a retry depends on the session id, and the clock is real.
         let pauses = regex::Regex::new("\"(retry_at|expires|deadline)\":[0-9]+").unwrap();
         let text = ids.replace_all(&text, "$1");
         pauses.replace_all(&text.replace(KEY, "[masked:own-key]"), "\"$1\":0").into_owned()
     };
     let json = |event| serde_json::from_str(&lasting(serde_json::to_string(event).unwrap()));
-    // A recording has no provider that could ask for a pause, and signs of life follow the clock.
+    // A replay has no rate limits, and progress events depend on the clock.
     let lasts = |event: &&Event| !matches!(event, Event::Paused { .. } | Event::Progressed { .. });
     let events = story.events.iter().map(|(_, event)| event).filter(lasts);
     let mut told: Vec<Value> = events.map(|event| json(event).unwrap()).collect();
     for event in &mut told {
         let fields = event.as_object_mut().unwrap();
-        // Where the tree lies, and a hash over the ids of the call.
+        // The path of the tree, and a hash over the ids of the call.
         ["workdir", "hash"].iter().for_each(|field| drop(fields.remove(*field)));
     }
     told
@@ -167,7 +167,7 @@ async fn damaged_recording_is_refused_with_its_line() {
         problem(&text.replacen("\"version\":1", "\"version\":2,\"new\":true", 1)),
         "FILE is a recording of version 2; this build reads up to 1"
     );
-    // Wherever it is cut, it is refused or plays what it holds: it never panics.
+    // Cut at any byte, it is refused or replays the rest; it never panics.
     for end in (0..text.len()).step_by(61) {
         fs::write(&file, &text.as_bytes()[..end]).unwrap();
         assert_eq!(ReplayModel::load(&file).is_ok(), {

@@ -1,4 +1,4 @@
-//! Going on after a crash: a journal cut anywhere leads to the same end, and nothing is done twice.
+//! Resuming after a crash: from any prefix of the journal a run reaches the same end, and repeats nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use adjutant_core::{Event, Message, Outcome, Policy};
 use adjutant_engine::{ApproverAnswer, ApproverQuestion, EngineError, ResumeRequest};
 use adjutant_testkit::{Request, Rig, Story};
 
-/// Two subagents that read, note and report, one after the other and side by side.
+/// Two subagents that read, note and report, in sequence and in parallel.
 const PAIR: &str = r#"
     [[turn]]
     label = "left"
@@ -35,7 +35,7 @@ const PAIR: &str = r#"
     text = "a map"
 "#;
 
-/// A parent agent that hands two tasks down and reads first.
+/// A root agent that reads a file and then delegates two tasks.
 const LEAD: &str = r#"
     [[turn]]
     agent = "lead"
@@ -80,13 +80,13 @@ fn lead() -> Rig {
     Rig::new().file("map.txt", "x marks the spot").script(LEAD).goal("Where are we?")
 }
 
-/// The same by a slash command, whose agent has a time limit and therefore begins with it.
+/// The same as a slash command, whose root agent has a timeout.
 fn command() -> Rig {
     let timed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::ByOperation;
     lead().policy(timed).operation(Operation::Research)
 }
 
-/// The ends of records after which a crash may come: every one.
+/// The offsets of all record ends, after each of which a crash is simulated.
 fn cuts(journal: &[u8]) -> Vec<usize> {
     let breaks = journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     breaks.map(|(at, _)| at + 1).collect()
@@ -98,7 +98,7 @@ fn by_turn(requests: &[Request]) -> BTreeMap<Turn, &Request> {
     requests.iter().map(|request| ((request.label.clone(), request.turn), request)).collect()
 }
 
-/// Turns that were answered, by label: what must never be bought again.
+/// The turns with a reply, by label, which must not be paid again.
 fn answered(story: &Story, events: &[(adjutant_core::Timestamp, Event)]) -> Vec<Turn> {
     let name = |session| story.label(session).unwrap_or_else(|| "root".to_owned());
     events
@@ -110,7 +110,7 @@ fn answered(story: &Story, events: &[(adjutant_core::Timestamp, Event)]) -> Vec<
         .collect()
 }
 
-/// Cuts the journal of a finished run after every record and goes on from there.
+/// Cuts the journal of a finished run after every record and resumes from there.
 async fn survives(rig: impl Fn() -> Rig) {
     let first = rig();
     let disk = first.disk();
@@ -125,7 +125,7 @@ async fn survives(rig: impl Fn() -> Rig) {
             continue;
         }
         if story.recalled == 0 {
-            // The opening counts only as a whole; before it nothing had begun.
+            // The opening counts only as a group; without it the run has not started.
             continue;
         }
         assert_eq!(story.outcome(), whole.outcome(), "cut at {cut}");
@@ -165,7 +165,7 @@ async fn slash_command_resumes_from_any_record() {
     survives(command).await;
 }
 
-/// Whoever is killed while a model thinks finds the call in the journal, however the run was opened.
+/// After a kill during a model call, the call is in the journal for every kind of opening.
 #[tokio::test(start_paused = true)]
 async fn model_call_starts_only_after_its_group_of_records_is_closed() {
     let untimed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::None;
@@ -235,7 +235,7 @@ async fn time_between_processes_does_not_count_against_the_timeout() {
     let whole = first.delegate().await;
     assert_eq!(whole.ends(), ["slow: partial TIMEOUT"]);
     let journal = disk.bytes();
-    // Cut after the second reservation: two seconds are left of which none has passed since.
+    // Cut after the second reservation: two seconds of the timeout are left.
     let nth = whole.kinds().iter().rposition(|kind| kind == "reserved").unwrap();
     let at = whole.events[nth].0;
     let story = rig().resume(&journal[..cuts(&journal)[nth]], ResumeRequest::default()).await;
@@ -330,7 +330,7 @@ async fn root_agent_resumes_with_a_message() {
     assert_eq!(request.messages.last().unwrap().text(), "What about the sky?");
 }
 
-/// Runs `rig` and returns its journal up to the last record of a kind, with the whole story.
+/// Runs `rig` and returns its journal up to the last record of a kind, and the whole result.
 async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, Story) {
     let disk = rig.disk();
     let whole = rig.delegate().await;

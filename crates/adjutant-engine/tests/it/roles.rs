@@ -1,4 +1,4 @@
-//! Named agents at work: the `Task` tool, their prompts, rights and limits.
+//! Named agents in a run: the `Task` tool, their prompts, rights and limits.
 
 use adjutant_core::{Event, Grant, Outcome};
 use adjutant_testkit::{Rig, Story};

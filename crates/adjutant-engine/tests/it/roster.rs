@@ -1,4 +1,4 @@
-//! Agent definitions: what five products write, and what hostile files try.
+//! Agent definitions in the formats of five products, and hostile files.
 #![expect(clippy::unwrap_used, reason = "a place that cannot be made fails the test")]
 
 use std::fs;
@@ -10,7 +10,7 @@ use adjutant_engine::AgentRole;
 use adjutant_engine::roster::{AgentDefinition, AgentRoster, UserFolders, find_agents};
 use tempfile::TempDir;
 
-/// A project and a home.
+/// A project directory and a home directory.
 struct Place(TempDir);
 
 impl Place {
@@ -21,7 +21,7 @@ impl Place {
         place
     }
 
-    /// Writes `work/…` or `home/…`.
+    /// Writes a file below `work/` or `home/`.
     fn file(self, path: &str, text: &str) -> Self {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -39,7 +39,7 @@ impl Place {
         find_agents(&self.path("work"), &user).unwrap()
     }
 
-    /// Shows everything that was found, a paragraph each.
+    /// Formats everything that was found, one paragraph each.
     fn shown(&self) -> String {
         let roster = self.roster();
         let mut lines: Vec<String> = roster.agents.iter().map(summary).collect();
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// A policy that permits every tool, so that what is missing was taken away by the file.
+/// A policy that permits every tool, so that a missing tool was removed by the file.
 fn all() -> Policy {
     Policy { network: true, ..Preset::Story.policy() }
 }
@@ -515,7 +515,7 @@ fn model_of_a_project_file_needs_the_persons_consent() {
     }
 }
 
-/// A person's file that is not read might bound a project's agent, so that one is not used either.
+/// A person's file that is not read might limit a project's agent, so that agent is not used either.
 #[test]
 fn files_over_the_limit_are_not_read_and_their_agents_not_used() {
     let keys: String = (0..201).map(|nth| format!("  k{nth}: 1\n")).collect();

@@ -1,4 +1,4 @@
-//! Slash commands: where they are found, what their files may say, and whom they go to.
+//! Slash commands: finding and parsing their files, and choosing their agents.
 #![expect(clippy::unwrap_used, reason = "a place that cannot be made fails the test")]
 
 use std::fs;
@@ -15,7 +15,7 @@ use adjutant_engine::slash::{
 use adjutant_formats::contract::ArtifactKind;
 use tempfile::TempDir;
 
-/// A project and a home.
+/// A project directory and a home directory.
 struct Place(TempDir);
 
 impl Place {
@@ -26,7 +26,7 @@ impl Place {
         place
     }
 
-    /// Writes `work/…` or `home/…`.
+    /// Writes a file below `work/` or `home/`.
     fn file(self, path: &str, text: &str) -> Self {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -47,7 +47,7 @@ impl Place {
         roster
     }
 
-    /// Shows everything that is not built in, a line each.
+    /// Formats everything that is not built in, one line each.
     fn shown(&self) -> String {
         let book = self.book();
         let files =
@@ -58,7 +58,7 @@ impl Place {
         lines.join("\n").replace(&self.0.path().display().to_string(), "$PLACE")
     }
 
-    /// Prepares what was typed; the second line says what came of it.
+    /// Prepares a typed command and formats the result.
     fn typed(
         &self,
         text: &str,
@@ -382,7 +382,7 @@ fn requirement_28_built_in_command_sets_the_artifact_kind() {
         ("/plan 12", Some(ArtifactKind::Plan)),
         ("/implement 12", Some(ArtifactKind::Implementation)),
         ("/review src", None),
-        // A command of a file is its author's.
+        // The artifact kind of a command file is unknown.
         ("/revise 12", None),
     ] {
         let prepared = place.prepared(text, &[], &in_language("rust")).unwrap();

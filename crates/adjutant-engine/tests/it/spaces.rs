@@ -1,4 +1,4 @@
-//! Agents that write in workspaces of their own: who sees what, and what is kept however they end.
+//! Agents that write in their own workspaces: isolation, and what is kept for each outcome.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ async fn child_of_a_writer_starts_from_its_state_and_does_not_change_it() {
     }
 }
 
-/// How one ends that has written something: the rest of its script, and what is said of its end.
+/// The ends of an agent that has written: the rest of its script, and the expected outcome.
 const ENDS: [(&str, &str); 4] = [
     ("error = \"authentication\"", "half: failed PROVIDER_ERROR"),
     ("panic = true", "half: failed INTERNAL"),

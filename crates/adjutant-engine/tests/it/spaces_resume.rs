@@ -1,4 +1,4 @@
-//! Processes that end in the middle of work in workspaces: nothing is lost, nothing is done twice.
+//! Crashes during work in workspaces: nothing is lost and nothing is done twice.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 use std::future::Future;
@@ -11,7 +11,7 @@ use crate::spaces_rig::{KINDS, Yard, adds, call, says, told};
 
 const EIO: i32 = 5;
 
-/// An edit, a command and a new file; each leaves a trace that tells once from twice.
+/// An edit, a command and a new file; each leaves a trace that shows how often it was done.
 fn script() -> String {
     adds("w", "first")
         + &call("w", "Run", "{ command = \"echo ran >> ran\" }")
@@ -19,13 +19,13 @@ fn script() -> String {
         + &says("w", "done")
 }
 
-/// One life of the engine. Its runtime goes with it, and waits for what is at work on threads.
+/// Runs `work` in its own runtime, whose drop waits for blocking threads, as the end of a process would.
 fn life<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work)
 }
 
-/// What a resumed run was told of its calls.
+/// The tool results that a resumed run got.
 #[derive(Debug, Default)]
 struct Seen {
     crashes: usize,
@@ -33,7 +33,7 @@ struct Seen {
     interrupted_runs: usize,
 }
 
-/// Ends the engine at its nth write to the journal and goes on; says whether it came to that.
+/// Fails the nth write to the journal and resumes. Returns whether there were that many writes.
 fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut Seen) -> bool {
     let yard = Yard::new();
     let before = yard.mine();

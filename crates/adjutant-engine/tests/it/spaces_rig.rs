@@ -1,4 +1,4 @@
-//! A person's repository, and runs whose agents write in workspaces beside it.
+//! A user's repository, and runs whose agents write in workspaces.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its tree has failed")]
 
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use adjutant_engine::WorkspaceSetup;
 use adjutant_testkit::{Rig, Story};
 use tempfile::TempDir;
 
-/// Both kinds; what agents see is the same in each.
+/// Both kinds of workspaces, in which agents must see the same.
 pub(crate) const KINDS: [OwnWorkspaceKind; 2] =
     [OwnWorkspaceKind::Overlay, OwnWorkspaceKind::Worktree];
 
-/// A repository with one commit and one file that is not in it.
+/// A repository with one commit and one untracked file.
 pub(crate) struct Yard {
     outer: TempDir,
 }
@@ -30,7 +30,7 @@ impl Yard {
     }
 
     pub(crate) fn without_repository() -> Self {
-        // Not below /tmp, which sandboxes replace with one of their own.
+        // Not below /tmp, because sandboxes have their own /tmp.
         let yard = Self { outer: TempDir::new_in("/var/tmp").unwrap() };
         std::fs::create_dir(yard.tree()).unwrap();
         std::fs::write(yard.tree().join("list"), "END\n").unwrap();
@@ -51,7 +51,7 @@ impl Yard {
         WorkspaceSetup { kind: Some(kind), helper, ..WorkspaceSetup::new(self.state()) }
     }
 
-    /// A run of writers; the rig goes, the repository stays.
+    /// Returns a rig for writers. The repository outlives it.
     pub(crate) fn rig(&self, kind: OwnWorkspaceKind, script: &str) -> Rig {
         Rig::new().at(self.tree()).spaces(self.setup(kind)).script(script)
     }
@@ -72,7 +72,7 @@ impl Yard {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// Everything of the person's that nobody else may change.
+    /// Returns the state of the user's tree, which a run must not change.
     pub(crate) fn mine(&self) -> String {
         let status = self.git(&["status", "--porcelain=v2", "--untracked-files=all"]);
         let read = |name: &str| std::fs::read_to_string(self.tree().join(name)).unwrap();
@@ -80,14 +80,14 @@ impl Yard {
         format!("{status}{heads}{}{}", read("list"), read("mine"))
     }
 
-    /// The files of a commit with their contents.
+    /// Returns the files of a commit with their contents.
     pub(crate) fn files(&self, commit: &str) -> BTreeMap<String, String> {
         let names = self.git(&["ls-tree", "-r", "--name-only", commit]);
         let text = |name: &str| self.git(&["show", &format!("{commit}:{name}")]);
         names.lines().map(|name| (name.to_owned(), text(name))).collect()
     }
 
-    /// The files of the work that was kept of a task; it must be there.
+    /// Returns the files of a task's kept result, which must exist.
     pub(crate) fn work(&self, story: &Story, label: &str) -> BTreeMap<String, String> {
         let kept = kept(story, label);
         let reference = kept.reference.unwrap_or_else(|| panic!("{label} left nothing"));
@@ -97,7 +97,7 @@ impl Yard {
     }
 }
 
-/// What was kept of a task, by its label; it was tried exactly once since it last began.
+/// Returns a task's kept result by its label, which must have been kept exactly once.
 pub(crate) fn kept(story: &Story, label: &str) -> KeptWork {
     let of = |event: &Event| match event {
         Event::SpaceKept { session, kept, problem } => {
@@ -113,7 +113,7 @@ pub(crate) fn kept(story: &Story, label: &str) -> KeptWork {
     kept
 }
 
-/// What agents were told by their tools, in order.
+/// Returns the tool results of an agent, in order.
 pub(crate) fn told(story: &Story, label: &str) -> Vec<String> {
     let said = story.events.iter().filter_map(|(_, event)| match event {
         Event::ToolReturned { session, output, .. } => Some((*session, output.content.clone())),
@@ -124,17 +124,17 @@ pub(crate) fn told(story: &Story, label: &str) -> Vec<String> {
     said.filter(|(session, _)| of(*session)).map(|(_, text)| text).collect()
 }
 
-/// A turn of one who calls a tool.
+/// A turn that calls a tool.
 pub(crate) fn call(label: &str, tool: &str, args: &str) -> String {
     format!("[[turn]]\nlabel = \"{label}\"\n[[turn.call]]\ntool = \"{tool}\"\nargs = {args}\n")
 }
 
-/// A turn of one who says something.
+/// A turn with text.
 pub(crate) fn says(label: &str, text: &str) -> String {
     format!("[[turn]]\nlabel = \"{label}\"\ntext = \"{text}\"\n")
 }
 
-/// A turn of one who adds a line to the list: a line that is there twice was written twice.
+/// A turn that appends a line to a file; a duplicate line shows that it was done twice.
 pub(crate) fn adds(label: &str, line: &str) -> String {
     let args =
         format!("{{ file_path = \"list\", old_string = \"END\", new_string = \"{line}\\nEND\" }}");

@@ -1,4 +1,4 @@
-//! The specs folder on a real disk: where it lies, who may write, what is never overwritten.
+//! The specs folder on a real disk: its place, permissions, links and concurrent writers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its project has failed")]
 
 use std::fs;
@@ -36,7 +36,7 @@ impl Project {
         Specs::open(self.0.path()).unwrap()
     }
 
-    /// Tries to add a task, and says why that cannot be.
+    /// Returns the error of adding a task.
     fn refused(&self) -> String {
         let specs = match Specs::open(self.0.path()) {
             Ok(specs) => specs,
@@ -160,7 +160,7 @@ fn file_mode_is_preserved() {
     assert_eq!(fs::metadata(&todo).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Everything that could lead a write elsewhere; each is refused and nothing moves.
+/// Links and special files that could redirect a write are refused, and nothing changes.
 #[test]
 fn links_and_special_files_are_refused() {
     for (link, is_folder) in [
@@ -213,7 +213,7 @@ fn damaged_state_file_is_reported_and_not_changed() {
         ".adjutant/specs/state.json: not JSON, line 1 column 21: EOF while parsing a list; nothing was written"
     );
     assert_eq!(project.read(".adjutant/specs/state.json"), "{\"active_projects\": [");
-    // Moved away, it is made anew from what TODO.md says.
+    // After it was moved away, it is created again from TODO.md.
     fs::remove_file(project.path(".adjutant/specs/state.json")).unwrap();
     assert_eq!(project.specs().add(named("y")).unwrap().task.number, number(5));
     let book = project.specs().read().unwrap();

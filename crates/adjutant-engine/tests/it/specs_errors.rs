@@ -1,4 +1,4 @@
-//! `errors.json` on a real disk: whole or as it was, whoever writes beside it.
+//! `errors.json` on a real disk: atomic updates with concurrent writers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its project has failed")]
 
 use std::fs;
@@ -53,7 +53,7 @@ fn specs_folder_is_created_for_errors_only_on_request() {
     assert_eq!(names(project.path()), [FILE]);
 }
 
-/// A process may be killed at any step: before the file has its place there is only a leftover.
+/// A process that is killed before the rename leaves only a temporary file.
 #[test]
 fn leftover_of_a_killed_process_is_removed() {
     let project = TempDir::new().unwrap();

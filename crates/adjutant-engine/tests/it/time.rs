@@ -1,4 +1,4 @@
-//! Deadlines, stalls, retries and cancellation, on a clock that only tests move.
+//! Deadlines, stalls, retries and cancellation, on a paused clock.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,7 +127,7 @@ async fn cancelling_one_child_does_not_stop_the_others() {
     assert_eq!(story.outcome(), Outcome::Partial);
 }
 
-/// The wall clock of the test below: each look at it finds it ten years on, or ten years back.
+/// A wall clock that jumps ten years ahead or back with each call.
 fn wild_clock() -> u64 {
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     const TEN_YEARS_MS: u64 = 3_653 * 24 * 60 * 60 * 1000;

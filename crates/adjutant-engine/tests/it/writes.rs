@@ -1,4 +1,4 @@
-//! Agents that write: where they may, in which order, and what a crash leaves of it.
+//! Agents that write in place: permissions, order, and crashes.
 #![expect(clippy::expect_used, reason = "a test that cannot build its tree has failed")]
 
 use std::path::Path;
@@ -8,8 +8,8 @@ use adjutant_core::{Event, Outcome, Preset, Timestamp, WriteScope};
 use adjutant_engine::{EngineError, ResumeRequest};
 use adjutant_testkit::{Rig, Story};
 
-/// Two edits of one file in one answer, a file that is new, and a report. Every edit adds a line,
-/// so a line that is there twice was written twice.
+/// Two edits of one file in one reply, a new file, and a report. Every edit adds a line, so a duplicate line shows
+/// that an edit was made twice.
 const SCRIPT: &str = r#"
     [[turn]]
     text = "I add two lines."
@@ -57,11 +57,11 @@ fn told(story: &Story) -> Vec<String> {
     said.collect()
 }
 
-/// Runs and keeps the tree for looking at.
+/// Runs and returns a copy of the tree.
 async fn watched(rig: Rig) -> (Story, tempfile::TempDir) {
     let (tree, copy) = (rig.tree(), tempfile::TempDir::new().expect("a folder"));
     let kept = copy.path().to_owned();
-    // The tree goes with the rig, so it is copied when the run has ended.
+    // The rig removes the tree, so it is copied when the run has ended.
     let rig = rig.when(move |event, _| {
         if matches!(event, Event::RunEnded { .. }) {
             copy_tree(&tree, &kept);
@@ -123,7 +123,7 @@ async fn crash_during_a_write_is_resolved_from_the_files() {
     let cuts = journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     let (mut looked, mut began_again) = (0, 0);
     for (nth, cut) in cuts.enumerate() {
-        // What the files held when the process died here: every write with a result has happened.
+        // The state of the files at this crash: every write with a result was made.
         let past = whole.events.get(..=nth).unwrap_or(&whole.events);
         let prepared =
             past.iter().filter(|(_, event)| matches!(event, Event::WritePrepared { .. }));
@@ -132,7 +132,7 @@ async fn crash_during_a_write_is_resolved_from_the_files() {
             .iter()
             .filter(|(_, event)| matches!(event, Event::ToolReturned { call: 0 | 2, .. }))
             .count();
-        // Between the intent and the result it may have happened or not.
+        // A recorded write without a result may or may not have been made.
         let possible: &[usize] =
             if prepared > returned { &[returned, prepared] } else { &[returned] };
         for &happened in possible {
@@ -172,7 +172,7 @@ async fn crash_during_a_write_is_resolved_from_the_files() {
             }
             let list = read(kept.path(), LIST).unwrap();
             let plan = read(kept.path(), PLAN);
-            // One write that did not happen is not repeated by us; its agent was told.
+            // A write that was not made is not repeated by the engine; its agent gets an error.
             let missing = usize::from(is_lost);
             let count = list.matches("first").count()
                 + list.matches("second").count()
@@ -194,7 +194,7 @@ async fn crash_during_a_write_is_resolved_from_the_files() {
     assert!(began_again > 10, "{began_again}");
 }
 
-/// Returns the file that the write under way had begun beside its own.
+/// Returns the temporary file of the unfinished write.
 fn half_written(past: &[(Timestamp, Event)], is_open: bool) -> Option<String> {
     let turns = past.iter().filter(|(_, event)| matches!(event, Event::Replied { .. })).count();
     let (session, call, path) = past.iter().rev().find_map(|(_, event)| match event {
@@ -220,7 +220,7 @@ async fn file_edited_after_a_crash_makes_the_write_unknown() {
     assert!(news.contains("Interrupted, outcome unknown: `.adjutant/specs/list.md`"), "{news}");
 }
 
-/// Says what one call of a tool is answered, and what it left at `path`.
+/// Returns the result of one tool call, and the content of `path` after it.
 async fn one_call(rig: Rig, tool: &str, path: &str) -> (String, Option<String>) {
     let script = format!(
         "[[turn]]\n[[turn.call]]\ntool = \"{tool}\"\nargs = {{ file_path = \"{path}\", content = \"new\" }}\n\
