@@ -18,12 +18,12 @@ fn beat(number: u64) -> Event {
 }
 
 /// A run whose journal is open for writing.
-struct Writer {
+struct JournalWriter {
     _lock: RunLock,
     journal: Journal<Event>,
 }
 
-impl Writer {
+impl JournalWriter {
     fn begin(home: &Home) -> Self {
         let lock = home.create_run(run()).unwrap().lock().unwrap();
         let journal = lock.create_journal::<Event>(drop).unwrap();
@@ -54,7 +54,7 @@ fn files(archive: &Archive) -> RunFiles {
 #[test]
 fn follower_returns_each_record_once() {
     let (_dir, home, archive) = place();
-    let mut writer = Writer::begin(&home);
+    let mut writer = JournalWriter::begin(&home);
     writer.write(1);
     writer.write(2);
     writer.close();
@@ -72,7 +72,7 @@ fn follower_returns_each_record_once() {
 #[test]
 fn follower_skips_an_incomplete_record() {
     let (_dir, home, archive) = place();
-    let mut writer = Writer::begin(&home);
+    let mut writer = JournalWriter::begin(&home);
     writer.write(1);
     writer.write(2);
     writer.close();
@@ -92,7 +92,7 @@ fn follower_skips_an_incomplete_record() {
 #[test]
 fn append_to_a_live_run_is_refused() {
     let (_dir, home, archive) = place();
-    let mut writer = Writer::begin(&home);
+    let mut writer = JournalWriter::begin(&home);
     writer.write(7);
     let refused = files(&archive).append(&beat(8));
     assert!(matches!(refused, Err(ArchiveError::Live(id)) if id == run()), "{refused:?}");

@@ -89,11 +89,11 @@ async fn message_reaches_the_root_agent() {
 const GUARD: Duration = Duration::from_secs(60);
 
 /// A state directory with a live run that another thread sends requests to.
-struct Place {
+struct StateDirectory {
     dir: TempDir,
 }
 
-impl Place {
+impl StateDirectory {
     fn new() -> Self {
         Self { dir: TempDir::new().unwrap() }
     }
@@ -148,7 +148,7 @@ impl Place {
 
 #[test]
 fn live_run_answers_on_its_control_socket_and_removes_it_at_the_end() {
-    let place = Place::new();
+    let place = StateDirectory::new();
     let (outcome, files) = place.while_running(&["a", "b"], |files, sessions| {
         let answer = files.ping().unwrap();
         assert!(answer.ok);
@@ -182,7 +182,7 @@ fn live_run_answers_on_its_control_socket_and_removes_it_at_the_end() {
 /// After a crash at any record, cancelling ends the run once and keeps all records.
 #[test]
 fn run_that_died_after_any_record_can_be_cancelled() {
-    let place = Place::new();
+    let place = StateDirectory::new();
     let (_, (run, journal)) = place.while_running(&["a", "b"], |files, sessions| {
         files.tell(sessions[0], "Hurry.".into()).unwrap();
         files.cancel(Some(sessions[1])).unwrap();
@@ -191,7 +191,7 @@ fn run_that_died_after_any_record_can_be_cancelled() {
     });
     let lines: Vec<&str> = journal.split_inclusive('\n').collect();
     for kept in 1..=lines.len() {
-        let dead = Place::new();
+        let dead = StateDirectory::new();
         let archive = dead.archive();
         let folder = dead.state().join("runs").join(run.to_string());
         std::fs::create_dir(&folder).unwrap();

@@ -215,8 +215,8 @@ async fn freed_disk_space_is_used_again() {
 /// Write errors that the reserve cannot prevent: the run fails once, and reported events are kept.
 #[tokio::test(start_paused = true)]
 async fn disk_error_fails_the_run_and_is_not_retried() {
-    type Plan = fn(&MemoryDisk, usize);
-    let plans: [(&str, Plan); 5] = [
+    type FaultPlan = fn(&MemoryDisk, usize);
+    let plans: [(&str, FaultPlan); 5] = [
         ("EIO on sync", |disk, nth| disk.fail_sync(nth, EIO)),
         ("EIO on write", |disk, nth| disk.fail_write(nth, 7, EIO)),
         ("read-only", |disk, nth| disk.fail_write(nth, 0, EROFS)),

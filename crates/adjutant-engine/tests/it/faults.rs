@@ -45,7 +45,7 @@ const EIO: i32 = 5;
 
 /// A fault at the Nth call of a kind.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum DiskFault {
     /// A write stops after this many bytes.
     Write(usize),
     Sync,
@@ -141,15 +141,15 @@ async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
 }
 
 /// Runs once for each call of one kind, which fails. Returns their number.
-async fn sweep(fault: Fault, cut_fails: bool) -> usize {
+async fn sweep(fault: DiskFault, cut_fails: bool) -> usize {
     for nth in 1.. {
         let folder = tempfile::tempdir().unwrap();
         let ledger = folder.path().join("ledger");
         let rig = rig(&ledger);
         let disk = rig.disk();
         match fault {
-            Fault::Write(keeping) => disk.fail_write(nth, keeping, EIO),
-            Fault::Sync => disk.fail_sync(nth, EIO),
+            DiskFault::Write(keeping) => disk.fail_write(nth, keeping, EIO),
+            DiskFault::Sync => disk.fail_sync(nth, EIO),
         }
         if cut_fails {
             disk.fail_truncate(EIO);
@@ -169,7 +169,12 @@ async fn sweep(fault: Fault, cut_fails: bool) -> usize {
 #[tokio::test(start_paused = true)]
 async fn run_can_be_resumed_after_any_failed_write_or_sync() {
     for cut_fails in [false, true] {
-        for fault in [Fault::Write(0), Fault::Write(100), Fault::Write(usize::MAX), Fault::Sync] {
+        for fault in [
+            DiskFault::Write(0),
+            DiskFault::Write(100),
+            DiskFault::Write(usize::MAX),
+            DiskFault::Sync,
+        ] {
             let count = sweep(fault, cut_fails).await;
             assert!(count > 5, "{fault:?} hit only {count} calls");
         }

@@ -51,8 +51,8 @@ async fn events_of_a_run_have_this_order() {
 /// A process that reads the end in the journal may start the next run at once.
 #[tokio::test(start_paused = true)]
 async fn guard_is_dropped_after_the_work_and_before_the_end_is_readable() {
-    struct Guard(MemoryDisk, mpsc::Sender<String>);
-    impl Drop for Guard {
+    struct DropReporter(MemoryDisk, mpsc::Sender<String>);
+    impl Drop for DropReporter {
         fn drop(&mut self) {
             let written = String::from_utf8(self.0.bytes()).unwrap();
             self.1.send(written).unwrap();
@@ -60,7 +60,7 @@ async fn guard_is_dropped_after_the_work_and_before_the_end_is_readable() {
     }
     let (sender, written) = mpsc::channel();
     let rig = Rig::new().file("src/lib.rs", "x").script(TWO_TURNS).task("a", "Look");
-    let guard = Guard(rig.disk(), sender);
+    let guard = DropReporter(rig.disk(), sender);
     let story = rig.holding(guard).delegate().await;
     assert_eq!(story.outcome(), Outcome::Completed);
     let written = written.try_recv().unwrap();

@@ -160,7 +160,7 @@ fn write_a_fixture() {
 }
 
 /// Writes a journal with every kind of event, without an engine.
-struct Writer {
+struct FixtureWriter {
     tree: Tree,
     in_flight: EffectsInFlight,
     journal: Journal<Event>,
@@ -168,7 +168,7 @@ struct Writer {
     hashes: Vec<String>,
 }
 
-impl Writer {
+impl FixtureWriter {
     fn submit(&mut self, command: Command) {
         let mut queue = VecDeque::from([command]);
         while let Some(command) = queue.pop_front() {
@@ -251,7 +251,7 @@ fn says(text: &str, calls: Vec<(&str, Value)>) -> ModelReply {
 fn history() -> Vec<u8> {
     let disk = MemoryDisk::default();
     let journal = Journal::start_inline(disk.clone(), Position::start(run_id()), |_| ());
-    let mut run = Writer {
+    let mut run = FixtureWriter {
         tree: Tree::default(),
         in_flight: EffectsInFlight::default(),
         journal,

@@ -46,7 +46,7 @@ const GARBAGE: [&str; 6] = [
 
 /// One action of an agent, valid or not.
 #[derive(Clone, Debug)]
-enum Act {
+enum AgentAction {
     Says(&'static str),
     Huge,
     Cut,
@@ -70,22 +70,26 @@ enum Act {
     },
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = AgentAction> {
     let somebody = ["lead", "upper", "middle", "lower", "nobody", "", "scout", "../upper"];
-    let tools = ["Read", "Frobnicate", "Boom", "Run", "Write", "Return", "Task", "Delegate"];
+    let tools =
+        ["Read", "Frobnicate", "PanickingTool", "Run", "Write", "Return", "Task", "Delegate"];
     prop_oneof![
-        select(&GARBAGE[..]).prop_map(Act::Says),
-        Just(Act::Huge),
-        Just(Act::Cut),
-        Just(Act::Refuses),
-        (select(&ERRORS[..]), 1..5_u8).prop_map(|(error, times)| Act::Fails { error, times }),
-        Just(Act::Panics),
-        Just(Act::NeverEnds),
-        (select(tools.to_vec()), 1..14_u8).prop_map(|(tool, times)| Act::Calls { tool, times }),
-        select(vec!["{", "[]", "null", "{\"path\": 7}", "\u{0}"]).prop_map(Act::BadArguments),
-        select(somebody.to_vec()).prop_map(Act::Asks),
+        select(&GARBAGE[..]).prop_map(AgentAction::Says),
+        Just(AgentAction::Huge),
+        Just(AgentAction::Cut),
+        Just(AgentAction::Refuses),
+        (select(&ERRORS[..]), 1..5_u8)
+            .prop_map(|(error, times)| AgentAction::Fails { error, times }),
+        Just(AgentAction::Panics),
+        Just(AgentAction::NeverEnds),
+        (select(tools.to_vec()), 1..14_u8)
+            .prop_map(|(tool, times)| AgentAction::Calls { tool, times }),
+        select(vec!["{", "[]", "null", "{\"path\": 7}", "\u{0}"])
+            .prop_map(AgentAction::BadArguments),
+        select(somebody.to_vec()).prop_map(AgentAction::Asks),
         (select(vec!["completed", "partial", "failed", "blocked"]), any::<bool>())
-            .prop_map(|(status, by_call)| Act::Returns { status, by_call }),
+            .prop_map(|(status, by_call)| AgentAction::Returns { status, by_call }),
     ]
 }
 
@@ -99,7 +103,7 @@ fn returned(status: &str) -> Value {
         "errors": errors })
 }
 
-impl Act {
+impl AgentAction {
     /// Writes the turns of a script for `agent`.
     fn script(&self, agent: &str, script: &mut String) {
         let text = |text: &str| format!("text = {}\n", json!(text));
@@ -137,11 +141,11 @@ impl Act {
 }
 
 /// A tool that panics.
-struct Boom;
+struct PanickingTool;
 
-impl Tool for Boom {
+impl Tool for PanickingTool {
     fn spec(&self) -> ToolSpec {
-        let (name, description) = ("Boom".to_owned(), "Breaks.".to_owned());
+        let (name, description) = ("PanickingTool".to_owned(), "Breaks.".to_owned());
         ToolSpec { name, description, schema: json!({ "type": "object" }) }
     }
 
@@ -151,33 +155,33 @@ impl Tool for Boom {
 }
 
 /// The actions of each level before and after it delegates.
-type Acts = [(Vec<Act>, Vec<Act>); 4];
+type LevelActions = [(Vec<AgentAction>, Vec<AgentAction>); 4];
 
-fn script(acts: &Acts) -> String {
+fn script(acts: &LevelActions) -> String {
     let mut script = String::new();
     for (level, (agent, (before, after))) in AGENTS.iter().zip(acts).enumerate() {
         for act in before {
             act.script(agent, &mut script);
         }
         if let Some(below) = AGENTS.get(level + 1) {
-            Act::Asks(below).script(agent, &mut script);
+            AgentAction::Asks(below).script(agent, &mut script);
         }
         for act in after {
             act.script(agent, &mut script);
         }
-        Act::Returns { status: "completed", by_call: false }.script(agent, &mut script);
+        AgentAction::Returns { status: "completed", by_call: false }.script(agent, &mut script);
     }
     script
 }
 
 /// Runs a tree on a paused clock.
-fn play(acts: &Acts) -> Story {
+fn play(acts: &LevelActions) -> Story {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let mut rig = Rig::new().preset(Preset::Command).file("map.txt", "x").tool(Boom);
+    let mut rig = Rig::new().preset(Preset::Command).file("map.txt", "x").tool(PanickingTool);
     for agent in &AGENTS[1..] {
         let definition = format!("---\nname: {agent}\ndescription: Works.\n---\nWork.");
         rig = rig.file(&format!(".claude/agents/{agent}.md"), &definition);
@@ -260,7 +264,7 @@ fn every_call_is_answered_once(story: &Story) {
     }
 }
 
-fn holds(acts: &Acts) {
+fn holds(acts: &LevelActions) {
     let story = play(acts);
     assert!(story.result.is_ok(), "{:?}", story.result);
     everyone_ends_once(&story);
@@ -268,7 +272,7 @@ fn holds(acts: &Acts) {
     every_call_is_answered_once(&story);
 }
 
-fn level() -> impl Strategy<Value = (Vec<Act>, Vec<Act>)> {
+fn level() -> impl Strategy<Value = (Vec<AgentAction>, Vec<AgentAction>)> {
     (prop::collection::vec(act(), 0..3), prop::collection::vec(act(), 0..4))
 }
 
@@ -286,29 +290,29 @@ proptest! {
 #[test]
 fn misbehaviour_at_one_level_does_not_fail_the_levels_above() {
     let alone = [
-        (1, Act::Says("")),
-        (2, Act::Says("All done!")),
-        (3, Act::Says("[1, 2]")),
-        (1, Act::Huge),
-        (1, Act::Cut),
-        (1, Act::Refuses),
-        (1, Act::Panics),
-        (1, Act::NeverEnds),
-        (1, Act::Calls { tool: "Boom", times: 1 }),
-        (1, Act::Calls { tool: "Frobnicate", times: 13 }),
-        (1, Act::Calls { tool: "Read", times: 13 }),
-        (1, Act::BadArguments("{")),
-        (1, Act::Asks("nobody")),
-        (1, Act::Asks("lead")),
-        (1, Act::Asks("upper")),
-        (1, Act::Asks("lower")),
+        (1, AgentAction::Says("")),
+        (2, AgentAction::Says("All done!")),
+        (3, AgentAction::Says("[1, 2]")),
+        (1, AgentAction::Huge),
+        (1, AgentAction::Cut),
+        (1, AgentAction::Refuses),
+        (1, AgentAction::Panics),
+        (1, AgentAction::NeverEnds),
+        (1, AgentAction::Calls { tool: "PanickingTool", times: 1 }),
+        (1, AgentAction::Calls { tool: "Frobnicate", times: 13 }),
+        (1, AgentAction::Calls { tool: "Read", times: 13 }),
+        (1, AgentAction::BadArguments("{")),
+        (1, AgentAction::Asks("nobody")),
+        (1, AgentAction::Asks("lead")),
+        (1, AgentAction::Asks("upper")),
+        (1, AgentAction::Asks("lower")),
     ];
     let well = play(&std::array::from_fn(|_| (Vec::new(), Vec::new())));
     assert_eq!(well.ends(), ["lower: completed", "middle: completed", "upper: completed"]);
     let mut met = BTreeSet::new();
     for at in 1..AGENTS.len() {
         for (times, act) in &alone {
-            let mut acts: Acts = std::array::from_fn(|_| (Vec::new(), Vec::new()));
+            let mut acts: LevelActions = std::array::from_fn(|_| (Vec::new(), Vec::new()));
             acts[at].0.extend(vec![act.clone(); *times]);
             let story = play(&acts);
             everyone_ends_once(&story);

@@ -40,9 +40,9 @@ async fn embedded_tool_outside_the_policy_is_not_offered_or_run() {
 }
 
 /// A tool with very long output.
-struct Flood(&'static str);
+struct LongOutputTool(&'static str);
 
-impl Tool for Flood {
+impl Tool for LongOutputTool {
     fn spec(&self) -> adjutant_core::ToolSpec {
         let (name, description) = (self.0.to_owned(), "Floods.".to_owned());
         adjutant_core::ToolSpec { name, description, schema: Value::Null }
@@ -55,10 +55,11 @@ impl Tool for Flood {
 
 #[test]
 fn duplicate_tool_name_is_an_error_of_engine_new() {
-    for taken in [&["Read"][..], &["Run"], &["Delegate"], &["Flood", "Flood"]] {
+    for taken in [&["Read"][..], &["Run"], &["Delegate"], &["LongOutputTool", "LongOutputTool"]] {
         let model = std::sync::Arc::new(ScriptedModel::from_toml(SCRIPT).unwrap());
         let mut setup = EngineSetup::new(Preset::Scout.policy(), model, ".");
-        setup.tools = taken.iter().map(|name| std::sync::Arc::new(Flood(name)) as _).collect();
+        setup.tools =
+            taken.iter().map(|name| std::sync::Arc::new(LongOutputTool(name)) as _).collect();
         let error = Engine::new(setup).map(|_| ()).unwrap_err();
         assert!(matches!(error, EngineError::ToolName(name) if name == taken[0]), "{taken:?}");
     }
@@ -66,8 +67,14 @@ fn duplicate_tool_name_is_an_error_of_engine_new() {
 
 #[tokio::test(start_paused = true)]
 async fn output_of_an_embedded_tool_is_truncated() {
-    let script = "[[turn]]\n[[turn.call]]\ntool = 'Flood'\nargs = {}\n[[turn]]\ntext = 'done'\n";
-    let story = Rig::new().script(script).task("a", "Flood").tool(Flood("Flood")).delegate().await;
+    let script =
+        "[[turn]]\n[[turn.call]]\ntool = 'LongOutputTool'\nargs = {}\n[[turn]]\ntext = 'done'\n";
+    let story = Rig::new()
+        .script(script)
+        .task("a", "LongOutputTool")
+        .tool(LongOutputTool("LongOutputTool"))
+        .delegate()
+        .await;
     let said = story.requests[1].messages.last().unwrap().text().to_owned();
     assert!(said.len() < 300_000 && said.ends_with("[cut after 262144 bytes]"), "{}", said.len());
 }

@@ -95,10 +95,10 @@ fn concurrent_processes_stay_within_the_allowance() {
     assert_eq!(started, 5);
 }
 
-use Expected::{Cut, Refused};
+use ExpectedRegistry::{Cut, Refused};
 
 /// The expected behaviour for a damaged registry.
-enum Expected {
+enum ExpectedRegistry {
     /// An error that names the line; the file is not changed.
     Refused(u32),
     /// The incomplete last decision is cut; this many runs have a place.

@@ -11,9 +11,9 @@ use adjutant_engine::roster::{AgentDefinition, AgentRoster, UserFolders, find_ag
 use tempfile::TempDir;
 
 /// A project directory and a home directory.
-struct Place(TempDir);
+struct ProjectAndHome(TempDir);
 
-impl Place {
+impl ProjectAndHome {
     fn new() -> Self {
         let place = Self(TempDir::new().unwrap());
         fs::create_dir(place.0.path().join("work")).unwrap();
@@ -79,7 +79,7 @@ fn summary(agent: &AgentDefinition) -> String {
 }
 
 fn check(path: &str, text: &str) -> String {
-    Place::new().file(path, text).shown()
+    ProjectAndHome::new().file(path, text).shown()
 }
 
 #[test]
@@ -301,7 +301,7 @@ const GOOD: &str = "---\nname: good\ndescription: Fine.\n---\nWork.";
 #[test]
 fn unreadable_files_are_reported_and_others_still_work() {
     let name = |name: &str| format!("---\nname: {name}\ndescription: x\n---\nx");
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/agents/README.md", "# Our agents\n")
         .file("work/.claude/agents/alias.md", "---\na: &a [x]\ntools: [*a, *a]\n---\nx")
         .file("work/.claude/agents/broken.md", "---\ntools: [Read\nname: x\n---\nx")
@@ -335,7 +335,7 @@ fn unreadable_files_are_reported_and_others_still_work() {
 
 #[test]
 fn project_links_are_followed_only_within_the_project() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/docs/agent.md", GOOD)
         .file("outside/secret.md", "---\nname: secret\n---\nThe secret.")
         .file("work/.claude/agents/z.md", "---\nname: z\ndescription: Z.\n---\nz");
@@ -365,8 +365,8 @@ fn project_links_are_followed_only_within_the_project() {
 
 #[test]
 fn links_in_the_persons_folders_may_lead_anywhere() {
-    let place =
-        Place::new().file("dotfiles/mine.md", "---\nname: mine\ndescription: M.\n---\nMine.");
+    let place = ProjectAndHome::new()
+        .file("dotfiles/mine.md", "---\nname: mine\ndescription: M.\n---\nMine.");
     fs::create_dir_all(place.path("home/.claude/agents")).unwrap();
     symlink(place.path("dotfiles/mine.md"), place.path("home/.claude/agents/mine.md")).unwrap();
     fs::create_dir_all(place.path("home/.config")).unwrap();
@@ -379,7 +379,7 @@ fn first_definition_of_a_name_is_used() {
     let toml = |nth: u32| {
         format!("name = 'same'\ndescription = '{nth}'\ndeveloper_instructions = '{nth}'")
     };
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("home/.claude/agents/same.md", &text(7))
         .file("home/.config/opencode/agent/same.md", &text(8))
         .file("home/.codex/agents/same.toml", &toml(9))
@@ -401,7 +401,7 @@ fn first_definition_of_a_name_is_used() {
 
 #[test]
 fn persons_definition_limits_the_projects_of_the_same_name() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file(
             "home/.claude/agents/reviewer.md",
             "---
@@ -438,7 +438,7 @@ Theirs.",
 
 #[test]
 fn project_agent_is_dropped_if_the_persons_file_is_unreadable() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("home/.claude/agents/good.md", "---\nname: good\ntools: [Read\n---\nMine.")
         .file("work/.claude/agents/good.md", GOOD);
     let roster = place.roster();
@@ -449,7 +449,7 @@ fn project_agent_is_dropped_if_the_persons_file_is_unreadable() {
 
 #[test]
 fn folders_in_the_home_directory_are_the_persons() {
-    let place = Place::new().file("home/.claude/agents/good.md", GOOD);
+    let place = ProjectAndHome::new().file("home/.claude/agents/good.md", GOOD);
     let home = place.path("home");
     let roster = find_agents(&home, &UserFolders::usual(Some(&home), None)).unwrap();
     assert_eq!(roster.agents.len(), 1);
@@ -459,7 +459,7 @@ fn folders_in_the_home_directory_are_the_persons() {
 
 #[test]
 fn number_of_files_per_scope_is_limited() {
-    let mut place = Place::new();
+    let mut place = ProjectAndHome::new();
     for nth in 0..502 {
         let text = format!("---\nname: a{nth}\ndescription: x\n---\nx");
         place = place.file(&format!("work/.claude/agents/a{nth:03}.md"), &text);
@@ -472,7 +472,7 @@ fn number_of_files_per_scope_is_limited() {
 
 #[test]
 fn unknown_agent_suggests_a_similar_name() {
-    let place = Place::new();
+    let place = ProjectAndHome::new();
     assert_eq!(place.roster(), AgentRoster::default());
     let error = place.roster().find("x").unwrap_err().to_string();
     assert_eq!(error, "there is no agent `x`; no agent is defined");
@@ -486,7 +486,7 @@ fn unknown_agent_suggests_a_similar_name() {
 fn model_of_a_project_file_needs_the_persons_consent() {
     let agent = |scope: &str, model: &str| {
         let text = format!("---\nname: a\ndescription: x\nmodel: {model}\n---\nx");
-        let place = Place::new().file(&format!("{scope}/.claude/agents/a.md"), &text);
+        let place = ProjectAndHome::new().file(&format!("{scope}/.claude/agents/a.md"), &text);
         place.roster().agents.remove(0)
     };
     let allowed = ["openai/gpt-5.6".to_owned()];
@@ -519,7 +519,7 @@ fn model_of_a_project_file_needs_the_persons_consent() {
 #[test]
 fn files_over_the_limit_are_not_read_and_their_agents_not_used() {
     let keys: String = (0..201).map(|nth| format!("  k{nth}: 1\n")).collect();
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/agents/good.md", GOOD)
         .file("home/.claude/agents/GOOD.md", &format!("---\nmetadata:\n{keys}---\nMine."));
     let roster = place.roster();
@@ -528,7 +528,7 @@ fn files_over_the_limit_are_not_read_and_their_agents_not_used() {
     assert!(roster.problems[1].reason.ends_with("would bound it and cannot be used"));
 
     let body = "x".repeat(250 << 10);
-    let mut place = Place::new().file("work/.claude/agents/good.md", GOOD);
+    let mut place = ProjectAndHome::new().file("work/.claude/agents/good.md", GOOD);
     for nth in 0..17 {
         let text = format!("---\nname: a{nth}\ndescription: x\n---\n{body}");
         place = place.file(&format!("home/.claude/agents/a{nth:02}.md"), &text);
@@ -545,11 +545,11 @@ fn files_over_the_limit_are_not_read_and_their_agents_not_used() {
 #[test]
 fn agent_names_are_case_insensitive_in_any_script() {
     let text = |name: &str| format!("---\nname: {name}\ndescription: x\n---\nx");
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/agents/prüfer.md", &text("prüfer"))
         .file("home/.claude/agents/PRÜFER.md", "---\nname: [\n---\n");
     assert_eq!(place.roster().agents, [], "the bounds cannot be read");
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/agents/a.md", &text("prüfer"))
         .file("work/.claude/agents/b.md", &text("PRÜFER"));
     assert_eq!(place.roster().agents.len(), 1);

@@ -16,9 +16,9 @@ use adjutant_formats::contract::ArtifactKind;
 use tempfile::TempDir;
 
 /// A project directory and a home directory.
-struct Place(TempDir);
+struct ProjectAndHome(TempDir);
 
-impl Place {
+impl ProjectAndHome {
     fn new() -> Self {
         let place = Self(TempDir::new().unwrap());
         fs::create_dir(place.0.path().join("work")).unwrap();
@@ -149,7 +149,7 @@ const fn no_list(_: u64) -> TaskLookup {
 
 #[test]
 fn commands_are_found_in_all_folders() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/commands/fix.md", "Fix issue $ARGUMENTS.")
         .file(
             "work/.claude/commands/front/test.md",
@@ -184,7 +184,7 @@ fn commands_are_found_in_all_folders() {
 
 #[test]
 fn ignored_keys_of_command_files_are_reported() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file(
             "work/.claude/commands/a.md",
             "---\nallowed-tools: Read, Bash(git:*)\nhooks: {}\nargument-hnt: x\ncontext_level: 2\n\
@@ -219,7 +219,7 @@ fn ignored_keys_of_command_files_are_reported() {
 
 #[test]
 fn unusable_command_file_does_not_affect_others() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/commands/plan.md", "---\nallowed-tools: [Read\n---\nx")
         .file("work/.claude/commands/empty.md", "---\ndescription: x\n---\n  ")
         .file("work/.claude/commands/open.md", "---\ndescription: x\n")
@@ -260,7 +260,7 @@ fn unusable_command_file_does_not_affect_others() {
 #[test]
 fn section_10_commands_are_routed_by_the_language_of_their_task() {
     let lean = "---\ndescription: Proves.\n---\nProve.";
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file("work/.claude/agents/lean-planner.md", lean)
         .file("work/.claude/commands/solo.md", "Alone.")
         .file("work/.claude/commands/other.md", "---\nagent: reviewr\n---\nx")
@@ -311,7 +311,7 @@ fn section_10_commands_are_routed_by_the_language_of_their_task() {
 
 #[test]
 fn requirement_13_root_agent_gets_instructions_to_delegate() {
-    let place = Place::new();
+    let place = ProjectAndHome::new();
     let prepared = place.prepared("/plan 12 keep it small", &[], &in_language("rust")).unwrap();
     assert!(prepared.definition.prompt.starts_with("Plan the task: 12 keep it small\n"));
     let goal = prepared.goal(&Preset::Command.policy(), None, "a diff");
@@ -344,7 +344,7 @@ fn requirement_13_root_agent_gets_instructions_to_delegate() {
 
 #[test]
 fn context_loading_files_are_passed_to_the_agent() {
-    let place = Place::new()
+    let place = ProjectAndHome::new()
         .file(
             "work/.opencode/command/plan.md",
             "---\ncontext_loading:\n  strategy: lazy\n  index: .opencode/context/index.md\n  required:\n    \
@@ -376,7 +376,7 @@ fn context_loading_files_are_passed_to_the_agent() {
 
 #[test]
 fn requirement_28_built_in_command_sets_the_artifact_kind() {
-    let place = Place::new().file("work/.opencode/command/revise.md", "Revise $1.");
+    let place = ProjectAndHome::new().file("work/.opencode/command/revise.md", "Revise $1.");
     for (text, expected) in [
         ("/research 12", Some(ArtifactKind::Research)),
         ("/plan 12", Some(ArtifactKind::Plan)),
@@ -389,14 +389,14 @@ fn requirement_28_built_in_command_sets_the_artifact_kind() {
         let assignment = prepared.assignment(&Preset::Command.policy());
         assert_eq!(assignment.artifact_kind, expected, "{text}");
     }
-    let prepared = Place::new().prepared("/revise 12", &[], &in_language("rust")).unwrap();
+    let prepared = ProjectAndHome::new().prepared("/revise 12", &[], &in_language("rust")).unwrap();
     let assignment = prepared.assignment(&Preset::Command.policy());
     assert_eq!(assignment.artifact_kind, Some(ArtifactKind::Plan));
 }
 
 #[test]
 fn text_is_a_command_only_if_it_begins_with_one() {
-    let book = Place::new().file("work/.opencode/command/a/b.md", "x").book();
+    let book = ProjectAndHome::new().file("work/.opencode/command/a/b.md", "x").book();
     for (text, expected) in [
         ("/plan 12", Ok(Some(("plan", "12")))),
         ("/plan\n12\nand more", Ok(Some(("plan", "12\nand more")))),

@@ -16,11 +16,11 @@ pub(crate) const KINDS: [OwnWorkspaceKind; 2] =
     [OwnWorkspaceKind::Overlay, OwnWorkspaceKind::Worktree];
 
 /// A repository with one commit and one untracked file.
-pub(crate) struct Yard {
+pub(crate) struct UserRepository {
     outer: TempDir,
 }
 
-impl Yard {
+impl UserRepository {
     pub(crate) fn new() -> Self {
         let yard = Self::without_repository();
         yard.git(&["init", "-q", "-b", "main", "."]);

@@ -8,12 +8,12 @@ use adjutant_core::{Event, Outcome};
 use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{ControlCommand, EngineError, WorkspaceSetup};
 
-use crate::spaces_rig::{KINDS, Yard, adds, call, kept, says, told};
+use crate::workspace_rig::{KINDS, UserRepository, adds, call, kept, says, told};
 
 #[tokio::test]
 async fn siblings_that_write_the_same_file_are_isolated() {
     for kind in KINDS {
-        let yard = Yard::new();
+        let yard = UserRepository::new();
         let before = yard.mine();
         let read = |label: &str| call(label, "Read", "{ path = \"list\" }");
         let writer = |label: &str| adds(label, label) + &read(label) + &says(label, "done");
@@ -34,7 +34,7 @@ async fn siblings_that_write_the_same_file_are_isolated() {
 #[tokio::test]
 async fn child_of_a_writer_starts_from_its_state_and_does_not_change_it() {
     for kind in KINDS {
-        let yard = Yard::new();
+        let yard = UserRepository::new();
         let down = "{ tasks = [{ label = \"below\", prompt = \"go on\" }] }";
         let script = adds("top", "by top")
             + &call("top", "Delegate", down)
@@ -69,7 +69,7 @@ const ENDS: [(&str, &str); 4] = [
 async fn work_is_kept_for_every_outcome() {
     for kind in KINDS {
         for (turn, expected) in ENDS {
-            let yard = Yard::new();
+            let yard = UserRepository::new();
             let before = yard.mine();
             let script = adds("half", "half done") + "[[turn]]\nlabel = \"half\"\n" + turn;
             let mut rig = yard.rig(kind, &script).task("half", "work");
@@ -98,7 +98,7 @@ async fn work_is_kept_for_every_outcome() {
 #[tokio::test]
 async fn agent_without_changes_leaves_no_ref() {
     for kind in KINDS {
-        let yard = Yard::new();
+        let yard = UserRepository::new();
         let story = yard.rig(kind, &says("idle", "done")).task("idle", "a").delegate().await;
         assert_eq!(kept(&story, "idle").reference, None, "{kind:?}");
         let all = yard.git(&["for-each-ref", "--format=%(refname)", "refs/adjutant"]);
@@ -109,7 +109,7 @@ async fn agent_without_changes_leaves_no_ref() {
 #[tokio::test]
 async fn without_a_repository_no_model_is_called() {
     for kind in KINDS {
-        let yard = Yard::without_repository();
+        let yard = UserRepository::without_repository();
         let story = yard.rig(kind, &says("a", "done")).task("a", "work").delegate().await;
         let Err(EngineError::Workspaces(why)) = &story.result else { panic!("{:?}", story.result) };
         assert!(why.contains("git init"), "{why}");
@@ -120,7 +120,7 @@ async fn without_a_repository_no_model_is_called() {
 #[tokio::test]
 async fn command_output_is_streamed_and_cancel_kills_the_command() {
     for kind in KINDS {
-        let yard = Yard::new();
+        let yard = UserRepository::new();
         let command = "{ command = \"echo begun > ran; echo ready; sleep 600; echo over >> ran\" }";
         let script = call("long", "Run", command) + &says("long", "done");
         let cancelled: Rc<Cell<Option<Instant>>> = Rc::default();
@@ -142,7 +142,7 @@ async fn command_output_is_streamed_and_cancel_kills_the_command() {
 #[tokio::test]
 async fn reserved_files_are_not_in_results() {
     for kind in KINDS {
-        let yard = Yard::new();
+        let yard = UserRepository::new();
         for name in ["prd.json", ".prd.json.adjutant-new"] {
             std::fs::write(yard.tree().join(name), "{}\n").unwrap();
         }

@@ -7,7 +7,7 @@ use adjutant_core::Outcome;
 use adjutant_core::workspace::OwnWorkspaceKind;
 use adjutant_engine::{EngineError, ResumeRequest};
 
-use crate::spaces_rig::{KINDS, Yard, adds, call, says, told};
+use crate::workspace_rig::{KINDS, UserRepository, adds, call, says, told};
 
 const EIO: i32 = 5;
 
@@ -27,15 +27,15 @@ fn life<T>(work: impl Future<Output = T>) -> T {
 
 /// The tool results that a resumed run got.
 #[derive(Debug, Default)]
-struct Seen {
+struct ResumedCalls {
     crashes: usize,
     resumed: usize,
     interrupted_runs: usize,
 }
 
 /// Fails the nth write to the journal and resumes. Returns whether there were that many writes.
-fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut Seen) -> bool {
-    let yard = Yard::new();
+fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut ResumedCalls) -> bool {
+    let yard = UserRepository::new();
     let before = yard.mine();
     let rig = yard.rig(kind, &script()).task("w", "work");
     let disk = rig.disk();
@@ -77,7 +77,7 @@ fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut Seen) -> bool {
 #[test]
 fn crash_at_any_record_neither_loses_nor_repeats_work() {
     for kind in KINDS {
-        let mut seen = Seen::default();
+        let mut seen = ResumedCalls::default();
         let mut nth = 1;
         while crash(kind, nth, &mut seen) {
             nth += 1;
