@@ -81,7 +81,7 @@ pub(crate) fn open(
 ) -> Result<Workspaces, Failure> {
     let state = repo.beside(if wish == BackingChoice::Worktree { "worktrees" } else { "state" });
     let options = WorkspaceOptions {
-        wish,
+        backing: wish,
         network: NetworkAccess::Off,
         include_ignored: Vec::new(),
         reserved: Vec::new(),
