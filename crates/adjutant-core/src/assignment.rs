@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_for_the_task_its_first_line_names_else_for_the_only_one() {
+    fn a_prompt_is_for_the_task_on_its_first_line_or_for_the_only_task() {
         for (tasks, prompt, expected) in [
             (&[12][..], "Task: 12\nDo it.", Some(12)),
             (&[12], "Do it.", Some(12)),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_13_the_line_of_the_task_stands_first_and_once() {
+    fn requirement_13_the_task_line_comes_first_and_once() {
         for (prompt, expected) in [
             ("", "Task: 12"),
             ("Task: 12", "Task: 12"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_36_every_end_leaves_a_task_where_its_work_may_lead() {
+    fn requirement_36_every_outcome_leads_to_a_valid_task_status() {
         let ends = [
             Outcome::Completed,
             Outcome::Partial,

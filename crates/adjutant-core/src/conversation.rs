@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_provider_must_get_back_reaches_the_conversation_and_expires_with_the_content() {
+    fn opaque_provider_data_is_kept_in_the_conversation_and_expires_with_the_content() {
         // As in a journal. Journals of older versions have no `opaque` field.
         let told = json!({"type":"replied","session":"sess_1735460684_aaaaaa","turn":1,"attempt":1,
             "text":"hi","stop":"end_turn","opaque":{"signature":"s"},

@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_38_errors_are_summed_up_by_whether_trying_again_helps() {
+    fn requirement_38_the_summary_says_whether_an_error_is_recoverable() {
         let soft = || error("3 type errors", true, "Fix type errors and retry");
         let hard = |message| error(message, false, "Ask the owner");
         for (errors, expected) in [

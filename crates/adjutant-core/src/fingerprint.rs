@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn spacing_and_case_do_not_make_a_new_task() {
+    fn spacing_and_case_do_not_change_the_fingerprint() {
         assert_eq!(print("a", "Find  the\nbug ", &[]), print("a", "find the bug", &[]));
     }
 
     #[test]
-    fn the_line_that_names_a_task_does_not_make_a_new_task() {
+    fn a_task_line_does_not_change_the_fingerprint() {
         let base = print("a", "find the bug", &[]);
         assert_eq!(print("a", "Task: 271\n\nFind the bug", &[]), base);
         assert_ne!(print("a", "Find the bug\nTask: 271", &[]), base);
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_does_not_make_another_call() {
+    fn the_order_of_keys_does_not_change_the_fingerprint_of_a_call() {
         let call = |text: &str| Fingerprint::of_call("Read", &serde_json::from_str(text).unwrap());
         assert_eq!(call(r#"{"a":1,"b":{"c":2,"d":3}}"#), call(r#"{"b":{"d":3,"c":2},"a":1}"#));
         assert_ne!(call(r#"{"a":[1,2]}"#), call(r#"{"a":[2,1]}"#));
     }
 
     #[test]
-    fn agent_prompt_and_context_each_make_a_new_task() {
+    fn agent_prompt_and_context_each_change_the_fingerprint() {
         let base = print("a", "find the bug", &["x"]);
         for other in [
             print("b", "find the bug", &["x"]),

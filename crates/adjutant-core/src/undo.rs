@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_follows_from_what_is_there() {
+    fn undo_depends_on_the_current_content() {
         for (steps, session, now, expected) in [
             ("1:a>b", None, "b", "a"),
             ("1:a>b", None, "a", "nothing"),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_files_of_a_delegation_are_its_own() {
+    fn paths_of_a_session_are_only_those_it_changed() {
         let all = changes("1:a>b 2:b>c");
         assert_eq!(all.paths(None).len(), 1);
         assert_eq!(all.paths(Some(ONE.parse().unwrap())).len(), 1);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_in_a_workspace_is_no_change_of_the_tree() {
+    fn a_write_in_a_workspace_is_no_change_of_the_user_s_tree() {
         let (one, two): (SessionId, SessionId) = (ONE.parse().unwrap(), TWO.parse().unwrap());
         let mut all = RecordedChanges::default();
         all.fold(&Event::SpaceMade { session: one, space: space() });
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_work_is_follows_from_what_was_kept() {
+    fn the_location_of_work_follows_from_its_commit() {
         let session = ONE.parse().unwrap();
         let reference = |name: &str| KeptWork {
             commit: Some("c".into()),

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_read_where_every_parser_reads_the_same() {
+    fn a_host_is_accepted_if_every_parser_reads_it_alike() {
         for (url, host) in [
             ("https://docs.rs", "docs.rs"),
             ("HTTP://Docs.RS:8080/a?b=@evil.example#c", "docs.rs"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_two_parsers_could_read_differently_is_odd() {
+    fn an_ambiguous_url_is_rejected() {
         for url in [
             "https://a.example\\@b.example/",
             "https://a.example\\.b.example/",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn there_must_be_one_url_and_it_must_be_a_text() {
+    fn exactly_one_url_is_required_and_it_must_be_a_string() {
         let read = |arguments: Value| asked_host(&arguments).map(|(_, host)| host).ok();
         let url = "https://a.example/";
         assert_eq!(read(json!({ "link": url, "url": null })), Some("a.example".into()));

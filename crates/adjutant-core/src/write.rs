@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_sides_permit_is_the_lesser_of_both() {
+    fn the_intersection_of_write_scopes_is_the_narrower_one() {
         let below = |folder: &str| WriteScope::Below(folder.to_owned());
         let (none, all) = (WriteScope::Nowhere, WriteScope::Anywhere);
         for (one, two, both) in [
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_decides() {
+    fn the_current_content_decides_whether_a_write_was_applied() {
         let change = |before: Option<&str>, after: Option<&str>| ContentChange {
             path: "a".into(),
             before: before.map(str::to_owned),

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_has_an_end_whatever_was_sent() {
+    fn the_text_of_an_error_is_bounded() {
         let complaint = SchemaComplaint { path: "a".to_owned(), message: "b".to_owned() };
         let error = SchemaError { complaints: vec![complaint; 100_000] };
         let text = error.to_string();

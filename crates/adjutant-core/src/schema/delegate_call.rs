@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_42_a_full_call_is_read() {
+    fn requirement_42_a_call_with_every_property_is_parsed() {
         let arguments = json!({
             "tasks": [
                 {"label": "security", "prompt": "Scan.", "context": ["src/auth.rs"],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_53_a_call_has_a_task_and_how_many_is_for_the_policy_to_say() {
+    fn requirement_53_a_call_needs_a_task_and_the_policy_limits_their_number() {
         let of = |count: usize| json!({"tasks": vec![json!({"label": "a", "prompt": "p"}); count]});
         assert_eq!(check(of(0)), "tasks: 0 tasks, allowed are 1 to 8");
         assert_eq!(check(of(9)), "a, a, a, a, a, a, a, a, a");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_named_at_once() {
+    fn all_errors_of_a_call_are_reported_at_once() {
         let arguments = json!({
             "tasks": [
                 {"label": "a", "promt": "p"},
@@ -353,7 +353,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_call_is_read_within_its_bounds_or_refused_with_a_reason(value in any_arguments()) {
+        fn a_call_is_within_its_bounds_or_refused_with_an_error(value in any_arguments()) {
             match DelegateCall::parse(&value, &CallLimits::default()) {
                 Ok(call) => prop_assert!((1..=8).contains(&call.tasks.len())),
                 Err(error) => prop_assert!(!error.complaints.is_empty()),

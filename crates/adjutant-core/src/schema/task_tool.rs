@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_read_as_strictly_as_one_of_delegate() {
+    fn a_task_call_is_parsed_as_strictly_as_a_delegate_call() {
         for (arguments, expected) in [
             (json!({"agent": "reviewer", "prompt": "Look."}), "reviewer: Look. [] None"),
             (
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_agents_is_bounded_however_much_they_say() {
+    fn the_list_of_agents_is_bounded() {
         let long = "word ".repeat(10_000);
         let agents: Vec<AgentCard> =
             (0..200).map(|nth| card(&format!("agent-{nth}"), &long)).collect();

@@ -1,4 +1,4 @@
-//! All limits as data: who may set what, how a mistake is named, and what the presets are.
+//! The policy: which source may set which key, how errors are reported, and what the presets are.
 
 use adjutant_core::policy::{
     Operation, PolicyError, PolicyKey, SourceTrust, TighteningRule, parse_assignment,
@@ -7,7 +7,7 @@ use adjutant_core::{LayeredPolicy, Policy, PolicySource, Preset, Usd};
 use serde_json::{Value, json};
 
 #[test]
-fn no_more_starts_unasked_than_the_policy_and_the_shared_amount_both_leave() {
+fn auto_approval_is_limited_by_the_policy_and_the_shared_allowance() {
     let usd = |dollars| Usd::from_dollars(dollars).unwrap();
     let unasked = |own: Option<f64>, spent| {
         let policy = Policy { approve_below_usd: own.map(usd), ..Preset::Scout.policy() };
@@ -21,7 +21,7 @@ fn no_more_starts_unasked_than_the_policy_and_the_shared_amount_both_leave() {
 }
 
 #[test]
-fn a_run_reserves_its_worst_case_or_all_that_its_agents_may_start_unasked() {
+fn an_auto_approved_run_reserves_its_worst_case_or_the_whole_rest() {
     let usd = |dollars| Usd::from_dollars(dollars).unwrap();
     let policy = |max_depth, budget_usd| Policy { max_depth, budget_usd, ..Preset::Scout.policy() };
     let cases = [
@@ -259,7 +259,7 @@ fn content_may_loosen_no_key() {
 }
 
 #[test]
-fn a_switch_that_is_off_and_a_question_that_is_asked_stay_so() {
+fn content_may_not_switch_on_a_key_or_remove_approval() {
     for (key, strict, loose) in [
         (PolicyKey::Enabled, json!(false), json!(true)),
         (PolicyKey::Network, json!(false), json!(true)),
@@ -273,7 +273,7 @@ fn a_switch_that_is_off_and_a_question_that_is_asked_stay_so() {
 }
 
 #[test]
-fn content_may_bound_what_has_no_bound() {
+fn content_may_set_a_limit_where_there_is_none() {
     for row in table().iter().filter(|row| row.looser.contains(&Value::Null)) {
         let mut layered = LayeredPolicy::new(Preset::Scout);
         layered.set(row.key.name(), &Value::Null, &flag()).unwrap();
@@ -294,7 +294,7 @@ fn a_number_replaces_the_time_table_where_it_is_tighter_for_certain() {
 }
 
 #[test]
-fn a_value_that_is_none_is_named_with_its_key() {
+fn an_invalid_value_is_reported_with_its_key() {
     for row in table() {
         for value in &row.wrong {
             let error = holding(&row).set(row.key.name(), value, &flag()).unwrap_err();
@@ -305,7 +305,7 @@ fn a_value_that_is_none_is_named_with_its_key() {
 }
 
 #[test]
-fn zero_and_less_are_named_for_every_number() {
+fn zero_and_negative_numbers_are_reported_for_every_key() {
     for row in table() {
         let name = row.key.name();
         let set = |value: Value| holding(&row).set(name, &value, &flag());
@@ -323,7 +323,7 @@ fn zero_and_less_are_named_for_every_number() {
 }
 
 #[test]
-fn every_mistake_is_said_in_a_sentence_that_names_it() {
+fn every_error_message_names_the_mistake() {
     let mistakes = [
         "max_dept=2",
         "preset=story",
@@ -384,7 +384,7 @@ fn every_mistake_is_said_in_a_sentence_that_names_it() {
 }
 
 #[test]
-fn what_content_may_not_do_is_said_with_both_values_and_the_rule() {
+fn a_loosening_setting_is_reported_with_both_values_and_the_rule() {
     let lines: Vec<String> = [
         ("max_depth", json!(3), PolicySource::ProjectConfig),
         ("enabled", json!(true), PolicySource::ProjectConfig),
@@ -564,7 +564,7 @@ fn the_presets_are_the_table_of_the_design() {
 }
 
 #[test]
-fn a_policy_of_a_journal_without_the_bounds_of_commands_has_the_usual_ones() {
+fn a_journal_without_the_newer_keys_gets_their_defaults() {
     let usual = Preset::Story.policy();
     let written = serde_json::to_value(&usual).unwrap();
     for key in ["workspace_bytes", "workspace_entries", "run_max_s"] {
@@ -609,7 +609,7 @@ fn requirement_18_an_operation_is_known_by_the_names_of_both_guides() {
 }
 
 #[test]
-fn tasks_that_a_person_typed_work_all_at_once_up_to_four_unless_concurrency_is_set() {
+fn typed_tasks_run_all_at_once_up_to_four_unless_concurrency_is_set() {
     let typed = |preset, sets: &[(&str, PolicySource)], tasks| {
         let mut layered = LayeredPolicy::new(preset);
         for (setting, source) in sets {

@@ -34,7 +34,7 @@ fn a_tighter_wish_counts() {
 }
 
 #[test]
-fn nothing_at_all_is_delegation_switched_off() {
+fn a_limit_of_zero_in_a_prd_disables_delegation() {
     for config in
         [r#"{"enabled": false}"#, r#"{"max_depth": 0}"#, r#"{"max_delegations_per_story": 0}"#]
     {
@@ -44,7 +44,7 @@ fn nothing_at_all_is_delegation_switched_off() {
 }
 
 #[test]
-fn a_wider_wish_is_a_warning_and_changes_nothing() {
+fn a_loosening_prd_setting_is_a_warning_and_changes_nothing() {
     let (layered, warnings) = tightened(
         r#"{"max_depth": 3, "max_context_per_agent": 200000, "max_delegations_per_story": 9,
             "allow_parallel_execution": true}"#,
@@ -66,7 +66,7 @@ fn a_wider_wish_is_a_warning_and_changes_nothing() {
 }
 
 #[test]
-fn to_be_enabled_is_only_a_hint() {
+fn enabled_in_a_prd_does_not_enable_delegation() {
     let mut policy = LayeredPolicy::new(Preset::Story);
     let read = Prd::read(r#"{"stories": [], "delegationConfig": {"enabled": true}}"#).unwrap();
     assert!(read.wants_delegation());

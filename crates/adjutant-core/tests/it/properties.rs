@@ -1,4 +1,4 @@
-//! What holds in every history: random policies, tasks, answers, failures and clocks.
+//! Properties of every history: random policies, tasks, replies, failures and clocks.
 //!
 //! A history is a list of steps that name their targets by number, so that it shrinks well. The
 //! simulator checks the books and the shape of the tree after every batch; here is the rest.
@@ -255,7 +255,7 @@ fn play(policy: Policy, history: Vec<Step>) -> Sim {
         sim.submit(Command::Assign(Box::new(Assignment { tasks: vec![1], ..work }))).unwrap();
     }
     for step in history {
-        // A run is over when nobody is left in it; what follows would be refused.
+        // A run without live delegations is over; further steps would be refused.
         if sim.tree.outcome().is_some() {
             break;
         }
@@ -424,7 +424,7 @@ proptest! {
     /// (j) Whatever was written last, the run goes on from there, and again, and ends; nothing that
     /// was spent is forgotten.
     #[test]
-    fn any_prefix_of_the_events_goes_on(
+    fn any_prefix_of_the_events_can_be_resumed(
         policy in policies(),
         history in histories(),
         cut in any::<Index>(),
@@ -460,7 +460,7 @@ proptest! {
 
     /// (l) Wherever the process dies, resuming starts again what was under way, save what must not be repeated.
     #[test]
-    fn a_resumed_run_has_under_way_what_was_under_way_when_it_died(
+    fn a_resumed_run_starts_the_effects_that_ran_at_the_crash(
         policy in policies(),
         history in histories(),
         cut in any::<Index>(),
@@ -472,7 +472,7 @@ proptest! {
 
     /// (m) Whatever was written last, a process that reads it has due what the writer had under way, and nothing twice.
     #[test]
-    fn what_is_due_after_any_prefix_is_what_was_under_way(
+    fn the_due_effects_after_any_prefix_are_those_in_flight(
         policy in policies(),
         history in histories(),
         again in any::<bool>(),
@@ -488,7 +488,7 @@ proptest! {
 
     /// (k) What has ended short of its goal is taken up again and ends again; what was done stays.
     #[test]
-    fn what_ended_early_can_be_taken_up_again(
+    fn unfinished_work_can_be_resumed(
         policy in policies(),
         history in histories(),
         who in any::<Index>(),
@@ -544,7 +544,7 @@ proptest! {
 
     /// What is kept after its content expired folds as well, into the same shape and cost.
     #[test]
-    fn events_without_content_keep_who_when_how_and_how_much(
+    fn events_without_content_keep_ids_times_outcomes_and_amounts(
         policy in policies(),
         history in histories(),
     ) {

@@ -1,6 +1,7 @@
-//! What holds in every history of the registry: several processes that take turns, and crash.
+//! Properties of every history of the registry: several processes that take turns and crash.
 //!
-//! The test keeps books of its own from the events and compares them with the limits after every step.
+//! The test keeps its own accounts from the events and compares them with the limits after every
+//! step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -548,7 +549,7 @@ fn refusals_name_the_limit_and_the_holder() {
 }
 
 #[test]
-fn a_crashed_process_leaves_its_worst_case_behind_and_another_day_begins_anew() {
+fn a_crashed_process_leaves_its_worst_case_spent_for_that_day() {
     let mut registry = Registry::default();
     let mut submit = |wall_ms, command| {
         let events = registry.decide(wall_ms, command).unwrap();

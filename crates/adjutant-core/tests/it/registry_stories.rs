@@ -72,7 +72,7 @@ fn after(budget: BudgetCap, spent: BudgetAmount) -> Result<BudgetCap, RegistryRe
 }
 
 #[test]
-fn stories_leave_the_rest_of_their_budget_to_the_next_and_nothing_when_it_is_used_up() {
+fn stories_share_one_budget() {
     let budget = BudgetCap { usd: Some(usd(1.0)), tokens: Some(1_000) };
     let spent = |tokens, dollars| BudgetAmount { tokens, usd: usd(dollars) };
     assert_eq!(after(budget, spent(0, 0.0)), Ok(budget));
@@ -89,7 +89,7 @@ fn stories_leave_the_rest_of_their_budget_to_the_next_and_nothing_when_it_is_use
 }
 
 #[test]
-fn what_a_story_passed_with_stays_known_though_its_run_goes_on() {
+fn the_commits_of_a_passed_story_are_kept_when_its_run_is_resumed() {
     let mut process = Process::new();
     let key = story("A");
     let (holder, run) = (process.holder.clone(), run(1));

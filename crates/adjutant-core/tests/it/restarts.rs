@@ -1,4 +1,5 @@
-//! What a process that goes on with a run has to do: what the one before it had under way, and nothing that was done.
+//! A resuming process starts the effects that the crashed one had in flight, and nothing that was
+//! done.
 
 use std::collections::{BTreeMap, BTreeSet};
 

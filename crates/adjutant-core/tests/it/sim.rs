@@ -1,4 +1,5 @@
-//! A run without an engine: the loop that every runtime of the tree has, and nothing else.
+//! A simulated run without an engine: the loop that every runtime of the tree has, and nothing
+//! else.
 //!
 //! A command is decided, its events are folded in as one batch, and what follows from each event is
 //! decided at once and in order. Effects are only collected; the test answers them as it likes.
@@ -181,7 +182,7 @@ impl Sim {
                 self.check_rest();
                 return Ok(all);
             };
-            // What follows from a fact is never refused: there is nobody to tell.
+            // Commands that follow from an event are never refused: no caller could be told.
             events = self.tree.decide(self.now, next).unwrap();
         }
     }

@@ -1,5 +1,5 @@
-//! What holds in every history of a story: markers, merges and the command that decides, with crashes
-//! in between.
+//! Properties of every history of a story: markers, merges and the verify command, with crashes in
+//! between.
 //!
 //! Effects are answered in any order, also those that were answered before or lost in a crash: what
 //! comes too late changes nothing, and what was done is not done again.
@@ -288,7 +288,7 @@ fn check_once(log: &[(Timestamp, Event)]) {
     }
 }
 
-/// Nobody who has a command completes but by its success.
+/// A delegation with a verify command completes only if the command succeeds.
 fn check_verified(log: &[(Timestamp, Event)]) {
     let mut judged: BTreeMap<SessionId, bool> = BTreeMap::new();
     let mut root = None;
@@ -327,7 +327,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_story_keeps_the_limits_ends_and_does_nothing_twice(
+    fn every_story_keeps_the_limits_ends_and_repeats_nothing(
         policy in policies(),
         story in stories(),
         history in vec(acts(), 0..100),
@@ -339,7 +339,7 @@ proptest! {
     }
 
     #[test]
-    fn any_prefix_of_a_story_goes_on_and_ends(
+    fn any_prefix_of_a_story_can_be_resumed_and_ends(
         policy in policies(),
         story in stories(),
         history in vec(acts(), 0..80),
@@ -364,7 +364,7 @@ proptest! {
     }
 
     #[test]
-    fn a_resumed_story_has_under_way_what_was_under_way_when_it_died(
+    fn a_resumed_story_starts_the_effects_that_ran_at_the_crash(
         policy in policies(),
         story in stories(),
         history in vec(acts(), 0..80),
@@ -375,7 +375,7 @@ proptest! {
     }
 
     #[test]
-    fn a_story_is_the_same_through_its_bytes_and_cancelling_ends_it(
+    fn a_story_survives_serialisation_and_cancelling_ends_it(
         policy in policies(),
         story in stories(),
         history in vec(acts(), 0..80),

@@ -1,4 +1,4 @@
-//! Part of `admission`: calls that start without asking.
+//! Part of `admission`: auto-approved calls.
 
 use super::*;
 use crate::sim::says;
@@ -44,14 +44,14 @@ fn calls_start_until_their_worst_cases_exceed_the_amount() {
 }
 
 #[test]
-fn the_edge_is_inclusive_and_a_hair_below_it_asks() {
+fn the_auto_approval_amount_is_inclusive() {
     for (dollars, said) in [("0.15", "starts at $0.15"), ("0.1499999", "asks"), ("none", "asks")] {
         assert_eq!(call(&mut Sim::new(below(dollars)), vec![paid("a")]), said, "{dollars}");
     }
 }
 
 #[test]
-fn what_has_no_price_is_never_started_below_an_amount() {
+fn a_model_without_a_price_is_never_auto_approved() {
     let unpriced = about("b");
     let nobody = Brief { model: None, ..about("c") };
     for odd in [unpriced, nobody] {
@@ -64,7 +64,7 @@ fn what_has_no_price_is_never_started_below_an_amount() {
 }
 
 #[test]
-fn a_call_can_risk_no_more_than_the_run_has_left() {
+fn the_worst_case_is_capped_by_the_rest_of_the_run_s_budget() {
     let settings = ["budget_tokens=none", "budget_usd=0.50", "approve_below_usd=0.90"];
     let mut sim = Sim::new(policy(Preset::Scout, &settings));
     assert_eq!(call(&mut sim, vec![paid("a")]), "starts at $0.50");
@@ -91,14 +91,14 @@ fn a_call_that_starts_is_recorded_before_its_grants_and_reads_back_the_same() {
 }
 
 #[test]
-fn nobody_is_asked_where_approval_is_off_and_nothing_is_counted() {
+fn without_approval_no_person_is_asked_and_nothing_is_counted() {
     let mut sim = Sim::new(Policy { approval: ApprovalRule::None, ..below("0.01") });
     assert_eq!(call(&mut sim, vec![paid("a")]), "neither");
     assert_eq!(sim.tree.auto_approved(), Usd::ZERO);
 }
 
 #[test]
-fn content_may_lower_the_amount_or_take_it_away_and_never_give_one() {
+fn content_may_lower_or_remove_the_auto_approval_amount_but_not_set_it() {
     let set = |start: Option<&str>, value: Value| {
         let mut layered = LayeredPolicy::new(Preset::Scout);
         if let Some(start) = start {

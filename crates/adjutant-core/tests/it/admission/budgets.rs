@@ -27,7 +27,7 @@ fn a_task_needs_its_estimate_and_a_short_answer_within_every_budget() {
 }
 
 #[test]
-fn money_is_judged_for_models_with_a_price_only() {
+fn money_is_checked_only_for_models_with_a_price() {
     // 5,000 tokens in at the dearest input price of $3.75 and 100 out at $15: $0.02025.
     let judge = |dollars: &str, model: ModelSpec| {
         let sim = Sim::new(scout(&[&format!("budget_usd={dollars}")]));
@@ -44,7 +44,7 @@ fn money_is_judged_for_models_with_a_price_only() {
 }
 
 #[test]
-fn what_is_spent_and_held_anywhere_on_the_way_up_is_not_there_for_a_child() {
+fn spent_and_reserved_amounts_of_every_ancestor_are_not_available_to_a_child() {
     let mut sim = Sim::new(scout(&["max_depth=2", "budget_tokens=20000", "max_output_tokens=100"]));
     let parent = sim.child(about("lead"));
     let judge = |sim: &Sim| sim.tree.judge_one(sim.now, parent, &about("x")).map(drop);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn requirement_61_the_context_text_of_the_seed_is_kept_to_the_letter() {
+fn requirement_61_the_context_message_is_the_prescribed_one() {
     let input = story_context(85_000, json!({"child": "X", "estimate_tokens": 35_000}));
     insta::assert_snapshot!(refusal(Preset::Story, &input), @r"
     CONTEXT_BUDGET_EXCEEDED (recoverable)
@@ -49,7 +49,7 @@ fn d11_an_estimate_is_a_quarter_of_the_characters_rounded_down_and_five_thousand
 }
 
 #[test]
-fn d11_elsewhere_a_child_must_fit_its_own_window() {
+fn d11_outside_stories_a_child_must_fit_its_own_window() {
     let mut sim = Sim::new(scout(&[]));
     let root = sim.root();
     let sized = |estimate: u64| Brief { estimate_tokens: Some(estimate), ..about("x") };
@@ -90,12 +90,12 @@ fn a_context_limit_of_the_policy_is_the_smaller_window() {
     context 0 + estimate 10001 tokens, limit 10000
     => Break the task into smaller pieces, or start the run again with --set context_tokens=10001.
     ");
-    // Raising the policy to what the model cannot hold would help nobody.
+    // Raising the policy beyond the model's window would not help.
     insta::assert_snapshot!(judge(200_001).unwrap_err().recommendation(), @"Break the task into smaller pieces, or use a model with a larger window.");
 }
 
 #[test]
-fn d11_a_parent_must_be_able_to_take_in_what_comes_back() {
+fn d11_the_results_must_fit_the_parent_s_window() {
     // The parent holds 20,000 and may be handed 4,096 by each child.
     let small = ModelSpec { window: 20_000, ..model() };
     let lead = Brief { model: Some(small), estimate_tokens: Some(0), ..about("lead") };
@@ -132,7 +132,7 @@ fn d11_a_parent_must_be_able_to_take_in_what_comes_back() {
 }
 
 #[test]
-fn a_given_context_holds_the_prompt_already() {
+fn a_given_context_size_includes_the_prompt() {
     let ask = |context: Value| {
         let mut root = json!({"id": "p", "prompt": "x".repeat(4_000)});
         root["context_tokens"] = context;
@@ -147,7 +147,7 @@ fn a_given_context_holds_the_prompt_already() {
 }
 
 #[test]
-fn a_context_file_that_may_not_be_handed_over_refuses_its_task_alone() {
+fn an_unusable_context_file_refuses_only_its_own_task() {
     let mut sim = Sim::new(scout(&[]));
     let root = sim.root();
     let with = |found: ContextFileStatus| Brief {

@@ -20,7 +20,7 @@ fn requirement_7_the_cycle_example_of_the_guide_is_refused() {
 }
 
 #[test]
-fn an_agent_beside_the_path_is_no_cycle() {
+fn an_agent_outside_the_path_is_no_cycle() {
     let mut tree = chain(&["implement", "task-executor"]);
     tree.push(json!({"id": "reviewer", "parent": "implement"}));
     let input = json!({"tree": tree, "request": {"parent": "task-executor", "agent": "reviewer"}});
@@ -46,7 +46,7 @@ fn d9_the_same_task_is_a_cycle_in_scout_and_story_and_another_task_is_not() {
 }
 
 #[test]
-fn a_task_handed_down_under_another_label_or_through_others_is_a_cycle() {
+fn the_same_task_with_another_label_or_through_other_agents_is_a_cycle() {
     let mut sim = Sim::of(scout(&["max_depth=3"]), "lead", "map the code");
     let first = sim.child(brief("one", "scout", "find the bug"));
     let second = sim.child_of(first, brief("two", "scout", "look at x"));
@@ -62,7 +62,7 @@ fn a_task_handed_down_under_another_label_or_through_others_is_a_cycle() {
 }
 
 #[test]
-fn requirement_61_the_cycle_text_of_the_seed_is_kept_to_the_letter() {
+fn requirement_61_the_cycle_message_is_the_prescribed_one() {
     let input = json!({"policy": {"enabled": true}, "tree": chain(&["US-007", "US-007-DEL-001"]),
         "request": {"parent": "US-007-DEL-001", "child": "US-007"}});
     insta::assert_snapshot!(refusal(Preset::Story, &input), @r"
@@ -102,7 +102,7 @@ fn requirement_8_a_graph_of_stories_is_searched_without_a_tree() {
 }
 
 #[test]
-fn a_story_handed_down_unchanged_is_a_cycle_by_its_text() {
+fn a_story_delegated_unchanged_is_a_cycle_by_its_text() {
     let input = json!({"policy": {"enabled": true},
         "tree": [{"id": "US-007"}, {"id": "US-007-DEL-001", "parent": "US-007", "agent": "dev", "prompt": "Add JWT"}],
         "request": {"parent": "US-007-DEL-001", "agent": "dev", "child": "US-007-DEL-002", "prompt": "add  jwt"}});

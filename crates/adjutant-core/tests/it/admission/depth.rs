@@ -38,7 +38,7 @@ fn requirement_3_the_three_level_pattern_of_the_guide_is_granted_with_its_path()
 }
 
 #[test]
-fn the_orchestrator_is_written_once_and_only_in_command() {
+fn the_orchestrator_is_in_the_path_once_and_only_in_the_command_preset() {
     let input = |root: &str| json!({"tree": [{"id": root}], "request": {"agent": "researcher"}});
     for (preset, root, path) in [
         (Preset::Command, "research", "orchestrator → research → researcher"),
@@ -51,7 +51,7 @@ fn the_orchestrator_is_written_once_and_only_in_command() {
 }
 
 #[test]
-fn requirement_6_an_agent_at_the_deepest_level_is_given_no_tool_to_delegate_with() {
+fn requirement_6_an_agent_at_the_deepest_level_has_no_delegation_tools() {
     let tools = |names: &[&str]| {
         let parent = names[names.len() - 1];
         let input = json!({"tree": chain(names), "request": {"parent": parent, "agent": "new"}});
@@ -66,7 +66,7 @@ fn requirement_6_an_agent_at_the_deepest_level_is_given_no_tool_to_delegate_with
 }
 
 #[test]
-fn requirement_61_the_depth_text_of_the_seed_is_kept_to_the_letter() {
+fn requirement_61_the_depth_message_is_the_prescribed_one() {
     let tree = chain(&["US-007", "US-007-DEL-001", "US-007-DEL-001-DEL-001"]);
     let input = json!({"policy": {"enabled": true}, "tree": tree, "request": {
         "parent": "US-007-DEL-001-DEL-001", "child": "X", "prompt": "Implement advanced caching layer"}});

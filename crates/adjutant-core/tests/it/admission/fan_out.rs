@@ -23,7 +23,7 @@ fn requirement_24_a_call_with_too_many_tasks_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_batch_counts_its_own_grants_and_those_before_it() {
+fn fan_out_counts_earlier_grants_of_the_same_batch() {
     // 45 of 50 are granted; of eight more five stand and three are refused, in input order.
     let mut sim = Sim::new(scout(&[]));
     let root = sim.root();
@@ -50,7 +50,7 @@ fn a_batch_counts_its_own_grants_and_those_before_it() {
 }
 
 #[test]
-fn d12_children_are_counted_over_a_parents_life_not_over_its_live_ones() {
+fn d12_ended_children_count_towards_the_limit_per_parent() {
     let mut sim = Sim::new(policy(Preset::Story, &["enabled=true"]));
     let root = sim.root();
     // A child that keeps the run open, and nine that come and go.
@@ -67,7 +67,7 @@ fn d12_children_are_counted_over_a_parents_life_not_over_its_live_ones() {
 }
 
 #[test]
-fn two_equal_labels_in_one_call_are_told_apart() {
+fn equal_labels_in_one_call_get_numbers() {
     let labels = |labels: &[&str]| -> Vec<String> {
         let mut sim = Sim::new(scout(&[]));
         let briefs = labels.iter().map(|label| about(label)).collect();

@@ -1,4 +1,4 @@
-//! Who may be delegated to: every refusal, its edge, its place in the order, and its words.
+//! Admission: every refusal, its boundary value, its order among the checks, and its message.
 
 mod automatic;
 mod budgets;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_first_refusal_wins_in_the_order_of_the_design() {
+fn checks_are_made_in_the_specified_order() {
     // DESIGN §5. Each step mends the first broken rule, so every adjacent pair is judged together.
     let expected = [
         Code::DelegationDisabled,
@@ -102,7 +102,7 @@ fn every_refusal_says_what_was_attempted_the_limit_and_what_to_do() {
 }
 
 #[test]
-fn what_is_refused_for_its_fan_out_says_which_limit_it_met() {
+fn a_fan_out_refusal_names_the_exceeded_limit() {
     // Children per parent is judged before children per run.
     let messages: Vec<String> = [5, 6].map(|rule| broken_from(rule).unwrap_err().message()).into();
     assert_eq!(
@@ -115,7 +115,7 @@ fn what_is_refused_for_its_fan_out_says_which_limit_it_met() {
 }
 
 #[test]
-fn a_disabled_policy_is_said_before_an_unknown_parent() {
+fn a_disabled_policy_is_reported_before_an_unknown_parent() {
     let input = json!({"tree": [{"id": "US-007"}], "request": {"parent": "nobody", "agent": "x"}});
     assert_eq!(verdict(Preset::Story, &input), "DELEGATION_DISABLED");
     let input = json!({"policy": {"enabled": true}, "tree": [{"id": "US-007"}],

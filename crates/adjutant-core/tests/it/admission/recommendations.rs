@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_flag_that_is_recommended_works_when_pasted() {
+fn a_recommended_flag_works_when_pasted() {
     let ten: Vec<Value> = std::iter::once(json!({"id": "p"}))
         .chain((0..10).map(|n| json!({"id": format!("c{n}"), "parent": "p"})))
         .collect();
@@ -59,7 +59,7 @@ fn a_flag_that_is_recommended_works_when_pasted() {
 }
 
 #[test]
-fn a_flag_recommended_where_check_cannot_look_works_when_pasted() {
+fn a_recommended_flag_outside_check_works_when_pasted() {
     // Money needs a price, and a whole call needs a call.
     let mended = |settings: &[&str], refusal: &Refusal| {
         let mut layered = LayeredPolicy::new(Preset::Scout);
@@ -102,7 +102,7 @@ fn a_refusal_is_recoverable_exactly_when_its_recommendation_helps() {
 }
 
 #[test]
-fn input_that_describes_no_tree_is_named() {
+fn invalid_input_of_check_is_reported() {
     let problem = |input: Value| answer(Preset::Scout, &input).unwrap_err().to_string();
     let request = json!({"agent": "x"});
     for (input, expected) in [
@@ -150,7 +150,7 @@ fn nodes_may_be_written_in_any_order_after_the_root() {
 }
 
 #[test]
-fn an_answer_is_printed_with_the_documented_keys() {
+fn the_output_of_check_has_the_documented_keys() {
     let input = json!({"tree": [{"id": "lead"}], "request": {"agent": "scout", "prompt": "look"}});
     let text = serde_json::to_string(&answer(Preset::Scout, &input).unwrap()).unwrap();
     insta::assert_snapshot!(text, @r#"{"granted":true,"depth":1,"path":["lead","scout"],"timeout":null,"clamped":false,"estimate_tokens":5001,"tools":["Glob","Grep","Note","Read"]}"#);

@@ -26,7 +26,7 @@ fn rights_only_shrink_on_the_way_down() {
 }
 
 #[test]
-fn a_wish_within_the_parents_rights_is_granted_and_one_beyond_is_refused() {
+fn requested_rights_must_be_within_the_parent_s() {
     let mut sim = Sim::new(scout(&[]));
     let root = sim.root();
     let wish = |tools: &[&str], network: bool| Brief {
@@ -65,7 +65,7 @@ fn a_wish_within_the_parents_rights_is_granted_and_one_beyond_is_refused() {
 }
 
 #[test]
-fn any_agent_is_known_unless_agents_are_given() {
+fn any_agent_is_accepted_unless_agents_are_defined() {
     let ask = |agents: Value| {
         let mut input = json!({"tree": [{"id": "lead"}], "request": {"agent": "scout"}});
         if !agents.is_null() {
@@ -80,7 +80,7 @@ fn any_agent_is_known_unless_agents_are_given() {
     Unknown agent: scout. Known agents: planner, reader.
     => Use one of the known agents.
     ");
-    // An empty list knows nobody.
+    // With an empty list, no agent is known.
     insta::assert_snapshot!(ask(json!([])), @r"
     UNKNOWN_AGENT (recoverable)
     Unknown agent: scout. Known agents: none.

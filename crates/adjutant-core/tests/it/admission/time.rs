@@ -65,7 +65,7 @@ fn d6_a_child_is_never_given_more_time_than_its_parent_has_left() {
             .map(|admission| (admission.timeout_s, admission.clamped))
     };
     assert_eq!(judge(&sim, 0, Some(50)), Ok((Some(50), false)));
-    // Its own default would be an hour; nobody asked for it, so nothing is called cut.
+    // Its own default would be an hour; no one requested it, so clamping it is not reported.
     assert_eq!(judge(&sim, 40_000, None), Ok((Some(60), false)));
     assert_eq!(judge(&sim, 40_000, Some(60)), Ok((Some(60), false)));
     assert_eq!(judge(&sim, 40_000, Some(61)), Ok((Some(60), true)));
@@ -110,7 +110,7 @@ fn requirement_21_a_parent_spends_two_hours_delegating_in_all() {
 }
 
 #[test]
-fn a_timeout_of_the_policy_is_cut_to_its_own_maximum() {
+fn the_default_timeout_is_clamped_to_the_maximum() {
     let mut policy = scout(&[]);
     policy.timeout_s = TimeoutRule::Seconds(100);
     policy.timeout_max_s = TimeoutRule::Seconds(60);
@@ -120,7 +120,7 @@ fn a_timeout_of_the_policy_is_cut_to_its_own_maximum() {
 }
 
 #[test]
-fn a_thousand_may_wait_and_not_one_more() {
+fn a_thousand_delegations_may_be_queued_and_no_more() {
     let settings = [
         "enabled=true",
         "tasks_per_call=2000",
@@ -142,7 +142,7 @@ fn a_thousand_may_wait_and_not_one_more() {
     // A free place somewhere else is no place in the queue, but it needs none.
     let running = granted(&events)[0];
     assert_eq!(granted(&sim.ask(running, many(4), None).unwrap()).len(), 3);
-    // Whoever ends makes room.
+    // A delegation that ends frees its slot.
     sim.cancel(granted(&events)[1_000]);
     assert_eq!(granted(&sim.ask(root, many(2), None).unwrap()).len(), 1);
     sim.cancel(root);
@@ -150,7 +150,7 @@ fn a_thousand_may_wait_and_not_one_more() {
 }
 
 #[test]
-fn those_who_wait_for_a_person_have_no_place_yet() {
+fn delegations_that_wait_for_approval_take_no_slot() {
     let mut sim =
         Sim::new(policy(Preset::Scout, &["tasks_per_call=2000", "children_per_run=none"]));
     let root = sim.root();
@@ -161,7 +161,7 @@ fn those_who_wait_for_a_person_have_no_place_yet() {
 }
 
 #[test]
-fn d29_over_the_concurrency_limit_a_task_waits_and_is_not_refused() {
+fn d29_a_task_over_the_concurrency_limit_is_queued() {
     for (preset, concurrency, ceiling) in
         [(Preset::Scout, 2, 4), (Preset::Command, 1, 4), (Preset::Story, 3, 8)]
     {
@@ -181,7 +181,7 @@ fn d29_over_the_concurrency_limit_a_task_waits_and_is_not_refused() {
 }
 
 #[test]
-fn a_time_that_nobody_requested_is_cut_in_silence_below_the_root() {
+fn clamping_a_default_timeout_is_not_reported_below_the_root() {
     let mut sim = Sim::new(policy(Preset::Command, &[]));
     let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
     let clamped = |parent, is_timeout_requested| {

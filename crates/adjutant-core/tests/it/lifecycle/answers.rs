@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_answer_cut_off_is_asked_for_once_more_and_then_partial() {
+fn a_cut_off_answer_is_requested_once_more_and_then_partial() {
     let (mut sim, child) = one(&[]);
     assert_eq!(kinds(&sim.reply(child, cut_off("a long"))), "replied told reserved");
     insta::assert_snapshot!(sim.told(child)[0], @"Your answer was cut off at the output limit. Say it again, shorter, in one message.");
@@ -43,7 +43,7 @@ fn the_limit_an_answer_was_cut_at_can_be_raised_as_recommended() {
 }
 
 #[test]
-fn an_empty_report_is_asked_for_twice_and_then_failed() {
+fn an_empty_report_is_requested_twice_more_and_then_failed() {
     let (mut sim, child) = one(&[]);
     for _ in 0..MAX_REPAIRS {
         assert_eq!(kinds(&sim.say(child, " \n")), "replied told reserved");
@@ -108,7 +108,7 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
         2
     );
     assert!(sim.told(child)[0].contains("status: Invalid status: done"));
-    // An answer is judged once, whoever looks at its artifacts twice.
+    // An answer is judged once, even if its artifacts are checked twice.
     let again =
         Command::Conclude { session: child, call: None, text: bad.to_string(), artifacts: vec![] };
     assert_eq!(sim.submit(again), Ok(vec![]));
@@ -125,7 +125,7 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
 }
 
 #[test]
-fn requirement_28_what_the_disk_says_of_an_artifact_counts() {
+fn requirement_28_artifacts_are_checked_on_disk() {
     let mut value = returned("completed", json!([]));
     value["artifacts"] = json!([{"type": "research", "path": "report.md"}]);
     let (mut sim, child) = standard();
@@ -136,7 +136,7 @@ fn requirement_28_what_the_disk_says_of_an_artifact_counts() {
 }
 
 #[test]
-fn requirement_29_the_engine_knows_who_worked_and_compares_what_is_claimed() {
+fn requirement_29_the_engine_fills_in_metadata_and_compares_claims() {
     let (mut sim, child) = standard();
     let mut value = returned("completed", json!([]));
     value["metadata"] = json!({"session_id": "sess_1735460684_a1b2c3"});

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn requirement_43_a_batch_waits_for_one_yes() {
+fn requirement_43_a_batch_waits_for_one_approval() {
     let mut sim = asking(&[]);
     let root = sim.root();
     let events = sim.ask(root, ["a", "b", "c"].map(about).into(), None).unwrap();
@@ -43,7 +43,7 @@ fn an_approval_is_bound_to_the_exact_call_and_used_once() {
 }
 
 #[test]
-fn a_yes_to_one_call_starts_no_task_of_another() {
+fn approving_one_call_starts_no_task_of_another() {
     let mut sim = asking(&["concurrency=4"]);
     let root = sim.root();
     let first = sim.ask(root, ["a", "b"].map(about).into(), None).unwrap();
@@ -71,7 +71,7 @@ fn a_yes_to_one_call_starts_no_task_of_another() {
 }
 
 #[test]
-fn a_no_refuses_every_task_of_the_call() {
+fn denying_a_call_refuses_all_its_tasks() {
     let mut sim = asking(&[]);
     let root = sim.root();
     let events = sim.ask(root, ["a", "b"].map(about).into(), None).unwrap();
@@ -94,7 +94,7 @@ fn a_no_refuses_every_task_of_the_call() {
 
 /// Clients without a person at them answer by themselves, some with yes and some with no.
 #[test]
-fn an_answer_that_a_client_brings_faster_than_a_person_can_leaves_the_question_open() {
+fn a_relayed_answer_that_is_too_fast_leaves_the_question_open() {
     let relay = |hash: &str, answer: &Result<(), String>, after_ms: u64| Command::RelayAnswer {
         hash: hash.to_owned(),
         answer: answer.clone(),
@@ -125,7 +125,7 @@ fn an_answer_that_a_client_brings_faster_than_a_person_can_leaves_the_question_o
 }
 
 #[test]
-fn a_question_that_nobody_answers_is_a_no_after_fifteen_minutes() {
+fn an_unanswered_question_is_denied_after_fifteen_minutes() {
     let expires = APPROVAL_EXPIRES_S * 1_000;
     let mut sim = asking(&[]);
     let root = sim.root();
@@ -151,7 +151,7 @@ fn a_question_that_nobody_answers_is_a_no_after_fifteen_minutes() {
 }
 
 #[test]
-fn a_question_goes_with_those_it_is_about() {
+fn a_question_closes_when_all_its_delegations_have_ended() {
     let mut sim = asking(&[]);
     let root = sim.root();
     let events = sim.ask(root, ["a", "b"].map(about).into(), None).unwrap();
@@ -164,7 +164,7 @@ fn a_question_goes_with_those_it_is_about() {
 }
 
 #[test]
-fn a_yes_starts_only_those_who_still_wait() {
+fn an_approval_starts_only_delegations_that_still_wait() {
     let mut sim = asking(&[]);
     let root = sim.root();
     let events = sim.ask(root, ["a", "b"].map(about).into(), None).unwrap();
@@ -177,7 +177,7 @@ fn a_yes_starts_only_those_who_still_wait() {
 }
 
 #[test]
-fn a_parent_and_its_question_that_run_out_together_end_their_children_once() {
+fn a_parent_and_its_question_that_expire_together_end_the_children_once() {
     let mut sim = asking(&["max_depth=2", "stall_s=none"]);
     let root = sim.root();
     let wish = Brief { timeout_wish: Some(APPROVAL_EXPIRES_S), ..about("p") };
@@ -192,7 +192,7 @@ fn a_parent_and_its_question_that_run_out_together_end_their_children_once() {
 }
 
 #[test]
-fn who_still_waits_for_a_yes_delegates_nothing() {
+fn a_delegation_that_waits_for_approval_cannot_delegate() {
     let mut sim = asking(&["max_depth=2"]);
     let root = sim.root();
     let events = sim.ask(root, vec![about("p")], None).unwrap();

@@ -5,7 +5,7 @@ use adjutant_core::refusal::raising_flags;
 use super::*;
 
 #[test]
-fn an_agent_is_told_while_its_window_still_holds_a_report() {
+fn an_agent_is_warned_while_a_report_still_fits_its_window() {
     // A full answer, a quarter of one, and the words themselves.
     let fits = OPENING + 1_000 + 250 + TOLD;
     let set = ["max_output_tokens=1000"];
@@ -25,7 +25,7 @@ fn an_agent_is_told_while_its_window_still_holds_a_report() {
 }
 
 #[test]
-fn a_last_call_is_tried_again_without_being_told_again() {
+fn a_last_call_is_retried_without_another_warning() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(1_300));
     sim.fail(child, error(ModelErrorKind::Overloaded));
     sim.tick_next();
@@ -39,7 +39,7 @@ fn a_last_call_is_tried_again_without_being_told_again() {
 }
 
 #[test]
-fn what_holds_an_agent_back_the_most_is_named() {
+fn the_tightest_limit_is_named() {
     // Neither leaves room for another turn; the budget leaves less for this one.
     let (sim, child) = begun(&["max_output_tokens=1000", "budget_tokens=900"], small(1_300));
     let told = |sim: &Sim| {
@@ -71,7 +71,7 @@ fn an_answer_is_cut_to_what_the_window_has_left_and_not_asked_for_below_the_floo
 }
 
 #[test]
-fn the_context_of_a_long_conversation_runs_out_with_a_last_word() {
+fn a_full_context_allows_a_last_report() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(10_000));
     sim.reply(child, ModelReply { usage: used(8_000, 20), ..asks(vec![read("1", "a")]) });
     // 8,000 and a few fit one more full answer beside the grace; 3,000 bytes more do not.
@@ -82,7 +82,7 @@ fn the_context_of_a_long_conversation_runs_out_with_a_last_word() {
 }
 
 #[test]
-fn the_policys_context_is_the_window_that_counts_and_is_named() {
+fn a_smaller_policy_context_is_the_window_and_is_named() {
     let (mut sim, child) = begun(&["context_tokens=1400", "max_output_tokens=1000"], small(90_000));
     assert_eq!(sim.told(child), [LAST_CALL]);
     sim.say(child, "The end.");
@@ -93,7 +93,7 @@ fn the_policys_context_is_the_window_that_counts_and_is_named() {
 }
 
 #[test]
-fn an_agent_is_told_while_its_budget_still_holds_a_report() {
+fn an_agent_is_warned_while_a_report_still_fits_its_budget() {
     // The conversation and a full answer are paid for twice when there is a turn after this one.
     for key in ["budget_tokens", "budget_tokens_run"] {
         let fits = 2 * (BILLED + 1_000);
@@ -209,7 +209,7 @@ fn the_budget_that_is_advised_fits_the_call_that_did_not() {
 }
 
 #[test]
-fn what_one_child_holds_and_spent_is_gone_for_its_sibling() {
+fn what_one_child_reserves_and_spends_is_not_available_to_its_sibling() {
     // Room for one full call and a bit: the second child gets what is left.
     let cap = 2 * BILLED + 1_000;
     let set = format!("budget_tokens_run={cap}");
@@ -241,7 +241,7 @@ fn output_tokens_are_the_smallest_of_task_policy_and_model() {
 }
 
 #[test]
-fn what_a_provider_bills_beyond_a_reservation_is_said_and_stops_the_scope() {
+fn an_overrun_is_recorded_and_stops_the_scope() {
     let (mut sim, child) = begun(&["budget_tokens=9000"], small(90_000));
     let events =
         sim.reply(child, ModelReply { usage: used(9_000, 700), ..asks(vec![read("1", "a")]) });
@@ -329,7 +329,7 @@ fn a_recorded_settlement_stays_as_it_was_recorded() {
 }
 
 #[test]
-fn a_reservation_is_the_last_bill_and_a_token_for_every_byte_since() {
+fn a_reservation_is_the_last_billed_input_plus_one_token_per_new_byte() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(90_000));
     sim.reply(
         child,

@@ -1,4 +1,4 @@
-//! The ten error codes of the return format: each is provoked.
+//! Every error code of the return format, each in a run that causes it.
 
 use std::collections::BTreeSet;
 

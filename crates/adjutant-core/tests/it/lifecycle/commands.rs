@@ -1,4 +1,4 @@
-//! Runs of a slash command: returns by tool, marks on the list of tasks, how the command ends.
+//! Runs of a slash command: `Return` calls, task list updates, and how the command ends.
 
 use adjutant_core::assignment::{TaskFacts, WorkStage};
 use adjutant_core::policy::Operation;
@@ -96,7 +96,7 @@ fn completed() -> Value {
 }
 
 #[test]
-fn a_return_by_tool_is_looked_at_once_every_other_call_of_the_answer_has_its_result() {
+fn a_return_call_is_judged_after_all_other_calls_of_the_answer() {
     let (mut sim, child) = standard();
     let good = returned("completed", json!([]));
     let call = hands_back(&good);
@@ -114,7 +114,7 @@ fn a_return_by_tool_is_looked_at_once_every_other_call_of_the_answer_has_its_res
 }
 
 #[test]
-fn a_return_by_tool_is_repaired_twice_at_most_and_each_judgement_is_on_record() {
+fn a_return_call_is_repaired_at_most_twice_and_each_judgement_is_recorded() {
     let bad = json!({"status": "done"});
     for repaired in 0..=2 {
         let (mut sim, child) = standard();
@@ -141,7 +141,7 @@ fn a_return_by_tool_is_repaired_twice_at_most_and_each_judgement_is_on_record() 
 }
 
 #[test]
-fn a_person_who_speaks_is_heard_before_a_return_by_tool_is_taken() {
+fn a_person_s_message_is_delivered_before_a_return_call_is_accepted() {
     let (mut sim, child) = standard();
     let good = returned("completed", json!([]));
     sim.call(child, vec![hands_back(&good)]);
@@ -159,7 +159,7 @@ fn only_the_contract_decides_who_may_call_return() {
 }
 
 #[test]
-fn requirement_36_work_on_a_task_is_marked_at_its_beginning_and_its_end() {
+fn requirement_36_the_task_list_is_updated_when_work_begins_and_ends() {
     let errors = json!([{"type": "execution", "message": "Which of the two?", "code": "BUILD_ERROR",
         "recoverable": true, "recommendation": "Say which."}]);
     let of = |status: &str| returned(status, errors.clone());
@@ -186,7 +186,7 @@ fn requirement_36_work_on_a_task_is_marked_at_its_beginning_and_its_end() {
 }
 
 #[test]
-fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
+fn the_end_update_follows_the_begin_update_and_a_crash_loses_neither() {
     let (mut sim, children) = command(&[7]);
     sim.cancel(children[0]);
     let begun = due(&sim);
@@ -195,7 +195,7 @@ fn an_end_is_marked_after_the_beginning_and_a_crash_loses_neither() {
     assert_eq!(due(&sim), begun);
     assert_eq!(make_marks(&mut sim, None), ["7 researching []", "7 in_progress []"]);
     assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
-    // A mark nobody waits for changes nothing.
+    // A report about an update that is not pending changes nothing.
     let (session, mark) = begun.into_iter().next().unwrap();
     assert_eq!(sim.submit(Command::Mark { session, mark, problem: None }), Ok(vec![]));
 }
@@ -235,7 +235,7 @@ fn d26_completed_without_a_file_is_phantom_work_where_the_command_says_so() {
 }
 
 #[test]
-fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() {
+fn a_command_ends_like_its_delegated_work_also_after_a_resume() {
     let (mut sim, root) = led(&[7]);
     let child = sim.child(brief("r", "researcher", "Task: 7"));
     make_marks(&mut sim, None);
@@ -256,7 +256,7 @@ fn a_command_ends_as_the_work_it_handed_down_did_also_when_that_goes_on_later() 
 }
 
 #[test]
-fn an_errand_of_another_agent_neither_marks_nor_decides() {
+fn a_helper_delegation_neither_updates_the_task_list_nor_decides_the_outcome() {
     let errors = json!([{"type": "execution", "message": "It broke.", "code": "BUILD_ERROR",
         "recoverable": true, "recommendation": "Mend it."}]);
     let cases = [("completed", Outcome::Completed), ("failed", Outcome::Failed)];
@@ -284,7 +284,7 @@ fn an_errand_of_another_agent_neither_marks_nor_decides() {
 }
 
 #[test]
-fn every_task_that_a_command_names_is_handed_down_or_it_is_partial() {
+fn a_command_that_does_not_delegate_all_its_tasks_is_partial() {
     let (mut sim, root) = led(&[7, 8, 9]);
     let child = sim.child(brief("r", "researcher", "Task: 8"));
     make_marks(&mut sim, None);
@@ -299,7 +299,7 @@ fn every_task_that_a_command_names_is_handed_down_or_it_is_partial() {
 }
 
 #[test]
-fn a_command_whose_list_cannot_be_marked_or_that_handed_nothing_down_is_not_completed() {
+fn a_command_without_list_updates_or_delegations_is_not_completed() {
     let (mut sim, root) = led(&[7]);
     sim.say(root, "All done!");
     insta::assert_snapshot!(sim.ended(root), @r"

@@ -44,7 +44,7 @@ fn fetches(sim: &Sim) -> Vec<String> {
 }
 
 #[test]
-fn a_new_host_asks_once_and_then_counts_for_the_run() {
+fn a_new_host_is_asked_about_once_per_run() {
     let mut sim = online(&[]);
     let kids = sim.children(vec![about("a"), about("b")]);
     let events = sim.call(
@@ -68,7 +68,7 @@ fn a_new_host_asks_once_and_then_counts_for_the_run() {
 }
 
 #[test]
-fn a_no_answers_every_call_that_waits_and_every_later_one() {
+fn a_denied_host_refuses_waiting_and_later_calls() {
     let mut sim = online(&[]);
     let child = sim.child(about("a"));
     sim.call(child, vec![fetch("1", "https://evil.example/x")]);
@@ -86,7 +86,7 @@ fn a_no_answers_every_call_that_waits_and_every_later_one() {
 }
 
 #[test]
-fn hosts_of_the_policy_need_no_question_and_nothing_below_them_is_meant() {
+fn hosts_of_the_policy_need_no_approval_and_do_not_include_subdomains() {
     let mut sim = online(&["web_domains=docs.rs,192.0.2.1"]);
     let child = sim.child(about("a"));
     let calls = ["https://docs.rs/", "http://192.0.2.1/", "https://x.docs.rs/"];
@@ -96,7 +96,7 @@ fn hosts_of_the_policy_need_no_question_and_nothing_below_them_is_meant() {
 }
 
 #[test]
-fn an_odd_url_is_never_fetched_and_nobody_is_asked() {
+fn an_ambiguous_url_is_never_fetched_and_no_person_is_asked() {
     let mut sim = online(&["web_domains=docs.rs"]);
     let child = sim.child(about("a"));
     let odd =
@@ -110,7 +110,7 @@ fn an_odd_url_is_never_fetched_and_nobody_is_asked() {
 }
 
 #[test]
-fn without_network_nobody_is_asked_at_all() {
+fn without_network_access_no_person_is_asked() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
     let events = sim.call(child, vec![fetch("1", "https://docs.rs/")]);
@@ -118,7 +118,7 @@ fn without_network_nobody_is_asked_at_all() {
 }
 
 #[test]
-fn a_question_goes_stale_after_fifteen_minutes() {
+fn a_question_about_a_host_expires_after_fifteen_minutes() {
     let mut sim = online(&["stall_s=none"]);
     let child = sim.child(about("a"));
     sim.call(child, vec![fetch("1", "https://docs.rs/")]);
@@ -132,7 +132,7 @@ fn a_question_goes_stale_after_fifteen_minutes() {
 }
 
 #[test]
-fn a_question_blocks_no_end_and_a_later_yes_still_counts() {
+fn an_open_question_does_not_block_the_end_and_a_later_approval_counts() {
     let mut sim = online(&[]);
     let kids = sim.children(vec![about("a"), about("b")]);
     sim.call(kids[0], vec![fetch("1", "https://docs.rs/")]);
@@ -161,7 +161,7 @@ fn a_replay_waits_for_the_same_answers() {
 }
 
 #[test]
-fn a_pause_of_ours_is_no_silence_of_the_model() {
+fn a_delay_by_the_engine_does_not_count_as_a_stall() {
     let mut sim = online(&["stall_s=10"]);
     let child = sim.child(about("a"));
     let pause = Command::Pause { session: child, provider: "anthropic".into(), ms: 60_000 };

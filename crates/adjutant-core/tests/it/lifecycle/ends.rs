@@ -33,7 +33,7 @@ fn cancelling_ends_a_subtree_the_deepest_first_and_nothing_beside_it() {
 }
 
 #[test]
-fn an_end_takes_everyone_below_along() {
+fn ending_a_delegation_ends_its_descendants() {
     let mut sim = Sim::new(scout(&["max_depth=2"]));
     let parent = sim.child(about("p"));
     let child = sim.child_of(parent, about("c"));
@@ -44,7 +44,7 @@ fn an_end_takes_everyone_below_along() {
 }
 
 #[test]
-fn a_full_disk_ends_everyone_alike_and_the_run_with_them() {
+fn a_full_disk_ends_all_delegations_and_the_run() {
     let mut sim = Sim::new(scout(&["max_depth=2", "concurrency=2"]));
     let [a, b, at_work, other] = sim.children(["a", "b", "c", "d"].map(about).into())[..] else {
         panic!()
@@ -122,7 +122,7 @@ fn a_crash_in_one_child_leaves_the_others_alone() {
 }
 
 #[test]
-fn places_are_given_first_come_first_served() {
+fn slots_are_given_first_come_first_served() {
     let mut sim = Sim::new(scout(&["concurrency=2"]));
     let children = sim.children(["a", "b", "c", "d", "e"].map(about).into());
     let running = |sim: &Sim| -> Vec<usize> {
@@ -131,7 +131,7 @@ fn places_are_given_first_come_first_served() {
     assert_eq!(running(&sim), [0, 1]);
     sim.say(children[1], "done");
     assert_eq!(running(&sim), [0, 2]);
-    // Whoever is cancelled while waiting is passed over.
+    // A delegation that was cancelled while queued is skipped.
     sim.cancel(children[3]);
     assert_eq!(running(&sim), [0, 2]);
     sim.say(children[0], "done");
@@ -154,7 +154,7 @@ fn a_later_call_waits_behind_an_earlier_one() {
 }
 
 #[test]
-fn a_run_ends_as_all_its_parts_did_or_partial() {
+fn a_run_ends_like_all_its_delegations_or_partial() {
     use Outcome::{Blocked, Cancelled, Completed, Failed, Partial, Refused};
     for (parts, whole) in [
         (vec![], Failed),
@@ -258,7 +258,7 @@ fn a_run_that_met_a_limit_made_no_call_or_met_an_error_is_never_completed() {
 }
 
 #[test]
-fn a_run_ends_only_when_nobody_is_left() {
+fn a_run_ends_only_when_nothing_is_live() {
     let mut sim = Sim::new(scout(&[]));
     let children = sim.children(["a", "b"].map(about).into());
     sim.say(children[0], "done");
@@ -308,7 +308,7 @@ fn a_conversation_shows_calls_with_their_results_in_order_and_hides_what_was_not
 }
 
 #[test]
-fn a_fact_that_does_not_fit_is_refused_and_named() {
+fn an_event_that_contradicts_the_state_is_an_error() {
     let (mut sim, child) = one(&["concurrency=1"]);
     let queued = sim.child(about("y"));
     let last = sim.child(about("z"));
@@ -376,7 +376,7 @@ fn everything_but_progress_must_be_on_disk_before_it_has_effects() {
 }
 
 #[test]
-fn a_pause_of_hours_is_not_waited_out() {
+fn a_retry_delay_of_hours_is_not_waited_for() {
     let (mut sim, child) = one(&[]);
     let patient =
         AttemptError { retry_after_ms: Some(600_000), ..error(ModelErrorKind::RateLimited) };

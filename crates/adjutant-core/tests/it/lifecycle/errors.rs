@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_passing_failure_is_tried_three_times_each_with_its_own_reservation() {
+fn a_transient_failure_is_attempted_three_times_with_a_reservation_each() {
     let (mut sim, child) = begun(&[], small(90_000));
     for (attempt, wait) in [(1, 500), (2, 1_000)] {
         let now = sim.now.as_millis();
@@ -45,7 +45,7 @@ fn a_new_turn_has_all_its_attempts() {
 }
 
 #[test]
-fn a_provider_says_how_long_to_wait() {
+fn the_provider_s_retry_delay_is_respected() {
     let (mut sim, child) = one(&[]);
     sim.fail(
         child,
@@ -55,12 +55,12 @@ fn a_provider_says_how_long_to_wait() {
         sim.tree.next_deadline(),
         Some((Timestamp::from_millis(7_000), DeadlineKind::Retry))
     );
-    // Nobody calls earlier.
+    // The retry is not made earlier.
     assert_eq!(sim.submit(Command::TakeTurn { session: child }), Ok(vec![]));
 }
 
 #[test]
-fn every_class_of_error_ends_as_it_should() {
+fn every_kind_of_model_error_ends_as_specified() {
     let lines: Vec<String> = [
         ModelErrorKind::RateLimited,
         ModelErrorKind::Overloaded,
@@ -161,7 +161,7 @@ fn a_retry_that_is_due_with_the_deadline_is_not_made() {
 }
 
 #[test]
-fn a_retry_that_is_not_made_holds_nothing() {
+fn a_retry_that_is_not_made_reserves_nothing() {
     // Both retries are due with the first one's deadline, and one call is left.
     let each = BILLED + 1_000;
     let set = format!("budget_tokens_run={}", 4 * each);

@@ -1,4 +1,4 @@
-//! Words from a person: who hears them, when, and what they cost.
+//! Messages from a person: when they are delivered, and what they cost.
 
 use adjutant_core::tree::{MAILBOX, TELL_BYTES};
 use adjutant_core::{Refusal, ToldReason};
@@ -20,7 +20,7 @@ fn heard(sim: &Sim, session: SessionId) -> Vec<&str> {
 }
 
 #[test]
-fn a_word_waits_for_the_results_of_the_calls_under_way() {
+fn a_message_waits_for_the_results_of_running_calls() {
     let (mut sim, child) = one(&[]);
     assert_eq!(tell(&mut sim, child, "Look at b too.").unwrap(), "messaged");
     let calls = vec![read("1", "a"), read("2", "b")];
@@ -47,7 +47,7 @@ fn a_word_waits_for_the_results_of_the_calls_under_way() {
 }
 
 #[test]
-fn an_agent_that_was_about_to_end_hears_what_was_said_first() {
+fn a_message_is_delivered_before_the_agent_ends() {
     let (mut sim, child) = one(&[]);
     tell(&mut sim, child, "One more thing.").unwrap();
     assert_eq!(kinds(&sim.say(child, "done")), "replied told reserved");
@@ -57,7 +57,7 @@ fn an_agent_that_was_about_to_end_hears_what_was_said_first() {
 }
 
 #[test]
-fn a_return_under_the_contract_waits_for_the_word_too() {
+fn a_return_under_the_contract_waits_for_the_message_too() {
     let (mut sim, child) = standard();
     tell(&mut sim, child, "One more thing.").unwrap();
     let good = returned("completed", json!([]));
@@ -66,7 +66,7 @@ fn a_return_under_the_contract_waits_for_the_word_too() {
 }
 
 #[test]
-fn the_words_of_a_person_are_in_the_next_reservation() {
+fn a_message_counts_in_the_next_reservation() {
     let tokens = |said: Option<&str>| {
         let (mut sim, child) = one(&[]);
         sim.call(child, vec![read("1", "a")]);
@@ -82,7 +82,7 @@ fn the_words_of_a_person_are_in_the_next_reservation() {
 }
 
 #[test]
-fn one_who_waits_for_a_place_hears_it_with_its_first_turn() {
+fn a_queued_agent_gets_the_message_with_its_first_turn() {
     let mut sim = Sim::new(scout(&["concurrency=1"]));
     let [first, second] = sim.children(vec![about("a"), about("b")])[..] else { panic!() };
     assert_eq!(tell(&mut sim, second, "Hurry.").unwrap(), "messaged");
@@ -90,7 +90,7 @@ fn one_who_waits_for_a_place_hears_it_with_its_first_turn() {
 }
 
 #[test]
-fn what_is_never_heard_is_refused() {
+fn an_undeliverable_message_is_refused() {
     let (mut sim, child) = one(&[]);
     let no = |sim: &mut Sim, session, text: &str| {
         let refusal = tell(sim, session, text).unwrap_err();
@@ -119,7 +119,7 @@ fn what_is_never_heard_is_refused() {
 }
 
 #[test]
-fn a_word_that_does_not_fit_costs_nobody_its_report() {
+fn a_message_that_does_not_fit_does_not_cost_the_report() {
     // The window holds an answer and a little, not sixteen thousand bytes more.
     let (mut sim, child) = begun(&[], small(8_000));
     tell(&mut sim, child, &"x".repeat(TELL_BYTES)).unwrap();
@@ -128,7 +128,7 @@ fn a_word_that_does_not_fit_costs_nobody_its_report() {
 }
 
 #[test]
-fn a_word_may_make_a_turn_the_last_and_is_heard_in_it() {
+fn a_message_may_make_a_turn_the_last_one_and_is_delivered_in_it() {
     let (mut sim, child) = begun(&["max_output_tokens=1000"], small(3_000));
     tell(&mut sim, child, &"x".repeat(6_400)).unwrap();
     assert_eq!(kinds(&sim.call(child, vec![read("1", "a")])), "replied tool_called");

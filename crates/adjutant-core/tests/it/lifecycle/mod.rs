@@ -1,4 +1,4 @@
-//! The life of a delegation, from its first turn to its only end: one agent's turns by simulation.
+//! The life of a delegation, from its first turn to its end, in a simulated run.
 
 mod answers;
 mod approval;

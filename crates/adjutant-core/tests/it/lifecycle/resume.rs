@@ -1,4 +1,4 @@
-//! What goes on after a crash or an end, and what is never done again.
+//! Resuming after a crash or an end: what continues, and what is never repeated.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn a_call_under_way_counts_as_spent_and_is_made_once_more() {
 }
 
 #[test]
-fn crashes_take_no_retry_away() {
+fn crashes_do_not_count_as_attempts() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
     for _ in 0..5 {
@@ -59,7 +59,7 @@ fn crashes_take_no_retry_away() {
 }
 
 #[test]
-fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
+fn reading_calls_run_again_and_calls_with_effects_are_not_repeated() {
     let mut policy = policy(Preset::Story, &["enabled=true"]);
     policy.approval = adjutant_core::policy::ApprovalRule::None;
     let mut sim = Sim::new(policy);
@@ -86,7 +86,7 @@ fn what_reads_is_run_again_and_what_may_have_acted_is_told_and_not_repeated() {
 }
 
 #[test]
-fn an_answer_that_was_recorded_is_acted_upon_and_not_bought_again() {
+fn a_recorded_reply_is_used_and_not_paid_for_again() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
     let open = sim.node(child).reservation().unwrap();
@@ -110,7 +110,7 @@ fn an_answer_that_was_recorded_is_acted_upon_and_not_bought_again() {
 }
 
 #[test]
-fn rights_are_those_recorded_and_those_of_now() {
+fn after_a_resume_rights_are_the_recorded_and_the_present_ones() {
     let mut sim = Sim::new(scout(&["network=true"]));
     let child = sim.child(about("a"));
     assert!(sim.node(child).rights.network);
@@ -125,7 +125,7 @@ fn rights_are_those_recorded_and_those_of_now() {
 }
 
 #[test]
-fn what_is_done_stays_done_and_what_ended_early_is_taken_up_again() {
+fn completed_work_stays_and_unfinished_work_is_resumed() {
     let mut sim = Sim::new(scout(&["concurrency=4"]));
     let [done, cancelled, failed, crashed] =
         sim.children(vec![about("a"), about("b"), about("c"), about("d")])[..]
@@ -155,7 +155,7 @@ fn what_is_done_stays_done_and_what_ended_early_is_taken_up_again() {
 }
 
 #[test]
-fn only_words_take_up_what_is_completed_or_blocked() {
+fn only_a_message_resumes_completed_or_blocked_work() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
     sim.say(child, "the report");
@@ -174,7 +174,7 @@ fn only_words_take_up_what_is_completed_or_blocked() {
 }
 
 #[test]
-fn time_given_anew_counts_from_now() {
+fn a_new_timeout_counts_from_the_resume() {
     let mut sim = Sim::new(scout(&["timeout_s=10"]));
     let child = sim.child(about("a"));
     sim.tick_at(10);
@@ -187,7 +187,7 @@ fn time_given_anew_counts_from_now() {
 }
 
 #[test]
-fn money_and_tokens_are_never_given_anew() {
+fn a_resume_does_not_renew_money_and_tokens() {
     let mut sim = Sim::new(scout(&["budget_tokens_run=20000"]));
     let child = sim.child(about("a"));
     let spent = sim.node(child).ledger.settled;
@@ -208,7 +208,7 @@ fn money_and_tokens_are_never_given_anew() {
 }
 
 #[test]
-fn a_call_begun_or_held_back_needs_the_rights_of_now() {
+fn an_open_call_needs_the_present_rights() {
     let mut sim = Sim::new(scout(&["network=true"]));
     let child = sim.child(about("a"));
     let fetch = tool("2", "WebFetch", json!({"url": "https://docs.example/"}));
@@ -224,7 +224,7 @@ fn a_call_begun_or_held_back_needs_the_rights_of_now() {
 }
 
 #[test]
-fn an_agent_holds_no_more_than_its_definition_says_now() {
+fn after_a_resume_an_agent_has_at_most_the_rights_of_its_present_definition() {
     let mut sim = Sim::new(scout(&[]));
     let child = sim.child(about("a"));
     let narrowed =
@@ -236,7 +236,7 @@ fn an_agent_holds_no_more_than_its_definition_says_now() {
 }
 
 #[test]
-fn time_given_to_an_interrupted_run_reaches_everyone_in_it() {
+fn a_new_timeout_applies_to_every_delegation_of_an_interrupted_run() {
     let mut sim = Sim::new(scout(&["concurrency=1"]));
     let [works, waits] = sim.children(vec![about("a"), about("b")])[..] else { panic!("two") };
     assert_eq!(sim.node(works).deadline(), None);
@@ -249,7 +249,7 @@ fn time_given_to_an_interrupted_run_reaches_everyone_in_it() {
 }
 
 #[test]
-fn nobody_is_given_more_time_than_the_work_may_take() {
+fn a_new_timeout_is_clamped_to_the_maximum_of_the_operation() {
     // One who works, one who waits, one who ended: none gets more, and it is on record.
     let mut sim = Sim::new(scout(&["concurrency=1", "timeout_s=100", "timeout_max_s=300"]));
     let [ended, works, waits] = sim.children(vec![about("a"), about("b"), about("c")])[..] else {
@@ -273,7 +273,7 @@ fn nobody_is_given_more_time_than_the_work_may_take() {
 }
 
 #[test]
-fn what_nobody_said_yes_to_cannot_be_taken_up_again() {
+fn unapproved_work_cannot_be_resumed() {
     let mut sim = Sim::new(policy(Preset::Scout, &[]));
     let child = sim.child(about("a"));
     assert_eq!(sim.state(child), State::AwaitingApproval);
@@ -283,7 +283,7 @@ fn what_nobody_said_yes_to_cannot_be_taken_up_again() {
 }
 
 #[test]
-fn a_full_disk_ends_one_who_works_below_a_parent_that_has_ended() {
+fn a_full_disk_ends_a_delegation_below_an_ended_parent() {
     let mut sim = Sim::new(policy(Preset::Command, &[]));
     let parent = sim.child(about("a"));
     let child = sim.child_of(parent, crate::sim::brief("b", "helper", "look"));
@@ -372,7 +372,7 @@ fn last_code(sim: &Sim, child: SessionId) -> Option<Code> {
 }
 
 #[test]
-fn a_run_whose_budget_was_used_up_goes_on_with_a_larger_one() {
+fn a_run_without_budget_is_resumed_with_a_larger_one() {
     let (mut sim, child) = begun(&["budget_tokens_run=9000"], small(90_000));
     sim.reply(child, ModelReply { usage: used(8_000, 700), ..asks(vec![read("1", "a")]) });
     sim.output(child, 0, "text");
@@ -398,7 +398,7 @@ fn a_run_whose_budget_was_used_up_goes_on_with_a_larger_one() {
 }
 
 #[test]
-fn a_budget_below_what_is_spent_lets_nothing_more_begin() {
+fn a_budget_below_what_is_spent_allows_no_further_call() {
     let (mut sim, child) = begun(&[], small(90_000));
     sim.reply(child, ModelReply { usage: used(300, 700), ..asks(vec![read("1", "a")]) });
     sim.cancel(child);
@@ -410,7 +410,7 @@ fn a_budget_below_what_is_spent_lets_nothing_more_begin() {
 }
 
 #[test]
-fn only_budgets_times_and_concurrency_change_when_a_run_goes_on() {
+fn only_budgets_times_and_concurrency_can_change_on_resume() {
     let mut policy = scout(&[]);
     let told: Vec<String> = ["tools", "max_depth", "budget_usdd", "concurrency"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Part of `lifecycle`: limits of time that a person changes when a run goes on.
+//! Part of `lifecycle`: time limits that a person changes on resume.
 
 use adjutant_core::assignment::Assignment;
 use adjutant_core::policy::Operation;
@@ -57,7 +57,7 @@ fn seconds_left(sim: &Sim, session: SessionId) -> Option<u64> {
 }
 
 #[test]
-fn a_new_limit_of_time_holds_for_who_goes_on_after_a_crash_and_after_an_end() {
+fn a_new_time_limit_applies_after_a_crash_and_after_an_end() {
     use RunKind::{Command, Delegation, Story};
     type Case<'a> = (RunKind, &'a [&'a str], &'a [(&'a str, Value)], Option<u64>, Option<u64>);
     let short = ["timeout_s=2", "timeout_max_s=3"];
@@ -112,7 +112,7 @@ fn a_new_limit_of_time_holds_for_who_goes_on_after_a_crash_and_after_an_end() {
 }
 
 #[test]
-fn a_new_approval_s_holds_for_the_questions_that_are_open() {
+fn a_new_approval_s_applies_to_open_questions() {
     let mut sim = asking(&[]);
     let root = sim.root();
     sim.ask(root, vec![about("a")], None).unwrap();
@@ -122,7 +122,7 @@ fn a_new_approval_s_holds_for_the_questions_that_are_open() {
 }
 
 #[test]
-fn a_new_stall_s_holds_for_the_call_that_is_made_again() {
+fn a_new_stall_s_applies_to_the_repeated_call() {
     let (mut sim, child) = begun(&["stall_s=5"], about("a"));
     go_on(&mut sim, &[("stall_s", json!(7))], None);
     assert!(sim.state(child).is_live());
@@ -131,7 +131,7 @@ fn a_new_stall_s_holds_for_the_call_that_is_made_again() {
 }
 
 #[test]
-fn a_shorter_total_ends_the_time_of_those_below_with_it() {
+fn a_shorter_total_shortens_the_deadlines_of_descendants() {
     let (mut sim, root) = begun_run(RunKind::Story, &["total_s=90"]);
     let child = sim.child_of(root, about("a"));
     go_on(&mut sim, &[("total_s", json!(20))], None);

@@ -1,4 +1,5 @@
-//! Writers in workspaces of their own: when they begin, what is waited for, what a crash leaves.
+//! Writers in their own workspaces: when they begin, what the run waits for, and what a crash
+//! leaves.
 
 use adjutant_core::workspace::{
     ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure,
@@ -44,7 +45,7 @@ fn work() -> KeptWork {
 }
 
 #[test]
-fn a_writer_takes_no_turn_before_its_workspace_is_on_record() {
+fn a_writer_takes_no_turn_before_its_workspace_is_recorded() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
     assert_eq!(sim.model_calls(child).len(), 0);
@@ -55,7 +56,7 @@ fn a_writer_takes_no_turn_before_its_workspace_is_on_record() {
     assert_eq!(sim.effects.last(), Some(&asked));
     assert_eq!(made(&mut sim, child), "space_made reserved");
     assert_eq!(sim.model_calls(child).len(), 1);
-    // Another one of the same is nobody's.
+    // A second report is ignored.
     assert_eq!(made(&mut sim, child), "");
 }
 
@@ -81,7 +82,7 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
 }
 
 #[test]
-fn a_run_that_died_while_it_was_cancelled_goes_on_at_once() {
+fn a_run_that_crashed_while_being_cancelled_is_resumed_at_once() {
     let wish = || ResumeOptions { rights: Rights::of(&writers()), ..ResumeOptions::default() };
     for is_led in [false, true] {
         let mut sim = if is_led { Sim::led(writers(), "story", "go") } else { Sim::new(writers()) };
@@ -107,7 +108,7 @@ fn a_run_that_died_while_it_was_cancelled_goes_on_at_once() {
 }
 
 #[test]
-fn the_run_waits_until_the_work_is_kept_whatever_the_end_and_across_crashes() {
+fn the_run_waits_until_all_work_is_committed_also_across_crashes() {
     for cancelled in [false, true] {
         let mut sim = by_hand();
         let child = sim.child(about("x"));
@@ -129,7 +130,7 @@ fn the_run_waits_until_the_work_is_kept_whatever_the_end_and_across_crashes() {
 }
 
 #[test]
-fn a_run_whose_work_could_not_be_kept_is_not_completed() {
+fn a_run_whose_work_could_not_be_committed_is_not_completed() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
     made(&mut sim, child);
@@ -140,7 +141,7 @@ fn a_run_whose_work_could_not_be_kept_is_not_completed() {
 }
 
 #[test]
-fn who_writes_below_a_writer_begins_from_its_workspace_and_readers_look_at_it() {
+fn a_writer_below_a_writer_starts_from_its_workspace_and_readers_use_it() {
     let mut sim = by_hand();
     let parent = sim.child(about("x"));
     made(&mut sim, parent);
@@ -154,7 +155,7 @@ fn who_writes_below_a_writer_begins_from_its_workspace_and_readers_look_at_it() 
 }
 
 #[test]
-fn commands_run_only_in_a_workspace_of_ones_own() {
+fn shell_commands_run_only_in_an_own_workspace() {
     let run = |writes| {
         let tools = adjutant_core::ToolSet::all();
         Rights { tools, network: false, writes }.usable_tools().contains("Run")
@@ -175,7 +176,7 @@ fn commands_run_only_in_a_workspace_of_ones_own() {
 }
 
 #[test]
-fn two_trees_have_no_right_to_write_in_common() {
+fn write_scopes_of_two_trees_have_nothing_in_common() {
     let below = WriteScope::Below("specs".into());
     for (one, other, both) in [
         (WriteScope::Own, WriteScope::Own, WriteScope::Own),
@@ -189,7 +190,7 @@ fn two_trees_have_no_right_to_write_in_common() {
 }
 
 #[test]
-fn commands_and_edits_of_one_answer_are_made_one_after_the_other() {
+fn commands_and_edits_of_one_answer_run_in_order() {
     let mut sim = Sim::new(writers());
     let child = sim.child(about("x"));
     let run = |id| tool(id, "Run", json!({"command": "make"}));

@@ -1,4 +1,5 @@
-//! A story: its agent works itself, hands down by markers, is told, and passes only by a command.
+//! A story: its agent works itself, delegates with markers, is told the results, and passes only if
+//! the verify command succeeds.
 
 use adjutant_core::story::{AnswerMarkers, MarkedTask, StoryAssignment, VerifyResult};
 use adjutant_core::workspace::{
@@ -89,7 +90,7 @@ fn hand_ups(sim: &Sim) -> usize {
 }
 
 #[test]
-fn an_agent_hands_down_by_markers_waits_and_is_told() {
+fn an_agent_delegates_with_markers_waits_and_is_told_the_results() {
     let (mut sim, root) = begun_story(&[]);
     assert_eq!(sim.model_calls(root).len(), 1, "the root works, once its workspace is there");
     sim.say(root, "First:\n[delegate:Implement JWT:4]\n[delegate:Write tests:2]\n");
@@ -115,7 +116,7 @@ fn an_agent_hands_down_by_markers_waits_and_is_told() {
 }
 
 #[test]
-fn names_go_on_across_turns_and_ways_and_depth_two_is_reached_by_a_marker() {
+fn child_numbers_continue_across_turns_and_markers_reach_depth_two() {
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:a:1]");
     let (first, _) = handed(&mut sim);
@@ -138,7 +139,7 @@ fn names_go_on_across_turns_and_ways_and_depth_two_is_reached_by_a_marker() {
 }
 
 #[test]
-fn eleven_markers_refuse_the_answer_as_a_whole_and_the_agent_goes_on() {
+fn eleven_markers_are_refused_together_and_the_agent_continues() {
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, &"[delegate:x:1]\n".repeat(11));
     let (none, events) = handed(&mut sim);
@@ -154,7 +155,7 @@ fn eleven_markers_refuse_the_answer_as_a_whole_and_the_agent_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_the_results_or_at_once() {
+fn unparsable_markers_are_reported_with_the_results_or_at_once() {
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:no hours]");
     assert_eq!(handed(&mut sim).1, "markers_read told reserved");
@@ -169,7 +170,7 @@ fn what_cannot_be_read_is_told_with_the_results_or_at_once() {
 }
 
 #[test]
-fn without_the_gate_markers_are_told_and_not_run_and_a_loop_of_them_ends() {
+fn markers_of_a_disabled_policy_are_refused_and_a_loop_of_them_ends() {
     let mut sim = begun_as(policy(Preset::Story, &[]), story());
     let root = sim.root();
     sim.say(root, "[delegate:a:1]");
@@ -185,7 +186,7 @@ fn without_the_gate_markers_are_told_and_not_run_and_a_loop_of_them_ends() {
 }
 
 #[test]
-fn markers_that_lead_to_nothing_come_to_an_end_however_they_differ() {
+fn answers_with_only_refused_markers_end_the_agent() {
     let mut sim = begun_as(policy(Preset::Story, &[]), story());
     let root = sim.root();
     for nth in 1..LOOP_END {
@@ -227,7 +228,7 @@ fn markers_count_in_an_agents_own_complete_answer_and_after_its_tools() {
 }
 
 #[test]
-fn a_return_beside_markers_is_not_taken() {
+fn a_return_next_to_markers_is_not_accepted() {
     let (mut sim, root) = begun_story(&[]);
     let returned = tool("1", "Return", serde_json::from_str(DONE).unwrap());
     let both = ModelReply { tool_calls: vec![returned], ..says("[delegate:a:1]") };
@@ -241,7 +242,7 @@ fn a_return_beside_markers_is_not_taken() {
 }
 
 #[test]
-fn what_a_file_plans_is_handed_down_before_the_first_turn() {
+fn planned_tasks_are_delegated_before_the_first_turn() {
     let planned =
         |text: &str| MarkedTask { description: text.into(), hours: 1, verify: Some("true".into()) };
     let plan = vec![planned("one"), planned("two")];
@@ -261,7 +262,7 @@ fn what_a_file_plans_is_handed_down_before_the_first_turn() {
 }
 
 #[test]
-fn a_claim_passes_only_when_the_command_does() {
+fn work_completes_only_if_the_verify_command_succeeds() {
     let verify = Some("make test".to_owned());
     let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
@@ -273,7 +274,7 @@ fn a_claim_passes_only_when_the_command_does() {
     };
     assert_eq!(ends(&mut sim, root, DONE), "judged checking");
     assert_eq!(sim.effects.last(), Some(&check));
-    // A crash asks again, and nobody thinks meanwhile.
+    // After a crash the effect is due again, and no model is called meanwhile.
     sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     assert_eq!(sim.effects.iter().filter(|it| **it == check).count(), 1);
     assert_eq!(kinds(&sim.submit(Command::TakeTurn { session: root }).unwrap()), "");
@@ -295,7 +296,7 @@ fn a_claim_passes_only_when_the_command_does() {
 }
 
 #[test]
-fn a_command_that_outlives_its_story_is_named() {
+fn a_verify_command_that_outlives_the_deadline_is_named() {
     let verify = Some("make test".to_owned());
     let mut sim = begun_as(stories(&["timeout_max_s=300"]), StoryAssignment { verify, ..story() });
     let root = sim.root();
@@ -307,7 +308,7 @@ fn a_command_that_outlives_its_story_is_named() {
 }
 
 #[test]
-fn a_report_passes_only_when_the_command_does() {
+fn a_report_completes_only_if_the_verify_command_succeeds() {
     let verify = Some("make test".to_owned());
     let mut sim = begun_as(stories(&["contract=report"]), StoryAssignment { verify, ..story() });
     let root = sim.root();
@@ -318,7 +319,7 @@ fn a_report_passes_only_when_the_command_does() {
 }
 
 #[test]
-fn a_command_that_could_not_be_run_is_not_held_against_the_agent() {
+fn a_verify_command_that_could_not_run_does_not_count_as_a_failure() {
     let verify = Some("make test".to_owned());
     let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
@@ -332,7 +333,7 @@ fn a_command_that_could_not_be_run_is_not_held_against_the_agent() {
 
 /// What was left to do is the command, and that costs nothing.
 #[test]
-fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
+fn a_resumed_agent_with_an_unjudged_answer_is_judged_first() {
     type End = fn(&mut Sim, SessionId);
     let ways: [(&str, End); 3] = [
         ("out of time", |sim, _| _ = sim.tick_next()),
@@ -375,7 +376,7 @@ fn who_ended_before_its_claim_was_judged_is_judged_first_when_it_goes_on() {
 }
 
 #[test]
-fn who_ended_before_it_had_a_workspace_gets_one_when_it_goes_on() {
+fn a_resumed_writer_without_a_workspace_gets_one() {
     let mut sim = Sim::led(stories(&[]), "story", "Do it.");
     sim.spaces_at_once = false;
     sim.submit(Command::TakeStory(Box::new(story()))).unwrap();
@@ -388,7 +389,7 @@ fn who_ended_before_it_had_a_workspace_gets_one_when_it_goes_on() {
 }
 
 #[test]
-fn work_whose_parent_ended_meanwhile_is_merged_when_that_goes_on() {
+fn work_whose_parent_has_ended_is_merged_when_the_parent_is_resumed() {
     let (mut sim, root) = begun_story(&[]);
     sim.spaces_at_once = false;
     sim.say(root, "[delegate:a:1]");
@@ -414,7 +415,7 @@ fn work_whose_parent_ended_meanwhile_is_merged_when_that_goes_on() {
 }
 
 #[test]
-fn how_often_and_how_long_a_claim_is_checked_is_up_to_the_policy() {
+fn the_policy_limits_how_often_and_how_long_work_is_verified() {
     for (attempts, seconds) in [(1, 5), (2, 3600)] {
         let limits = [format!("verify_attempts={attempts}"), format!("verify_s={seconds}")];
         let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
@@ -435,7 +436,7 @@ fn how_often_and_how_long_a_claim_is_checked_is_up_to_the_policy() {
 }
 
 #[test]
-fn a_claim_that_never_passes_is_partial_and_can_be_taken_up_again() {
+fn work_that_never_passes_is_partial_and_can_be_resumed() {
     let verify = Some("false".to_owned());
     let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
@@ -517,7 +518,7 @@ fn merging_is_a_policy() {
 }
 
 #[test]
-fn a_crash_anywhere_around_markers_asks_again_for_what_is_next() {
+fn after_a_crash_around_markers_the_next_step_is_due_again() {
     let again = || ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() };
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:a:1]");
@@ -536,7 +537,7 @@ fn a_crash_anywhere_around_markers_asks_again_for_what_is_next() {
 }
 
 #[test]
-fn a_story_has_the_time_of_all_it_may_hand_down() {
+fn the_deadline_of_a_story_is_the_total_for_delegations() {
     let (mut sim, root) = begun_story(&["total_s=60"]);
     sim.tick_at(61);
     insta::assert_snapshot!(sim.ended(root), @"
@@ -588,7 +589,7 @@ fn refused(sim: &mut Sim, brief: Brief) -> Reason {
 }
 
 #[test]
-fn a_story_that_is_worked_on_by_itself_is_not_handed_down_as_well() {
+fn a_story_with_a_run_of_its_own_is_not_delegated() {
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:US-008:1]");
     let other = Brief { story: Some("US-008".into()), ..named("US-008") };
@@ -603,7 +604,7 @@ fn a_story_that_is_worked_on_by_itself_is_not_handed_down_as_well() {
 }
 
 #[test]
-fn a_task_that_was_handed_down_is_not_handed_down_again_by_its_name() {
+fn a_delegated_task_is_not_delegated_again_by_its_name() {
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:Implement JWT:1] [delegate:Write tests:1]");
     let (children, _) = handed(&mut sim);

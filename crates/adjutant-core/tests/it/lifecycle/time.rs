@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn requirement_20_a_timeout_is_partial_and_recoverable_and_says_whose_time_it_was() {
+fn requirement_20_a_timeout_is_partial_recoverable_and_names_the_limit() {
     let mut sim = Sim::new(policy(Preset::Command, &[]));
     let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
     let short = sim.child_of(parent, Brief { timeout_wish: Some(30), ..brief("s", "short", "") });
@@ -34,7 +34,7 @@ fn requirement_20_a_timeout_is_partial_and_recoverable_and_says_whose_time_it_wa
 }
 
 #[test]
-fn a_child_bound_by_its_parent_says_so() {
+fn a_child_that_ends_at_its_parent_s_deadline_names_it() {
     let mut sim = Sim::new(policy(Preset::Command, &[]));
     let parent = sim.child(Brief { timeout_wish: Some(100), ..brief("p", "parent", "") });
     sim.now = Timestamp::from_millis(40_000);
@@ -48,7 +48,7 @@ fn a_child_bound_by_its_parent_says_so() {
 }
 
 #[test]
-fn d6_the_total_ends_those_who_run_and_those_who_wait() {
+fn d6_the_total_ends_running_and_queued_children() {
     let set = ["enabled=true", "timeout_s=60", "timeout_max_s=60", "total_s=100", "concurrency=1"];
     let mut sim =
         Sim::new(Policy { contract: ContractKind::Report, ..policy(Preset::Story, &set) });
@@ -57,7 +57,7 @@ fn d6_the_total_ends_those_who_run_and_those_who_wait() {
     assert_eq!(sim.code(children[0]), Some(Code::Timeout));
     assert_eq!(sim.state(children[1]), State::Running);
     let events = sim.tick_at(100);
-    // Nobody is started, and paid for, to be cut off at once.
+    // A delegation without time left is not started: it would be paid for and cut off at once.
     assert!(!kinds(&events).contains("started"), "{}", kinds(&events));
     insta::assert_snapshot!(sim.ended(children[1]), @"
     partial TIMEOUT: Timed out after 40 s, its parent's total for delegating (total_s).
@@ -73,7 +73,7 @@ fn d6_the_total_ends_those_who_run_and_those_who_wait() {
 }
 
 #[test]
-fn a_child_whose_time_was_cut_to_what_is_left_of_the_total_says_so() {
+fn a_child_whose_time_was_cut_by_the_total_names_it() {
     for begins_ms in [0, 50_000, 50_001, 50_999] {
         let set = ["enabled=true", "total_s=100"];
         let mut sim =
@@ -151,7 +151,7 @@ fn a_stalled_attempt_is_not_retried_beyond_its_time_or_budget() {
 }
 
 #[test]
-fn a_stall_and_the_end_of_time_at_once_settle_the_call_once() {
+fn a_stall_and_a_timeout_at_the_same_time_settle_the_call_once() {
     let (mut sim, child) = one(&["stall_s=600", "timeout_s=600"]);
     let events = sim.tick_at(600);
     assert_eq!(kinds(&events).matches("settled").count(), 1, "{}", kinds(&events));
@@ -192,7 +192,7 @@ fn only_an_open_model_call_can_stall() {
 }
 
 #[test]
-fn a_policy_without_a_stall_waits_for_ever() {
+fn without_stall_s_a_model_call_never_stalls() {
     let (mut sim, _) = one(&["stall_s=none"]);
     assert_eq!(sim.tree.next_deadline(), None);
     assert_eq!(sim.tick_at(1_000_000), []);

@@ -39,7 +39,7 @@ fn tools_are_run_and_the_next_turn_waits_for_all_of_them() {
 }
 
 #[test]
-fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
+fn d18_forbidden_and_invalid_calls_are_answered_with_an_error() {
     let (mut sim, child) = one(&[]);
     let malformed = ToolCall { malformed: true, ..read("m", "a") };
     let twice = json!(r#"{"path": "a", "path": "b"}"#);
@@ -72,7 +72,7 @@ fn d18_what_is_not_allowed_or_makes_no_sense_is_answered_and_not_run() {
 }
 
 #[test]
-fn a_turn_of_nothing_but_refused_calls_goes_on_at_once() {
+fn a_turn_with_only_refused_calls_continues_at_once() {
     let (mut sim, child) = one(&[]);
     let events = sim.call(child, vec![tool("1", "Dance", json!({})), tool("2", "Run", json!({}))]);
     assert_eq!(kinds(&events), "replied tool_refused tool_refused reserved");
@@ -91,7 +91,7 @@ fn one_turn_may_make_sixty_four_calls() {
 }
 
 #[test]
-fn five_equal_calls_are_told_and_eight_end_the_work() {
+fn five_equal_calls_are_refused_and_eight_end_the_agent() {
     let (mut sim, child) = one(&[]);
     for n in 1..LOOP_TOLD {
         assert!(turn(&mut sim, child, read(&n.to_string(), "a")), "{n}");
@@ -111,7 +111,7 @@ fn five_equal_calls_are_told_and_eight_end_the_work() {
 }
 
 #[test]
-fn two_calls_made_in_turn_are_a_loop_as_much_as_one() {
+fn two_alternating_calls_are_a_loop_too() {
     let (mut sim, child) = one(&[]);
     let mut made = 0;
     while sim.node(child).is_live() {
@@ -155,7 +155,7 @@ fn calls_of_long_ago_are_forgotten() {
 }
 
 #[test]
-fn d22_what_comes_late_is_kept_and_changes_nothing() {
+fn d22_a_late_result_is_recorded_and_changes_nothing() {
     let (mut sim, child) = one(&[]);
     let other = sim.child(about("y"));
     let result = |turn: u32, call: u32| Command::TakeOutput {

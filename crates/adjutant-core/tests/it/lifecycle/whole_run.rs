@@ -1,4 +1,4 @@
-//! Part of `lifecycle`: a run that nobody has typed, which a person is asked about before it begins.
+//! Part of `lifecycle`: a run that a client started, which a person approves before it begins.
 
 use adjutant_core::assignment::Assignment;
 use adjutant_core::policy::Operation;
@@ -46,7 +46,7 @@ fn ask(sim: &mut Sim, command: Command) -> String {
 }
 
 #[test]
-fn nothing_of_a_run_happens_before_a_person_says_yes_and_its_time_begins_then() {
+fn nothing_of_a_run_happens_before_its_approval_and_its_time_starts_then() {
     let mut sim = led(&[], model());
     let root = sim.root();
     let hash = ask(&mut sim, command(&[7]));
@@ -67,7 +67,7 @@ fn nothing_of_a_run_happens_before_a_person_says_yes_and_its_time_begins_then() 
 }
 
 #[test]
-fn a_story_that_is_asked_about_makes_no_workspace_and_hands_nothing_down() {
+fn a_story_that_waits_for_approval_makes_no_workspace_and_delegates_nothing() {
     let policy = policy(Preset::Story, &["approval=batch", "enabled=true"]);
     let mut sim = Sim::led(policy, "story", "Log in");
     let root = sim.root();
@@ -82,7 +82,7 @@ fn a_story_that_is_asked_about_makes_no_workspace_and_hands_nothing_down() {
 }
 
 #[test]
-fn a_no_silence_and_a_cancel_end_a_run_before_it_began() {
+fn denial_expiry_and_cancelling_end_a_run_before_it_begins() {
     let mut denied = led(&[], model());
     let hash = ask(&mut denied, command(&[7]));
     let no = Command::Deny { hash, reason: "a person said no".into() };
@@ -103,14 +103,14 @@ fn a_no_silence_and_a_cancel_end_a_run_before_it_began() {
         assert!(sim.effects.iter().all(|effect| !matches!(effect, Effect::Mark { .. })));
         assert_eq!(sim.tree.open_questions(), 0);
         sim.check_over();
-        // Nobody takes it up by a way around the question.
+        // A resume cannot bypass the question.
         let mut again = Sim::replay(&sim.log);
         assert_eq!(again.submit(Command::Resume(Box::default())).unwrap(), []);
     }
 }
 
 #[test]
-fn an_answer_about_a_run_is_bound_to_all_that_it_begins_with() {
+fn an_approval_of_a_run_is_bound_to_all_its_opening_events() {
     let hash = |settings: &[&str], asked: Command| ask(&mut led(settings, model()), asked);
     let one = hash(&[], command(&[7]));
     assert_eq!(one, hash(&[], command(&[7])));
@@ -124,7 +124,7 @@ fn an_answer_about_a_run_is_bound_to_all_that_it_begins_with() {
 
 /// The whole worst case must fit; what has no price fits nothing, and what is free fits even nothing left.
 #[test]
-fn a_run_begins_unasked_within_the_amount() {
+fn a_run_begins_without_approval_within_the_amount() {
     let price = Price { input: 0.0, output: 0.0, cache_read: 0.0, cache_write: 0.0 };
     let free = ModelSpec { price: Some(price), ..model() };
     for (limit, budget, model, begins) in [
@@ -146,7 +146,7 @@ fn a_run_begins_unasked_within_the_amount() {
 }
 
 #[test]
-fn a_run_that_died_between_question_answer_and_beginning_goes_on_from_there() {
+fn a_run_that_crashed_around_its_approval_is_resumed_from_there() {
     let mut sim = led(&[], model());
     let root = sim.root();
     let hash = ask(&mut sim, command(&[]));

@@ -38,7 +38,7 @@ fn steps(sim: &Sim) -> Vec<String> {
 }
 
 #[test]
-fn one_write_at_a_time_and_each_is_on_record_before_it_happens() {
+fn writes_run_one_at_a_time_and_are_recorded_before_they_happen() {
     let (mut sim, child) = writer();
     sim.call(child, vec![write("a", "a"), read("r", "x"), write("b", "b")]);
     let first = "prepare 0 below .adjutant/specs";
@@ -70,7 +70,7 @@ fn looks(sim: &Sim) -> Vec<u32> {
 }
 
 #[test]
-fn looks_are_made_at_once_but_never_before_a_change_ahead_of_them() {
+fn reads_run_in_parallel_but_never_before_an_earlier_write() {
     let (mut sim, child) = writer();
     let calls = ["Read", "Glob", "Write", "Grep", "Note", "Read", "Write", "Read"];
     let args = |name: &str| match name {
@@ -105,7 +105,7 @@ fn looks_are_made_at_once_but_never_before_a_change_ahead_of_them() {
 }
 
 #[test]
-fn a_look_that_waits_goes_on_when_the_run_is_interrupted_before_it() {
+fn a_waiting_read_runs_after_an_interruption() {
     let (mut sim, child) = writer();
     sim.call(child, vec![write("a", "a"), read("r", "x")]);
     sim.submit(prepare(child, 0, "a")).unwrap();
@@ -116,7 +116,7 @@ fn a_look_that_waits_goes_on_when_the_run_is_interrupted_before_it() {
 }
 
 #[test]
-fn a_write_cut_off_is_decided_by_looking_and_never_repeated() {
+fn an_interrupted_write_is_judged_by_the_file_and_never_repeated() {
     for (looked, says) in [
         (Some(WriteFinding::Applied), "but it was done"),
         (Some(WriteFinding::NotApplied), "before it was done"),
@@ -155,7 +155,7 @@ fn a_write_cut_off_is_decided_by_looking_and_never_repeated() {
 }
 
 #[test]
-fn a_write_that_was_not_on_record_begins_again() {
+fn a_write_that_was_not_prepared_starts_again() {
     let (mut sim, child) = writer();
     sim.call(child, vec![write("a", "a"), write("b", "b")]);
     sim.effects.clear();
