@@ -129,7 +129,7 @@ pub enum PrdError {
         seconds: u64,
     },
     /// The file changed during each of several attempts.
-    #[error("`{path}` was changed by someone else again and again; nothing was written")]
+    #[error("`{path}` was changed by another program during every attempt; nothing was written")]
     Overtaken {
         /// The file.
         path: String,
@@ -278,7 +278,7 @@ impl PrdFile {
         changed: impl Fn(String) -> PrdError,
     ) -> Result<Prd, PrdError> {
         let theirs = Prd::read(&read.text)
-            .map_err(|fault| changed(format!("it was made something that is no PRD ({fault})")))?;
+            .map_err(|fault| changed(format!("it is no longer a valid PRD ({fault})")))?;
         match (self.prd.entry(story_id), theirs.entry(story_id)) {
             (Some(ours), Some(theirs)) if ours != theirs => {
                 Err(changed("its entry was changed".to_owned()))

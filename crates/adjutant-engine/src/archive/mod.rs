@@ -35,7 +35,7 @@ pub enum ArchiveError {
     #[error(transparent)]
     Find(FindError),
     /// No run contains this session.
-    #[error("no run holds the session {0}")]
+    #[error("no run has the session {0}")]
     NoSession(SessionId),
     /// Several session ids start with this text.
     #[error("`{text}` may be any of {count} sessions: {candidates}")]
@@ -56,7 +56,7 @@ pub enum ArchiveError {
         source: ReadError,
     },
     /// A live process has locked the run, so no other process may append to its journal.
-    #[error("{0} goes on; only its own process may write to it")]
+    #[error("{0} is still running; only its own process may write to it")]
     Live(RunId),
     /// The run's content was pruned, so the run cannot be continued.
     #[error("{0}: not resumable (expired)")]

@@ -153,7 +153,7 @@ pub fn model_of_file(
         return Ok(Some(named));
     }
     Err(format!(
-        "model {named}: a project's file does not choose it; allow it with \
+        "model {named}: a project's file cannot choose it; allow it with \
          models_allowed = [\"{named}\"] in your own configuration"
     ))
 }
@@ -180,6 +180,8 @@ fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
     };
     let found = (provider == "anthropic").then(newest).flatten();
     found.ok_or_else(|| {
-        format!("model {wish}: a word of Anthropic's, and the run has another provider")
+        format!(
+            "model {wish}: a short name of Anthropic's models, and the run has another provider"
+        )
     })
 }

@@ -65,7 +65,7 @@ impl ControlRequest {
         match version.as_ref().map(Value::as_u64) {
             Some(Some(version)) if version == u64::from(VERSION) => {}
             Some(Some(version)) => {
-                let both = format!("version {version} is not spoken here, only {VERSION}");
+                let both = format!("version {version} is not supported, expected {VERSION}");
                 return Err(ControlRefusal::unreadable(both));
             }
             Some(None) | None => {
@@ -170,7 +170,7 @@ impl ControlRefusal {
     pub(crate) fn busy() -> Self {
         Self {
             code: Code::QueueFull,
-            message: "too many orders are under way".into(),
+            message: "too many requests at the same time".into(),
             recommendation: "Try again in a moment.".into(),
         }
     }
@@ -232,6 +232,6 @@ mod tests {
         for line in all {
             assert!(!said(line).is_empty(), "{line}");
         }
-        assert_eq!(said(r#"{"v":2,"do":"ping"}"#), "version 2 is not spoken here, only 1");
+        assert_eq!(said(r#"{"v":2,"do":"ping"}"#), "version 2 is not supported, expected 1");
     }
 }

@@ -47,19 +47,19 @@ pub enum EngineError {
     #[error("the run stopped: the journal's writer is gone")]
     JournalGone,
     /// The callback of [`crate::Engine::on_created`] failed, so the run was not started.
-    #[error("the run cannot be noted where it is looked for")]
+    #[error("cannot report the new run to the process that started it")]
     OnCreated(#[source] io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
     /// The operating system's random source failed, so no ids can be made.
-    #[error("the system gives no randomness")]
+    #[error("cannot read random bytes from the operating system")]
     Random(#[from] getrandom::Error),
     /// There is nothing to resume in the run.
     #[error("nothing to resume: {0}")]
     NothingToResume(String),
     /// A model that the run needs is not available.
-    #[error("cannot go on without the model {name}: {problem}")]
+    #[error("cannot resume without the model {name}: {problem}")]
     Model {
         /// Its name.
         name: String,

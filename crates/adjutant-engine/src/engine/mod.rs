@@ -251,7 +251,7 @@ impl Engine {
         if !self.gives_spaces() {
             return Ok(None);
         }
-        let missing = || EngineError::Workspaces("nobody said where to keep them".to_owned());
+        let missing = || EngineError::Workspaces("no directory for workspaces is set".to_owned());
         let mut setup = self.spaces.clone().ok_or_else(missing)?;
         setup.bounds.disk_bytes = self.policy.workspace_bytes;
         setup.bounds.entries = self.policy.workspace_entries;

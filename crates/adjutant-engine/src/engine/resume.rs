@@ -294,6 +294,6 @@ fn why_nothing_resumes(
         Some(State::Ended(Outcome::Completed)) => {
             format!("{session} is completed; say what is left to do with --say TEXT")
         }
-        Some(state) => format!("{session} is {} and cannot be taken up again", state.word()),
+        Some(state) => format!("{session} is {} and cannot be resumed", state.word()),
     }
 }

@@ -40,7 +40,9 @@ impl WorkspaceSetup {
                 self.grants.push(grant);
             } else {
                 let grant = grant.display();
-                lost.push(format!("{grant} was granted and is not there any more, so it is not"));
+                lost.push(format!(
+                    "{grant} was granted and no longer exists; commands run without it"
+                ));
             }
         }
         lost
@@ -59,21 +61,20 @@ impl WorkspaceSetup {
             Ok(ignored) => Some(ignored),
             Err(error) => {
                 let why = error_chain(&error);
-                strange.push(format!("git does not say what is ignored here: {why}"));
+                strange.push(format!("cannot list the files that git ignores: {why}"));
                 None
             }
         };
         for typed in &self.include_ignored {
             let Some(path) = within(top, typed) else {
                 let (typed, top) = (typed.display(), top.display());
-                strange.push(format!("{typed} does not lie in {top} and does not come along"));
+                strange
+                    .push(format!("{typed} is outside the repository {top} and is not included"));
                 continue;
             };
             if path.to_str().is_none() {
                 let typed = typed.display();
-                strange.push(format!(
-                    "{typed} is no text, cannot be put on record and does not come along"
-                ));
+                strange.push(format!("{typed} is not valid UTF-8 and is not included"));
                 continue;
             }
             strange.extend(remark(all.repository(), &path, ignored.as_deref()));
@@ -105,10 +106,10 @@ fn within(top: &Path, typed: &Path) -> Option<PathBuf> {
 fn remark(repository: &Repository, path: &Path, ignored: Option<&[PathBuf]>) -> Option<String> {
     let shown = path.display();
     if repository.work_tree().join(path).symlink_metadata().is_err() {
-        return Some(format!("there is no {shown} that could come along"));
+        return Some(format!("{shown} does not exist and is not included"));
     }
     let is_ignored = ignored?.iter().any(|it| path.starts_with(it) || it.starts_with(path));
-    (!is_ignored).then(|| format!("{shown} is not ignored and comes along anyway"))
+    (!is_ignored).then(|| format!("{shown} is not ignored, so it is included anyway"))
 }
 
 #[cfg(test)]

@@ -139,12 +139,12 @@ impl RunFiles {
     fn before(&self, change: &ContentChange) -> Result<Option<Vec<u8>>, UndoFailure> {
         let Some(hash) = &change.after else { return Ok(None) };
         let bytes = self.kept_before(hash).map_err(|error| {
-            UndoFailure::File(format!("what it held before was not kept: {error}"))
+            UndoFailure::File(format!("its old content was not saved: {error}"))
         })?;
         if content_hash(&bytes) == *hash {
             Ok(Some(bytes))
         } else {
-            Err(UndoFailure::File("what it held before was damaged on disk".to_owned()))
+            Err(UndoFailure::File("its saved old content is damaged".to_owned()))
         }
     }
 }

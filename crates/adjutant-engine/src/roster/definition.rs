@@ -129,7 +129,9 @@ pub(crate) fn definition(
     let name = agent_name(&sheet.text("name").unwrap_or_else(|| stem.to_owned()))?;
     let description = sheet.text("description").unwrap_or_default();
     if description.is_empty() {
-        sheet.ignore("there is no `description`, so nobody is told when to use it".to_owned());
+        sheet.ignore(
+            "there is no `description`, so other agents are not told when to use it".to_owned(),
+        );
     }
     let prompt = sheet.prompt(body)?;
     let tools = sheet.tools();
@@ -192,7 +194,7 @@ impl<'a> DefinitionFields<'a> {
             if known.contains(&key.as_str()) {
                 return Err(format!("it holds `{key}` twice"));
             }
-            sheet.ignore(format!("`{key}` is there more than once"));
+            sheet.ignore(format!("`{key}` occurs more than once; the first value is used"));
         }
         Ok(sheet)
     }
@@ -241,7 +243,7 @@ impl<'a> DefinitionFields<'a> {
             return Err("it describes an agent on another machine".into());
         }
         if self.is_true("disable") || self.is_true("disabled") {
-            return Err("it is switched off by its own `disable`".into());
+            return Err("it is disabled by its own `disable`".into());
         }
         Ok(())
     }
@@ -251,7 +253,7 @@ impl<'a> DefinitionFields<'a> {
         let texts = std::iter::once(body.trim().to_owned()).chain(keyed.into_iter().flatten());
         let prompt = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
         if prompt.is_empty() {
-            return Err("it says nothing to its agent: the prompt is empty".into());
+            return Err("its prompt is empty".into());
         }
         if prompt.starts_with("{file:") {
             return Err("its prompt is another file, which is not read".into());

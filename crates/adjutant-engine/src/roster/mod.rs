@@ -239,7 +239,7 @@ impl AgentRoster {
         let withdrawn = self.agents.extract_if(.., bounded).map(|agent| FileProblem {
             file: agent.file,
             scope: agent.scope,
-            reason: format!("{bounds} would bound it and cannot be used"),
+            reason: format!("{bounds} would limit it and cannot be used"),
         });
         self.problems.extend(withdrawn.collect::<Vec<_>>());
     }
@@ -295,7 +295,7 @@ pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
     }
     if !text.chars().all(fits) || !text.starts_with(char::is_alphanumeric) {
         return Err(format!(
-            "its name `{}` holds what a name must not: use letters, digits and -",
+            "its name `{}` has characters that are not allowed; use letters, digits and -",
             text.escape_debug()
         ));
     }

@@ -51,7 +51,7 @@ impl DefinitionFile {
     ) -> Result<T, String> {
         let text = self.text.as_deref().map_err(Clone::clone)?;
         catch_panic(|| make(text))
-            .unwrap_or_else(|crash| Err(format!("reading it broke: {}", crash.message)))
+            .unwrap_or_else(|crash| Err(format!("parsing it failed: {}", crash.message)))
     }
 
     /// Returns the problem to report for this file.

@@ -136,7 +136,7 @@ pub(crate) fn allow(
         return switch(wished, key, map, ignored);
     }
     let Some(names) = names(value) else {
-        ignored.push(format!("`{key}` is not a list of tools, so there are none"));
+        ignored.push(format!("`{key}` is not a list of tools, so it permits none"));
         return wished.allow_only([]);
     };
     if names.iter().any(|name| name == "*") {
@@ -166,7 +166,7 @@ pub(super) fn forbid(
     ignored: &mut Vec<String>,
 ) {
     let Some(names) = names(value) else {
-        ignored.push(format!("`{key}` is not a list of tools, so there are none"));
+        ignored.push(format!("`{key}` is not a list of tools, so it permits none"));
         return wished.allow_only([]);
     };
     for name in &names {
@@ -209,7 +209,7 @@ pub(super) fn permit(
         Value::Object(map) => map,
         Value::String(word) if word == "allow" => return,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            ignored.push(format!("`{key}` does not allow everything, so there are no tools"));
+            ignored.push(format!("`{key}` does not allow everything, so it permits no tools"));
             return wished.allow_only([]);
         }
     };
@@ -233,7 +233,7 @@ pub(super) fn permit(
                 .push(format!("`{key}.{name}`: a tool cannot be denied in part, so all of it is"));
         } else if value == "ask" {
             ignored.push(format!(
-                "`{key}.{name}`: nobody is asked while an agent works, so it is denied"
+                "`{key}.{name}`: no person is asked while an agent works, so it is denied"
             ));
         }
         wished.deny(covered);

@@ -199,7 +199,7 @@ impl Runner {
     ) -> Result<(), EngineError> {
         match event.session() {
             Some(session) if !error.is_final() => {
-                let message = format!("what it said cannot be recorded: {error}");
+                let message = format!("its reply cannot be recorded: {error}");
                 queue.push_back(Command::Crash { session, message, backtrace: String::new() });
                 Ok(())
             }

@@ -216,7 +216,7 @@ impl SlashCommands {
         let withdrawn = self.commands.extract_if(.., bounded).map(|command| FileProblem {
             file: command.definition.file,
             scope: DefinitionScope::Project,
-            reason: format!("{bounds} would bound it and cannot be used"),
+            reason: format!("{bounds} would limit it and cannot be used"),
         });
         self.problems.extend(withdrawn.collect::<Vec<_>>());
     }

@@ -176,11 +176,11 @@ impl SlashCommands {
         if let Some(same) = route.take_if(|route| route.agent == name) {
             let agent = same.agent;
             remarks.push(format!(
-                "the agent `{agent}` has the command's name, so the command works itself"
+                "the agent `{agent}` has the command's name, so the command does the work itself"
             ));
         }
         if let Some(AgentRoute { agent, instead_of: Some(wanted), .. }) = &route {
-            remarks.push(format!("there is no agent `{wanted}`; `{agent}` takes its place"));
+            remarks.push(format!("there is no agent `{wanted}`; `{agent}` is used instead"));
         }
         let mut definition = command.definition.clone();
         definition.prompt = fill(&definition.prompt, &arguments.typed);

@@ -83,7 +83,7 @@ pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand,
     }
     let body = body.trim();
     if body.is_empty() {
-        return Err("it says nothing: the body is empty".into());
+        return Err("its body is empty".into());
     }
     let description = sheet.text("description").unwrap_or_else(|| first_line(body));
     let (form, hint, routing) = sheet.manner(leaf.product, name.as_str());

@@ -88,7 +88,7 @@ pub enum SpecsError {
         seconds: u64,
     },
     /// The files changed during each of several attempts.
-    #[error("the files in `{folder}` were changed by someone else meanwhile; try again")]
+    #[error("the files in `{folder}` were changed by another program meanwhile; try again")]
     Overtaken {
         /// The folder.
         folder: &'static str,

@@ -98,11 +98,7 @@ fn finish(
     if said.is_empty() {
         return Ok(said);
     }
-    Ok(vec![format!(
-        "a change that was interrupted has been finished: {} in {}",
-        said.join(" and "),
-        folder.path
-    )])
+    Ok(vec![format!("finished an interrupted change: {} in {}", said.join(" and "), folder.path)])
 }
 
 /// Leaves the edited files alone and keeps the interrupted change in `.kept-N` copies.

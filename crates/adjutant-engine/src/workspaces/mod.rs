@@ -96,7 +96,7 @@ impl RunWorkspaces {
     /// Merges the commits of the stories a batch depends on into its start. Returns a message about conflicts.
     fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<Option<String>, String> {
         let id = |commit: &String| {
-            ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))
+            ObjectId::parse(commit).ok_or_else(|| format!("{commit} is not a commit id"))
         };
         let results: Vec<ObjectId> = takes_in.iter().map(id).collect::<Result<_, _>>()?;
         let clash = self.all.begin_with(&self.run, batch, &results);
@@ -105,7 +105,7 @@ impl RunWorkspaces {
             let clash = |it: &Conflict| format!("{}: {}", it.path.display(), it.kind.describe());
             let commit = commit.to_string();
             format!(
-                "the work it depends on ({}) does not go together with your files or with other work it depends on: {}",
+                "the work it depends on ({}) conflicts with your files or with other work it depends on: {}",
                 commit.get(..12).unwrap_or(&commit),
                 conflicts.iter().map(clash).collect::<Vec<_>>().join("; ")
             )
@@ -226,7 +226,8 @@ impl RunWorkspaces {
         commit: &str,
         masker: &Masker,
     ) -> Result<MergedWork, String> {
-        let result = ObjectId::parse(commit).ok_or_else(|| format!("{commit} is no commit"))?;
+        let result =
+            ObjectId::parse(commit).ok_or_else(|| format!("{commit} is not a commit id"))?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let taken = workspace.take_in(&result, at).map_err(|error| error_chain(&error))?;
         let path = |path: &Path| path.display().to_string();

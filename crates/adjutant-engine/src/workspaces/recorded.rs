@@ -70,9 +70,9 @@ fn how(status: &DiffStatus) -> String {
 
 fn why(reason: SkipReason) -> String {
     match reason {
-        SkipReason::NestedRepository => "a repository of its own".to_owned(),
+        SkipReason::NestedRepository => "a nested repository".to_owned(),
         SkipReason::Reserved => "only Adjutant changes it".to_owned(),
-        SkipReason::Special => "no file, folder or link".to_owned(),
+        SkipReason::Special => "not a file, directory or link".to_owned(),
         SkipReason::Unreadable => "cannot be read".to_owned(),
         SkipReason::Ignored => "ignored".to_owned(),
         SkipReason::TooDeep => "too deep".to_owned(),

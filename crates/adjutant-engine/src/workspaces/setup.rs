@@ -169,7 +169,8 @@ impl WorkspaceSetup {
     /// Cleans up workspaces of `tree` that crashes left behind: commits the work in them and removes them. Returns a
     /// message for each.
     pub fn sweep(&self, tree: &Path, archive: &Archive) -> Vec<String> {
-        let left = |why: &str| format!("left the workspaces of {} alone: {why}", tree.display());
+        let left =
+            |why: &str| format!("did not clean up the workspaces of {}: {why}", tree.display());
         let all = match self.open(tree, false) {
             Ok(all) => all,
             Err(why) => return vec![left(&why)],
@@ -182,7 +183,9 @@ impl WorkspaceSetup {
         // Best effort: the next sweep tries again.
         let _ = all.drop_base_refs(&|run| is_over(archive, run));
         let said = swept.into_iter().map(|it| match it {
-            SweptWorkspace::Kept(reference, _) => format!("kept what was left in {reference}"),
+            SweptWorkspace::Kept(reference, _) => {
+                format!("kept the work that was left in {reference}")
+            }
             SweptWorkspace::Removed(reference) => {
                 format!("removed the empty workspace of {reference}")
             }

@@ -192,12 +192,12 @@ fn version_with_a_changed_story_is_not_overwritten() {
         (
             "\"id\": \"US-002\"",
             "\"id\": \"US-001\"",
-            "it was made something that is no PRD (line 7 column 5: story US-001: the id is used already, by the story at line 3)",
+            "it is no longer a valid PRD (line 7 column 5: story US-001: the id is used already, by the story at line 3)",
         ),
         (
             "\"stories\": [",
             "\"stories\": ",
-            "it was made something that is no PRD (not JSON, line 7 column 5: key must be a string)",
+            "it is no longer a valid PRD (not JSON, line 7 column 5: key must be a string)",
         ),
     ];
     for (from, to, what) in cases {

@@ -155,7 +155,7 @@ audit (.opencode/agent/audit.md) Audits.
   model gemini/gemini-3-pro, 20 turns
   - `tools.mymcp_search`: there is no such tool here
   - `permission.bash`: a tool cannot be denied in part, so all of it is
-  - `permission.task`: nobody is asked while an agent works, so it is denied
+  - `permission.task`: no person is asked while an agent works, so it is denied
   - `hidden`: not used
   - `temperature`: not used
   > Audit.
@@ -176,7 +176,7 @@ only (.opencode/agents/deep/only.md) Only what is named.
 ");
     assert_eq!(
         check("work/.opencode/agent/off.md", "---\ndescription: x\ndisable: true\n---\nx"),
-        "problem .opencode/agent/off.md: it is switched off by its own `disable`"
+        "problem .opencode/agent/off.md: it is disabled by its own `disable`"
     );
 }
 
@@ -323,8 +323,8 @@ fn unreadable_files_are_reported_and_others_still_work() {
     problem .claude/agents/alias.md: its YAML uses an alias in line 3; write the value out
     problem .claude/agents/broken.md: its YAML is broken: illegal placement of ':' indicator at byte 18 line 3 column 5
     problem .claude/agents/bytes.md: it is not UTF-8
-    problem .claude/agents/control.md: its name `a\u{1b}[31mb` holds what a name must not: use letters, digits and -
-    problem .claude/agents/empty.md: it says nothing to its agent: the prompt is empty
+    problem .claude/agents/control.md: its name `a\u{1b}[31mb` has characters that are not allowed; use letters, digits and -
+    problem .claude/agents/empty.md: its prompt is empty
     problem .claude/agents/endless.md: its front matter has no end: a second line of --- is missing
     problem .claude/agents/huge.md: it is larger than 256 KiB
     problem .claude/agents/long.md: its name has 65 characters, allowed are 1 to 64
@@ -444,7 +444,7 @@ fn project_agent_is_dropped_if_the_persons_file_is_unreadable() {
     let roster = place.roster();
     assert_eq!(roster.agents, []);
     assert_eq!(roster.problems[1].file, ".claude/agents/good.md");
-    assert!(roster.problems[1].reason.ends_with("would bound it and cannot be used"));
+    assert!(roster.problems[1].reason.ends_with("would limit it and cannot be used"));
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn model_of_a_project_file_needs_the_persons_consent() {
     }
     for (scope, model, running, why) in [
         ("work", "openai/other", newest, "models_allowed = [\"openai/other\"]"),
-        ("work", "opus", "anthropic/claude-haiku-5-5", "a project's file does not choose it"),
+        ("work", "opus", "anthropic/claude-haiku-5-5", "a project's file cannot choose it"),
         ("home", "opus", "openai/gpt-5.6", "the run has another provider"),
         ("home", "script:/etc/passwd", newest, "cannot name a script or a recording"),
         ("home", "best", newest, "not of the form provider/model"),
@@ -525,7 +525,7 @@ fn files_over_the_limit_are_not_read_and_their_agents_not_used() {
     let roster = place.roster();
     assert_eq!(roster.agents, []);
     assert_eq!(roster.problems[0].reason, "it has 202 keys, allowed are 200");
-    assert!(roster.problems[1].reason.ends_with("would bound it and cannot be used"));
+    assert!(roster.problems[1].reason.ends_with("would limit it and cannot be used"));
 
     let body = "x".repeat(250 << 10);
     let mut place = ProjectAndHome::new().file("work/.claude/agents/good.md", GOOD);

@@ -241,14 +241,14 @@ fn unusable_command_file_does_not_affect_others() {
     shadowed $PLACE/home/.claude/commands/mine.md by .claude/commands/mine.md
     problem .claude/commands/alias.md: its YAML uses an alias in line 3; write the value out
     problem .claude/commands/big.md: it is larger than 256 KiB
-    problem .claude/commands/empty.md: it says nothing: the body is empty
+    problem .claude/commands/empty.md: its body is empty
     problem .claude/commands/lead.md: its name `lead` belongs to Adjutant; give it another with `name`
     problem .claude/commands/link.md: it is a link that leads out of the project
     problem .claude/commands/open.md: its front matter has no end: a second line of --- is missing
     problem .claude/commands/plan.md: its YAML is broken: while parsing a flow sequence, expected ',' or ']' at byte 22 line 3 column 1
     problem .claude/commands/two words.md: its name `two words` holds a space; name it with -
     problem $PLACE/home/.claude/commands/gone.md: its front matter has no end: a second line of --- is missing
-    problem .claude/commands/gone.md: $PLACE/home/.claude/commands/gone.md would bound it and cannot be used
+    problem .claude/commands/gone.md: $PLACE/home/.claude/commands/gone.md would limit it and cannot be used
     ");
     let broken = place.typed("/plan 12", &[], &no_list);
     assert!(
@@ -281,7 +281,7 @@ fn section_10_commands_are_routed_by_the_language_of_their_task() {
             none,
             &proof,
             "Task: 12: researcher by the command\n\
-             there is no agent `lean-research-agent`; `researcher` takes its place",
+             there is no agent `lean-research-agent`; `researcher` is used instead",
         ),
         ("/plan 12", none, &no_list, "Task 12 not found: the project has no tasks yet"),
         ("/plan 12", &theirs, &proof, "Task: 12: reviewer by your configuration"),
@@ -297,7 +297,7 @@ fn section_10_commands_are_routed_by_the_language_of_their_task() {
             none,
             &no_list,
             "Command: /planner: itself\n\
-             the agent `planner` has the command's name, so the command works itself",
+             the agent `planner` has the command's name, so the command does the work itself",
         ),
         ("/plan 13", none, &gone, "Task 13 not found in TODO.md"),
     ] {

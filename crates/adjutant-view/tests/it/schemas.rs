@@ -71,7 +71,7 @@ fn in_workspaces(h: &mut History) {
         commit: Some("c0ffee".into()),
         reference: Some("refs/adjutant/run_1_aaaaaa/sess_1_aaaaaa".into()),
         files: vec![file("modified", Some(2)), file("added", None)],
-        skipped: vec!["a.sock (no file, folder or link)".into()],
+        skipped: vec!["a.sock (not a file, directory or link)".into()],
         left: vec!["huge (too large, 629145600 bytes)".into()],
     };
     let problem = Some("the disk is full".to_owned());

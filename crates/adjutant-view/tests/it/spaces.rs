@@ -173,7 +173,8 @@ fn ten_left_out_files_are_listed() {
         let mut h = begun(false);
         let [one] = h.call([("one", "x")]);
         works(&mut h, one);
-        let skipped = (0..count).map(|n| format!("pipe{n} (no file, folder or link)")).collect();
+        let skipped =
+            (0..count).map(|n| format!("pipe{n} (not a file, directory or link)")).collect();
         ends(&mut h, one, KeptWork { skipped, ..KeptWork::default() }, None);
         let text = markdown(&h);
         assert_eq!(text.matches("- left out: pipe").count(), 10);

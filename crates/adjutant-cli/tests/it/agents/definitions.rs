@@ -113,7 +113,7 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
       bounded by your own $PLACE/home/.claude/agents/reviewer.md
       ignored: `color`: not used
       ignored: your own $PLACE/home/.claude/agents/reviewer.md does not permit Grep, Run
-      ignored: model openai/gpt-5.6: a project's file does not choose it; allow it with models_allowed = ["openai/gpt-5.6"] in your own configuration
+      ignored: model openai/gpt-5.6: a project's file cannot choose it; allow it with models_allowed = ["openai/gpt-5.6"] in your own configuration
 
     chief  user $PLACE/home/.config/opencode/agent/chief.md
       Leads.
@@ -150,7 +150,7 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
       built-in reviewer (by .claude/agents/reviewer.md)
 
     Cannot be used:
-      .claude/agents/broken.md: it says nothing to its agent: the prompt is empty
+      .claude/agents/broken.md: its prompt is empty
     --- stderr ---
     [exit 0]
     "#);
@@ -182,7 +182,7 @@ fn one_agent_is_shown_with_its_prompt_and_a_slip_is_understood() {
       model: openai/gpt-5.6 · 4 turns
       ignored: `color`: not used
       ignored: the policy does not permit Run
-      ignored: model openai/gpt-5.6: a project's file does not choose it; allow it with models_allowed = ["openai/gpt-5.6"] in your own configuration
+      ignored: model openai/gpt-5.6: a project's file cannot choose it; allow it with models_allowed = ["openai/gpt-5.6"] in your own configuration
 
     It is told by the project:
 

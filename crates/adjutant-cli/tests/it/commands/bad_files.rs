@@ -195,7 +195,7 @@ fn command_files_that_cannot_be_used_are_named_with_the_reason() {
     adjutant: /bytes is described by .opencode/command/bytes.md, which cannot be used: it is not UTF-8
       `adjutant commands` lists the commands, and the files that cannot be used.
     [exit 2]
-    adjutant: /empty is described by .opencode/command/empty.md, which cannot be used: it says nothing: the body is empty
+    adjutant: /empty is described by .opencode/command/empty.md, which cannot be used: its body is empty
       `adjutant commands` lists the commands, and the files that cannot be used.
     [exit 2]
     adjutant: /near (.opencode/command/near.md) is handed to `reviwer`, but there is no agent `reviwer`, did you mean `reviewer`?; known are researcher, planner, implementer, reviewer, error-diagnostics-agent, specialist, helper

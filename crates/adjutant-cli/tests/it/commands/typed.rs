@@ -237,7 +237,7 @@ fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
       `adjutant agents` lists the agents; --agent NAME chooses one.
     [exit 2]
     /todo
-    adjutant: /todo is described by .claude/commands/todo.md, which cannot be used: it says nothing: the body is empty
+    adjutant: /todo is described by .claude/commands/todo.md, which cannot be used: its body is empty
       `adjutant commands` lists the commands, and the files that cannot be used.
     [exit 2]
     "#);

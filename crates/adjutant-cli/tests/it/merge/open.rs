@@ -140,8 +140,8 @@ fn an_ignored_folder_that_cannot_come_along_is_said() {
     fs::create_dir(repo.rig.path().join("out")).unwrap();
     let here = repo.rig.work().canonicalize().unwrap().join("target");
     for (typed, said) in [
-        ("nosuch", Some("there is no nosuch that could come along")),
-        ("src", Some("src is not ignored and comes along anyway")),
+        ("nosuch", Some("nosuch does not exist and is not included")),
+        ("src", Some("src is not ignored, so it is included anyway")),
         ("../out", Some("../out does not lie in ")),
         ("/usr/lib", Some("/usr/lib does not lie in ")),
         ("target", None),

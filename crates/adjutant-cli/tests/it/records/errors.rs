@@ -108,7 +108,7 @@ fn the_errors_of_a_live_run_are_seen_but_not_ticked_off() {
     let id = errors(&rig, &[])[0]["id"].as_str().unwrap().to_owned();
     insta::assert_snapshot!(rig.run(["errors", "fixed", &id]), @"
         --- stderr ---
-        adjutant: run_0000000000_aaaaaa goes on; only its own process may write to it
+        adjutant: run_0000000000_aaaaaa is still running; only its own process may write to it
           `adjutant watch run_0000000000_aaaaaa` shows when it has ended; tick it off then.
         [exit 1]
     ");

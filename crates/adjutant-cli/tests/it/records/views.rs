@@ -419,7 +419,7 @@ fn a_name_that_fits_none_or_several_is_refused_with_the_choices() {
     assert!(rig.runs().iter().all(|run| out.stderr.contains(run)), "{out}");
     insta::assert_snapshot!(rig.run(["result", "sess_1234567890_abcdef"]), @"
         --- stderr ---
-        adjutant: no run holds the session sess_0000000000_aaaaaa
+        adjutant: no run has the session sess_0000000000_aaaaaa
           `adjutant status` lists the runs.
         [exit 2]
     ");

@@ -132,7 +132,7 @@ fn what_cannot_hold_any_more_is_said_and_left_out() {
     std::os::unix::fs::symlink("home", &kit).unwrap();
     let resumed = stage.resume(&[]);
     assert_eq!(resumed.code, 0, "{resumed}");
-    assert!(resumed.stderr.contains("kit was granted and is not there any more"), "{resumed}");
+    assert!(resumed.stderr.contains("kit was granted and no longer exists"), "{resumed}");
     assert_eq!(stage.seen()[1].0, Vec::<String>::new());
 }
 

@@ -64,7 +64,10 @@ fn a_full_disk_while_work_is_kept_loses_none_of_it() {
             assert!(told.contains("its work could not be kept"), "{kind}: {told}");
             assert!(told.contains("`adjutant prune` keeps it"), "{kind}: {told}");
         }
-        assert!(pruned.contains("kept what was left in refs/adjutant/run_"), "{kind}: {pruned}");
+        assert!(
+            pruned.contains("kept the work that was left in refs/adjutant/run_"),
+            "{kind}: {pruned}"
+        );
     }
 }
 

@@ -164,7 +164,7 @@ fn what_became_no_prd_meanwhile_is_left_alone() {
         project.rig().write("prd.json", "half a fi");
     });
     assert_eq!(project.repo.read("prd.json"), "half a fi", "{said}");
-    assert!(said.contains("no PRD") && said.contains("[exit 3]"), "{said}");
+    assert!(said.contains("no longer a valid PRD") && said.contains("[exit 3]"), "{said}");
     let (project, said) = changed_meanwhile(&one_story(), |project| {
         fs::remove_file(project.rig().work().join("prd.json")).unwrap();
     });

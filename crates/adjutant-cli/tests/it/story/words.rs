@@ -99,7 +99,7 @@ fn work_before_that_does_not_go_together_with_the_files_is_said_in_these_words()
     project.rig().write("long", before.replace("line 2\n", "by the person\n"));
     let out = project.story(&[]);
     assert_eq!(out.code, 1, "{out}");
-    for words in ["The story could not begin", "does not go together", "long"] {
+    for words in ["The story could not begin", "conflicts with", "long"] {
         assert!(out.stdout.contains(words), "{words}: {out}");
     }
     for words in ["child worktree", "Git error", "adjutant prune"] {

@@ -208,7 +208,7 @@ pub(crate) fn ask_person(
     subject: QuestionSubject,
 ) -> EffectResult {
     let answer = catch_panic(|| approver(question)).unwrap_or_else(|crash| {
-        ApproverAnswer::No(format!("the question broke: {}", crash.message))
+        ApproverAnswer::No(format!("asking the question failed: {}", crash.message))
     });
     let command = match (subject, answer) {
         (QuestionSubject::Call(hash), ApproverAnswer::Yes) => Some(Command::Approve { hash }),
@@ -284,7 +284,7 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
     if bytes > MAX_REPLY_BYTES {
         return Err(AttemptError {
             kind: ModelErrorKind::BadRequest,
-            message: format!("the answer has {bytes} bytes, at most {MAX_REPLY_BYTES} are taken"),
+            message: format!("the answer has {bytes} bytes, limit {MAX_REPLY_BYTES}"),
             retry_after_ms: None,
             never_began: false,
         });

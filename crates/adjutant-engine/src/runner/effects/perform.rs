@@ -240,7 +240,7 @@ impl Runner {
 
     fn make_space(&mut self, session: SessionId, above: Option<SessionId>, takes_in: Vec<String>) {
         let Some(spaces) = self.context.spaces.clone() else {
-            let problem = "nobody said where to keep workspaces".to_owned();
+            let problem = "no directory for workspaces is set".to_owned();
             let made = Err(WorkspaceFailure { path: None, problem, clash: false });
             let command = Command::TakeSpace { session, made };
             self.tasks.spawn(async move { command.into() });
@@ -276,7 +276,7 @@ impl Runner {
         self.tasks.spawn_blocking(move || {
             let result = catch_panic(|| match spaces {
                 Some(spaces) => spaces.keep(session, &space, &message, changed),
-                None => Err("nobody said where workspaces are kept".to_owned()),
+                None => Err("no directory for workspaces is set".to_owned()),
             });
             let kept = result.unwrap_or_else(|crash| Err(crash.message));
             Command::KeepSpace { session, kept }.into()

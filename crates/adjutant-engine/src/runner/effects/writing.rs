@@ -60,7 +60,7 @@ pub(crate) fn prepare(
             folder.keep_before(hash, &bytes).map_err(|error| {
                 let why = error.io();
                 ToolOutput::error(format!(
-                    "`{}` was not written: what it holds now could not be kept ({why})",
+                    "`{}` was not written: its present content could not be saved ({why})",
                     change.path
                 ))
             })?;
