@@ -27,7 +27,7 @@ pub(crate) enum OfflineCancel {
 
 /// Updates `ended` by `event`: the outcome of `session`, or of the whole run if it is `None`. Resuming
 /// clears it.
-pub(crate) fn note_end(ended: &mut Option<Outcome>, event: &Event, session: Option<SessionId>) {
+pub(crate) fn track_end(ended: &mut Option<Outcome>, event: &Event, session: Option<SessionId>) {
     match (event, session) {
         (Event::RunEnded { outcome }, None) => *ended = Some(*outcome),
         (Event::Resumed { .. }, None) => *ended = None,
@@ -56,7 +56,7 @@ pub(crate) fn cancel(
         if let Event::RunStarted { workdir: path, .. } = &record.event {
             workdir = path.into();
         }
-        note_end(&mut ended, &record.event, session);
+        track_end(&mut ended, &record.event, session);
         if fits.is_ok() {
             fits = tree.evolve(record.at, &record.event);
         }

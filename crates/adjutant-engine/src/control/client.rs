@@ -212,7 +212,7 @@ impl RunFiles {
         let (mut follow, mut ended) = (self.follow(), None);
         loop {
             follow
-                .read_new(|record| offline_cancel::note_end(&mut ended, &record.event, session))?;
+                .read_new(|record| offline_cancel::track_end(&mut ended, &record.event, session))?;
             if ended.is_some() || Instant::now() >= until {
                 return Ok(ended);
             }

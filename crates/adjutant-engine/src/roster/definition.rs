@@ -120,7 +120,7 @@ pub(crate) fn definition(
             (front_matter::read(front)?, body)
         }
     };
-    let count = keys.again.len() + within(&keys.keys);
+    let count = keys.duplicates.len() + within(&keys.keys);
     if count > MAX_KEYS {
         return Err(format!("it has {count} keys, allowed are {MAX_KEYS}"));
     }
@@ -139,8 +139,8 @@ pub(crate) fn definition(
     let model = sheet.text("model").and_then(|model| qualified_model(product, &model));
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
-    sheet.own_bounds(&mut tools, &mut limits, &[]);
-    sheet.name_the_rest(&UNUSED, &READ);
+    sheet.read_adjutant_limits(&mut tools, &mut limits, &[]);
+    sheet.report_unknown_keys(&UNUSED, &READ);
     Ok(AgentDefinition {
         name,
         description,
@@ -171,7 +171,7 @@ fn toml_keys(text: &str) -> Result<front_matter::FrontMatter, String> {
     let document =
         parse_toml(text).map_err(|error| format!("its TOML is broken: {}", error.reason))?;
     let keys = FieldValue::Text(&document, text).to_json();
-    Ok(front_matter::FrontMatter { keys, again: Vec::new() })
+    Ok(front_matter::FrontMatter { keys, duplicates: Vec::new() })
 }
 
 /// The keys of a definition file, and the messages about those that are ignored.
@@ -189,7 +189,7 @@ impl<'a> DefinitionFields<'a> {
         let fields = FieldReader::new((&front.keys).into(), "");
         let fields = fields.map_err(|problem| format!("its front matter {problem}"))?;
         let mut sheet = Self { fields, ignored: Vec::new() };
-        for key in &front.again {
+        for key in &front.duplicates {
             // With two values for a limit, the looser one must not win.
             if known.contains(&key.as_str()) {
                 return Err(format!("it holds `{key}` twice"));
@@ -306,7 +306,7 @@ impl<'a> DefinitionFields<'a> {
     }
 
     /// Reads the limits under `adjutant:`. The keys in `others` are read elsewhere.
-    pub(crate) fn own_bounds(
+    pub(crate) fn read_adjutant_limits(
         &mut self,
         wished: &mut RequestedTools,
         limits: &mut DefinitionLimits,
@@ -349,7 +349,7 @@ impl<'a> DefinitionFields<'a> {
     }
 
     /// Adds a message for every key that is not known.
-    pub(crate) fn name_the_rest(&mut self, unused: &[&str], known: &[&str]) {
+    pub(crate) fn report_unknown_keys(&mut self, unused: &[&str], known: &[&str]) {
         let mut unknown = self.fields.unknown(known);
         unknown.sort_by(|one, other| one.name.cmp(&other.name));
         for key in unknown.iter().map(|field| &*field.name) {

@@ -15,7 +15,7 @@ pub(crate) struct FrontMatter {
     /// An object.
     pub(crate) keys: Value,
     /// Duplicate keys of the top level; the first value of each is used.
-    pub(crate) again: Vec<String>,
+    pub(crate) duplicates: Vec<String>,
 }
 
 /// Splits a file into its front matter and its body.
@@ -47,10 +47,12 @@ pub(crate) fn read(text: &str) -> Result<FrontMatter, String> {
         Ok(front) => Ok(front),
         // Quoting must not turn YAML that is refused on purpose into accepted YAML.
         Err(FrontMatterError::Refused(why)) => Err(why),
-        Err(FrontMatterError::Syntax(why)) => parse(&mended(text)).map_err(|broken| match broken {
-            FrontMatterError::Refused(why) => why,
-            FrontMatterError::Syntax(_) => why,
-        }),
+        Err(FrontMatterError::Syntax(why)) => {
+            parse(&with_quoted_values(text)).map_err(|broken| match broken {
+                FrontMatterError::Refused(why) => why,
+                FrontMatterError::Syntax(_) => why,
+            })
+        }
     }
 }
 
@@ -70,7 +72,7 @@ enum OpenCollection {
 
 fn parse(text: &str) -> Result<FrontMatter, FrontMatterError> {
     let mut open: Vec<OpenCollection> = Vec::new();
-    let mut again = Vec::new();
+    let mut duplicates = Vec::new();
     let mut whole = None;
     for event in Parser::new_from_str(text) {
         let (event, span) = event
@@ -122,7 +124,7 @@ fn parse(text: &str) -> Result<FrontMatter, FrontMatterError> {
                 if !map.contains_key(&key) {
                     map.insert(key, value);
                 } else if level == 1 {
-                    again.push(key);
+                    duplicates.push(key);
                 } else {
                     return Err(FrontMatterError::Refused(format!("its YAML holds `{key}` twice")));
                 }
@@ -130,8 +132,8 @@ fn parse(text: &str) -> Result<FrontMatter, FrontMatterError> {
         }
     }
     match whole {
-        None | Some(Value::Null) => Ok(FrontMatter { keys: Value::Object(Map::new()), again }),
-        Some(keys @ Value::Object(_)) => Ok(FrontMatter { keys, again }),
+        None | Some(Value::Null) => Ok(FrontMatter { keys: Value::Object(Map::new()), duplicates }),
+        Some(keys @ Value::Object(_)) => Ok(FrontMatter { keys, duplicates }),
         Some(_) => Err(FrontMatterError::Syntax("its front matter is not a list of keys".into())),
     }
 }
@@ -167,7 +169,7 @@ fn number(text: &str) -> Option<Number> {
 }
 
 /// Quotes the values of the top level that are not valid YAML, as in `description: Use it when: …`.
-fn mended(text: &str) -> String {
+fn with_quoted_values(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut open_text = false;
     for line in text.lines() {
@@ -295,7 +297,7 @@ mod tests {
         assert!(check("disallowedTools: [Edit\nname: x").is_string());
         assert_eq!(
             read("a: 1\na: 2").unwrap(),
-            FrontMatter { keys: json!({"a": 1}), again: vec!["a".into()] }
+            FrontMatter { keys: json!({"a": 1}), duplicates: vec!["a".into()] }
         );
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct DefinitionFile {
     /// The content, or why it cannot be read.
     pub(crate) text: Result<String, String>,
     /// Whether the limits of its scope were used up before it. Only the first such file is reported.
-    pub(crate) is_beyond: bool,
+    pub(crate) is_over_limit: bool,
 }
 
 impl DefinitionFile {
@@ -84,7 +84,7 @@ pub fn find_agents(root: &Path, user: &UserFolders) -> Result<AgentRoster, PathE
             match leaf.read(|text| definition(product, scope, &leaf.file, &stem, text)) {
                 Ok(definition) => roster.add(definition),
                 Err(reason) => {
-                    if !leaf.is_beyond {
+                    if !leaf.is_over_limit {
                         roster.problems.push(leaf.problem(reason));
                     }
                     if leaf.scope == DefinitionScope::User {
@@ -261,7 +261,7 @@ impl DefinitionFolder<'_> {
             }
             (_, _) => dir.open_file(&entry.name),
         };
-        let is_beyond = left.is_used_up();
+        let is_over_limit = left.is_used_up();
         // A file over its own size limit is not read, so its bytes do not count.
         let size = opened.as_ref().map_or(0, |opened| opened.len);
         let taken = left.take(if size > FILE_BYTES { 0 } else { size });
@@ -272,7 +272,7 @@ impl DefinitionFolder<'_> {
             file: self.shown(at),
             within: at.strip_prefix(self.folder).unwrap_or(at).to_owned(),
             text: opened.and_then(text),
-            is_beyond,
+            is_over_limit,
         }));
     }
 

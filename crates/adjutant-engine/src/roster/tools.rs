@@ -116,7 +116,7 @@ impl RequestedTools {
 }
 
 /// Returns our name for a tool of another product.
-pub(super) fn ours(name: &str) -> Option<&'static str> {
+pub(super) fn our_tool_name(name: &str) -> Option<&'static str> {
     let plain: String = name
         .chars()
         .filter(|letter| !matches!(letter, '_' | '-'))
@@ -144,10 +144,10 @@ pub(crate) fn allow(
     }
     let mut allowed = BTreeSet::new();
     for name in &names {
-        match (ours(name), name.split_once('(')) {
+        match (our_tool_name(name), name.split_once('(')) {
             (Some(tool), _) => drop(allowed.insert(tool)),
             // `Bash(git:*)` permits a part; granting the whole tool would be more than the file asks for.
-            (None, Some((whole, _))) if ours(whole).is_some() => {
+            (None, Some((whole, _))) if our_tool_name(whole).is_some() => {
                 ignored
                     .push(format!("`{name}`: a tool cannot be given in part, so it is left out"));
             }
@@ -172,7 +172,7 @@ pub(super) fn forbid(
     for name in &names {
         let whole = name.split_once('(').map_or(name.as_str(), |(whole, _)| whole);
         wished.deny(matching(whole));
-        if whole != name && ours(whole).is_some() {
+        if whole != name && our_tool_name(whole).is_some() {
             ignored.push(format!("`{name}`: a tool cannot be denied in part, so all of it is"));
         }
     }
@@ -248,7 +248,7 @@ fn covered(name: &str) -> Vec<&'static str> {
 /// Returns our tools that match a name or a pattern such as `web*`.
 fn matching(pattern: &str) -> Vec<&'static str> {
     let Some((before, after)) = pattern.split_once('*') else {
-        return ours(pattern).into_iter().collect();
+        return our_tool_name(pattern).into_iter().collect();
     };
     let fits = |name: &str| name.starts_with(before) && name.ends_with(after);
     NAMES

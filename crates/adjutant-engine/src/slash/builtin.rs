@@ -126,25 +126,25 @@ impl BuiltinCommand {
 }
 
 /// Returns the built-in command of that name.
-pub(super) fn manner(name: &str) -> Option<&'static BuiltinCommand> {
-    BUILTIN_COMMANDS.iter().find(|manner| manner.name.eq_ignore_ascii_case(name))
+pub(super) fn find(name: &str) -> Option<&'static BuiltinCommand> {
+    BUILTIN_COMMANDS.iter().find(|built_in| built_in.name.eq_ignore_ascii_case(name))
 }
 
 /// Returns the built-in commands.
 pub(super) fn commands() -> Vec<SlashCommand> {
-    let leaf = |manner: &BuiltinCommand| DefinitionFile {
-        is_beyond: false,
+    let leaf = |built_in: &BuiltinCommand| DefinitionFile {
+        is_over_limit: false,
         product: SourceProduct::Adjutant,
         scope: DefinitionScope::BuiltIn,
         file: FILE.to_owned(),
-        within: PathBuf::from(format!("{}.md", manner.name)),
-        text: Ok(manner.text.to_owned()),
+        within: PathBuf::from(format!("{}.md", built_in.name)),
+        text: Ok(built_in.text.to_owned()),
     };
-    let read = |manner: &BuiltinCommand| {
-        let leaf = leaf(manner);
+    let read = |built_in: &BuiltinCommand| {
+        let leaf = leaf(built_in);
         let command = leaf.read(|text| read::command(&leaf, text)).ok()?;
-        let is_ours = manner.name == OURS;
-        Some(SlashCommand { form: manner.form, is_ours, ..command })
+        let is_ours = built_in.name == OURS;
+        Some(SlashCommand { form: built_in.form, is_ours, ..command })
     };
     BUILTIN_COMMANDS.iter().filter_map(read).collect()
 }
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn agents_of_built_in_commands_exist() {
-        for manner in &BUILTIN_COMMANDS {
+        for built_in in &BUILTIN_COMMANDS {
             let there = |agent| AGENTS.iter().any(|(name, _)| *name == agent);
-            assert!(manner.agent.is_none_or(there), "{}", manner.name);
+            assert!(built_in.agent.is_none_or(there), "{}", built_in.name);
         }
     }
 }

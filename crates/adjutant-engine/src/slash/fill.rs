@@ -87,7 +87,7 @@ fn placeholder<'a>(
 }
 
 /// Returns warnings about text that other programs would execute or include, and Adjutant does not.
-pub(super) fn left_as_text(body: &str) -> Vec<String> {
+pub(super) fn syntax_left_as_text(body: &str) -> Vec<String> {
     let said = |found: Vec<&str>, what: &str| {
         let first = found.first()?;
         let shown: String = first.chars().take(SHOWN_CHARS).collect();
@@ -201,7 +201,7 @@ mod tests {
             ),
             ("!`unclosed", &["`!`unclosed`: nothing is executed, it is left as text"]),
         ] {
-            assert_eq!(left_as_text(body), expected, "{body}");
+            assert_eq!(syntax_left_as_text(body), expected, "{body}");
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
             arguments in "[a-z$0-9'\" ä\\\\!@`]{0,20}",
         ) {
             let _words = words(&arguments);
-            let _left = left_as_text(&body);
+            let _left = syntax_left_as_text(&body);
             let filled = fill(&format!("$ARGUMENTS|{body}"), &arguments);
             let begins = filled.strip_prefix(arguments.trim()).is_some_and(|it| it.starts_with('|'));
             prop_assert!(begins);

@@ -175,7 +175,7 @@ impl SlashCommands {
         match leaf.read(|text| read::command(leaf, text)) {
             Ok(command) => self.add(command),
             Err(reason) => {
-                if !leaf.is_beyond {
+                if !leaf.is_over_limit {
                     self.problems.push(leaf.problem(reason));
                 }
                 if leaf.scope == DefinitionScope::User {

@@ -86,19 +86,19 @@ pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand,
         return Err("its body is empty".into());
     }
     let description = sheet.text("description").unwrap_or_else(|| first_line(body));
-    let (form, hint, routing) = sheet.manner(leaf.product, name.as_str());
+    let (form, hint, routing) = sheet.form_hint_and_routing(leaf.product, name.as_str());
     let mut tools = sheet.wished();
     let model = sheet.text("model").and_then(|model| qualified_model(leaf.product, &model));
     let language = sheet.text("language").filter(|word| word != "varies");
     let mut limits =
         DefinitionLimits { timeout_s: sheet.amount("timeout", 1.0), ..DefinitionLimits::default() };
-    sheet.own_bounds(&mut tools, &mut limits, &["arguments"]);
+    sheet.read_adjutant_limits(&mut tools, &mut limits, &["arguments"]);
     // Work on a task of the list must produce a file.
-    limits.artifacts_required |= works_on_tasks(leaf.product, name.as_str());
+    limits.artifacts_required |= replaces_task_command(leaf.product, name.as_str());
     let context = sheet.context_files();
-    sheet.settle_time(leaf.scope, name.as_str(), &mut limits);
-    sheet.name_the_rest(&UNUSED, &READ);
-    sheet.ignored.extend(fill::left_as_text(body));
+    sheet.limit_timeout(leaf.scope, name.as_str(), &mut limits);
+    sheet.report_unknown_keys(&UNUSED, &READ);
+    sheet.ignored.extend(fill::syntax_left_as_text(body));
     if routing.names_someone() {
         keep_task(&mut tools);
     }
@@ -154,32 +154,32 @@ fn own_form(sheet: &mut DefinitionFields<'_>) -> Option<ArgumentForm> {
         ("task", ArgumentForm::Task(&[])),
         ("tasks", ArgumentForm::Tasks),
     ];
-    // Other problems under `adjutant` are reported by `own_bounds`.
+    // Other problems under `adjutant` are reported by `read_adjutant_limits`.
     let own = FieldReader::new(sheet.fields.filled("adjutant")?, "adjutant").ok()?;
     sheet.keep(own.read("arguments", |value| value.choice(&forms)))
 }
 
 /// Returns whether a command replaces a built-in one that works on tasks of the list.
-fn works_on_tasks(product: SourceProduct, name: &str) -> bool {
+fn replaces_task_command(product: SourceProduct, name: &str) -> bool {
     let is_task = |built_in: &builtin::BuiltinCommand| {
         matches!(built_in.form, ArgumentForm::Task(_) | ArgumentForm::Tasks)
     };
-    knows_ours(product) && builtin::manner(name).is_some_and(is_task)
+    inherits_built_in(product) && builtin::find(name).is_some_and(is_task)
 }
 
-const fn knows_ours(product: SourceProduct) -> bool {
+const fn inherits_built_in(product: SourceProduct) -> bool {
     matches!(product, SourceProduct::Opencode | SourceProduct::Adjutant)
 }
 
 impl DefinitionFields<'_> {
     /// Reads argument form, hint and routing; what is missing is inherited from the built-in command.
-    fn manner(
+    fn form_hint_and_routing(
         &mut self,
         product: SourceProduct,
         name: &str,
     ) -> (ArgumentForm, Option<String>, CommandRouting) {
         let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
-        let built_in = builtin::manner(name).filter(|_| knows_ours(product));
+        let built_in = builtin::find(name).filter(|_| inherits_built_in(product));
         if let Some(built_in) = built_in {
             routing.inherit(built_in);
             hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));
@@ -279,7 +279,7 @@ impl DefinitionFields<'_> {
 
     /// Sets the operation and limits the timeout. A project's file gets at most the time of the operation that its
     /// name stands for.
-    fn settle_time(&mut self, scope: DefinitionScope, name: &str, limits: &mut DefinitionLimits) {
+    fn limit_timeout(&mut self, scope: DefinitionScope, name: &str, limits: &mut DefinitionLimits) {
         let by_name = Operation::parse(name);
         let usual = by_name.default_seconds();
         let beyond =

@@ -173,16 +173,16 @@ impl Runner {
     }
 
     fn run_command(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
-        let told = move |result| output_command(session, turn, index, result);
-        self.begin_command(session, (CommandPurpose::Work, call), told);
+        let to_command = move |result| output_command(session, turn, index, result);
+        self.begin_command(session, (CommandPurpose::Work, call), to_command);
     }
 
-    /// Starts a shell command in the workspace of a delegation. `told` converts its result to a core command.
+    /// Starts a shell command in the workspace of a delegation. `to_command` converts its result to a core command.
     pub(in crate::runner) fn begin_command(
         &mut self,
         session: SessionId,
         (purpose, call): (CommandPurpose, ToolCall),
-        told: impl FnOnce(Result<ToolOutput, CaughtPanic>) -> Command + Send + 'static,
+        to_command: impl FnOnce(Result<ToolOutput, CaughtPanic>) -> Command + Send + 'static,
     ) {
         let (tool_site, signals) = (self.tool_site(session), self.signals.0.clone());
         let environment = self.command_environment(session);
@@ -215,7 +215,7 @@ impl Runner {
         };
         self.tasks.spawn(async move {
             let not_run = ToolOutput::error(format!("the command could not be run: {problem}"));
-            told(waits.await.unwrap_or(Ok(not_run))).into()
+            to_command(waits.await.unwrap_or(Ok(not_run))).into()
         });
     }
 
