@@ -2,8 +2,8 @@
 
 use adjutant_core::story_graph::StoryGraph;
 use adjutant_core::{Command, Event, Preset, Timestamp, Tree};
-use adjutant_formats::contract::{Contract, unchecked, validate};
-use adjutant_formats::marker::{self, Request};
+use adjutant_formats::contract::{ReturnContract, unchecked, validate};
+use adjutant_formats::marker::{self, MarkerContext};
 
 use crate::Failure;
 use crate::history::{Driver, roomy, run_id, task};
@@ -157,7 +157,7 @@ fn markers(plan: &Plan) -> Result<Row, Failure> {
             format!("Part {number} is large, so `it` goes on.\n[delegate:Split module {number} [core] in two:2]\n\n")
         })
         .collect();
-    let request = Request { parent: "US-001", depth: 0, start: 1, max: count };
+    let request = MarkerContext { parent: "US-001", depth: 0, start: 1, max: count };
     let found = marker::parse(&text, &request).delegations.len();
     if found != count {
         return Err(format!("{found} of {count} markers were found").into());
@@ -169,7 +169,7 @@ fn markers(plan: &Plan) -> Result<Row, Failure> {
 }
 
 fn returns(plan: &Plan) -> Result<Row, Failure> {
-    let contract = Contract::default();
+    let contract = ReturnContract::default();
     if validate(RETURN, &contract, &unchecked).accepted().is_none() {
         return Err("the sample return is not valid".into());
     }

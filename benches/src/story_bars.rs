@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use adjutant_core::{Outcome, Usd};
 use adjutant_engine::prd::PrdFile;
-use adjutant_formats::marker::{self, Request};
-use adjutant_formats::prd::Outcome as Written;
+use adjutant_formats::marker::{self, MarkerContext};
+use adjutant_formats::prd::PrdOutcome as Written;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -92,7 +92,7 @@ fn answer(plan: &Plan, what: &str, part: &str) -> Result<Row, Failure> {
         text.push_str(part);
     }
     text.push_str("\n[delegate:Implement the last part:2]\n");
-    let request = Request { parent: "US-001", depth: 0, start: 1, max: usize::MAX };
+    let request = MarkerContext { parent: "US-001", depth: 0, start: 1, max: usize::MAX };
     let found = marker::parse(&text, &request).delegations.len();
     if found != 2 {
         return Err(format!("{found} markers were found in the answer").into());

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 
-use adjutant_formats::task::{Book, Change, NewTask, Status, TaskNumber};
+use adjutant_formats::task::{NewTask, TaskChange, TaskFiles, TaskNumber, TaskStatus};
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -23,7 +23,7 @@ const NOW: u64 = 1_738_326_896_000;
 const FOLDER: &str = ".adjutant/specs";
 
 /// Two statuses that may follow each other for ever.
-const STEPS: [Status; 2] = [Status::InProgress, Status::Researching];
+const STEPS: [TaskStatus; 2] = [TaskStatus::InProgress, TaskStatus::Researching];
 
 const SYNCED: &str = "the whole process: start, lock, read, write, sync and replace both files on the disk of the target directory";
 
@@ -34,11 +34,11 @@ pub(crate) fn update(plan: &Plan) -> Result<Row, Failure> {
     let mut taken = Vec::new();
     for round in 0..plan.pick(ROUNDS, 2) {
         let change =
-            Change::SetStatus { number: middle(count)?, to: STEPS[round % 2], reason: None };
+            TaskChange::SetStatus { number: middle(count)?, to: STEPS[round % 2], reason: None };
         let mut changed = None;
         taken.push(
             cpu_micros(|| {
-                let book = Book::read(Some(&todo), Some(&state)).ok();
+                let book = TaskFiles::read(Some(&todo), Some(&state)).ok();
                 changed = book.and_then(|book| book.change(&change, NOW, FOLDER).ok());
             }) / 1e3,
         );
@@ -91,8 +91,8 @@ fn files(count: usize) -> Result<(String, String), Failure> {
         );
     }
     // A task more, so that both files are as the program writes them.
-    let book = Book::read(Some(&todo), None)?;
+    let book = TaskFiles::read(Some(&todo), None)?;
     let last = NewTask { title: "The last".into(), ..NewTask::default() };
-    let made = book.change(&Change::Add(last), NOW, FOLDER)?;
+    let made = book.change(&TaskChange::Add(last), NOW, FOLDER)?;
     Ok((made.todo, made.state))
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use adjutant_core::SessionId;
 use adjutant_core::check::{CheckInput, check};
 use adjutant_engine::artifact_facts;
-use adjutant_formats::contract::{ArtifactFact, Contract, MetadataSource, Required, validate};
+use adjutant_formats::contract::{
+    ArtifactFileState, MetadataSource, RequiredArtifacts, ReturnContract, validate,
+};
 use adjutant_formats::marker;
 
 use crate::args::{CheckArgs, ParseArgs, ValidateArgs};
@@ -37,7 +39,7 @@ pub(crate) fn run_parse(args: &ParseArgs) -> Result<Exit, Failure> {
     let text = read_stdin()?;
     let max = usize::try_from(settings.policy.policy().tasks_per_call).unwrap_or(usize::MAX);
     let request =
-        marker::Request { parent: &args.parent, depth: args.depth, start: args.start, max };
+        marker::MarkerContext { parent: &args.parent, depth: args.depth, start: args.start, max };
     let parsed = marker::parse(&text, &request);
     print_json(&parsed)?;
     Ok(Exit::Completed)
@@ -56,15 +58,19 @@ pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
         .map(str::parse::<SessionId>)
         .transpose()
         .map_err(|error| Failure::usage(format!("--session: {error}")))?;
-    let contract = Contract {
+    let contract = ReturnContract {
         expected_session,
-        artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
+        artifacts: if args.artifacts_required {
+            RequiredArtifacts::Any
+        } else {
+            RequiredArtifacts::Nothing
+        },
         kind: None,
         metadata: MetadataSource::Claimed,
     };
     let text = read_stdin()?;
     let verdict = match &args.root {
-        None => validate(text.as_str(), &contract, &|_| ArtifactFact::Unchecked),
+        None => validate(text.as_str(), &contract, &|_| ArtifactFileState::Unchecked),
         Some(root) => {
             let facts =
                 artifact_facts(root).map_err(|error| Failure::caused(Exit::Usage, &error))?;

@@ -15,7 +15,7 @@ use adjutant_engine::slash::{
 };
 use adjutant_engine::specs::TaskFinder;
 use adjutant_engine::{AgentRole, Archive, Engine};
-use adjutant_formats::task::Status;
+use adjutant_formats::task::TaskStatus;
 use adjutant_view::{Liveness, sanitize};
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ fn refused(error: &PrepareError) -> Failure {
         }
         PrepareError::Broken { .. } => failure
             .hint("`adjutant commands` lists the commands, and the files that cannot be used."),
-        PrepareError::Step { number, step } if step.from == Status::Completed => {
+        PrepareError::Step { number, step } if step.from == TaskStatus::Completed => {
             failure.hint(format!("`adjutant task set {number} in_progress` opens it again."))
         }
         PrepareError::Step { number, .. } => failure
@@ -258,8 +258,8 @@ impl TypedSlashCommand {
 }
 
 /// Returns whether a command sets this status while it runs.
-fn is_stage(status: Status) -> bool {
-    status.is_under_way() && status != Status::InProgress
+fn is_stage(status: TaskStatus) -> bool {
+    status.is_under_way() && status != TaskStatus::InProgress
 }
 
 /// Runs `adjutant commands`: lists the commands, or shows one.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use adjutant_core::{Event, RunId};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
-use adjutant_formats::contract::{ErrorType, Word};
+use adjutant_formats::contract::{ErrorType, WireWord};
 use adjutant_view::errors::{self, ErrorJson, ErrorsJson};
 use adjutant_view::sanitize;
 use adjutant_view::wire::pretty;

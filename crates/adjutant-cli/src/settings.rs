@@ -13,7 +13,7 @@ use adjutant_core::policy::{PolicyError, PolicyKey, parse_assignment};
 use adjutant_core::{LayeredPolicy, PolicySource, Preset, PriceOverride};
 use adjutant_engine::roster::UserFolders;
 use adjutant_engine::slash::{self, ConfiguredRoutes};
-use adjutant_engine::{Archive, SearchEndpoint, Secret, Web};
+use adjutant_engine::{Archive, SearchEndpoint, Secret, WebAccess};
 use adjutant_view::sanitize;
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
@@ -239,9 +239,12 @@ impl Settings {
     }
 
     /// Returns web access, if the policy allows the network.
-    pub(crate) fn web(&self) -> Option<Web> {
-        let web =
-            || self.search.clone().map_or_else(Web::new, |search| Web::new().with_search(search));
+    pub(crate) fn web(&self) -> Option<WebAccess> {
+        let web = || {
+            self.search
+                .clone()
+                .map_or_else(WebAccess::new, |search| WebAccess::new().with_search(search))
+        };
         self.policy.policy().network.then(web)
     }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use adjutant_core::nearest;
 use adjutant_engine::specs::{Specs, SpecsError};
 use adjutant_formats::task::{
-    Changed, Disagreement, NewTask, Priority, Status, Task, TaskError, TaskNumber,
+    NewTask, Task, TaskChangeResult, TaskDisagreement, TaskError, TaskNumber, TaskPriority,
+    TaskStatus,
 };
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
@@ -111,7 +112,7 @@ impl ProjectTasks {
     /// Prints a changed task.
     fn report(
         &self,
-        changed: &Changed,
+        changed: &TaskChangeResult,
         as_json: bool,
         sentence: impl Fn(&Task) -> String,
     ) -> Result<Exit, Failure> {
@@ -128,15 +129,15 @@ impl ProjectTasks {
         Ok(Exit::Completed)
     }
 
-    fn object(&self, task: &Task, disagreements: &[Disagreement]) -> Value {
+    fn object(&self, task: &Task, disagreements: &[TaskDisagreement]) -> Value {
         json!({
             "v": 1, "folder": self.folder, "task": task,
-            "next": task.status.map(Status::next).unwrap_or_default(),
+            "next": task.status.map(TaskStatus::next).unwrap_or_default(),
             "disagreements": said(disagreements), "notices": self.specs.take_notices(),
         })
     }
 
-    fn say_notices(&self, disagreements: &[Disagreement]) {
+    fn say_notices(&self, disagreements: &[TaskDisagreement]) {
         for notice in self.specs.take_notices() {
             say(&format!("adjutant: {notice}"));
         }
@@ -150,8 +151,8 @@ impl ProjectTasks {
     }
 }
 
-fn said(disagreements: &[Disagreement]) -> Vec<Value> {
-    let object = |it: &Disagreement| {
+fn said(disagreements: &[TaskDisagreement]) -> Vec<Value> {
+    let object = |it: &TaskDisagreement| {
         json!({
             "number": it.number, "field": it.field, "todo": it.todo, "state": it.state,
             "wins": it.wins, "message": it.to_string(),
@@ -166,16 +167,16 @@ fn numbered(typed: Option<&str>) -> Result<TaskNumber, Failure> {
     })
 }
 
-fn status(args: &TaskSetArgs) -> Result<Status, Failure> {
-    let words = || Status::ALL.map(Status::as_str);
+fn status(args: &TaskSetArgs) -> Result<TaskStatus, Failure> {
+    let words = || TaskStatus::ALL.map(TaskStatus::as_str);
     let known = || format!("Statuses: {}.", words().join(", "));
     let Some(typed) = args.status.as_deref() else {
         return Err(Failure::usage("no status is given").hint(known()));
     };
-    if let Some(status) = Status::read_alias(typed) {
+    if let Some(status) = TaskStatus::read_alias(typed) {
         say(&format!("adjutant: `{typed}` counts as `{status}`"));
     }
-    Status::read(typed).ok_or_else(|| {
+    TaskStatus::read(typed).ok_or_else(|| {
         let meant = nearest(typed, words());
         let meant = meant.map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();
         Failure::usage(format!("`{typed}` is no status{meant}")).hint(known())
@@ -184,9 +185,9 @@ fn status(args: &TaskSetArgs) -> Result<Status, Failure> {
 
 fn new_task(args: &TaskAddArgs) -> Result<NewTask, Failure> {
     let priority = match args.priority.as_deref() {
-        None => Priority::default(),
-        Some(typed) => Priority::read(typed).ok_or_else(|| {
-            let words = Priority::ALL.map(Priority::as_str).join(", ");
+        None => TaskPriority::default(),
+        Some(typed) => TaskPriority::read(typed).ok_or_else(|| {
+            let words = TaskPriority::ALL.map(TaskPriority::as_str).join(", ");
             Failure::usage(format!("`{typed}` is no priority"))
                 .hint(format!("Priorities: {words}."))
         })?,
@@ -244,8 +245,8 @@ fn failed(error: SpecsError) -> Failure {
     }
 }
 
-fn moved(task: &Task, changed: &Changed) -> String {
-    let marker = |status: Option<Status>| status.map_or("[?]", Status::marker);
+fn moved(task: &Task, changed: &TaskChangeResult) -> String {
+    let marker = |status: Option<TaskStatus>| status.map_or("[?]", TaskStatus::marker);
     let (from, to) = (marker(changed.from), marker(task.status));
     if changed.is_different && from != to {
         format!("Task {}: {from} → {to}", task.number)
@@ -267,7 +268,7 @@ fn table(tasks: &[Task]) -> String {
         return format!("No tasks yet. Add one: {program} task add \"TITLE\"{root}\n");
     }
     let cells = |task: &Task| {
-        let priority = task.priority.map(Priority::as_str).unwrap_or("-").to_owned();
+        let priority = task.priority.map(TaskPriority::as_str).unwrap_or("-").to_owned();
         [
             task.number.to_string(),
             marker(task),
@@ -308,7 +309,7 @@ fn paragraph(task: &Task) -> String {
     for path in &task.artifacts {
         say("artifact", &sanitize::collapsed(path));
     }
-    let next = task.status.map(Status::next).unwrap_or_default();
+    let next = task.status.map(TaskStatus::next).unwrap_or_default();
     if !next.is_empty() {
         let words: Vec<&str> = next.iter().map(|status| status.as_str()).collect();
         say("next", &words.join(", "));

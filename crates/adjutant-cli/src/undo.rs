@@ -8,7 +8,7 @@ use adjutant_engine::specs::Specs;
 use adjutant_engine::{
     Archive, ArchiveError, FileUndo, RunFiles, UndoError, UndoOutcome, UndoReport,
 };
-use adjutant_formats::task::{Status, Task};
+use adjutant_formats::task::{Task, TaskStatus};
 use adjutant_view::sanitize;
 use clap::Args;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ fn stale_tasks(files: &RunFiles, root: &Path, undone: &[FileUndo]) -> Vec<StaleT
     let linked = |task: Task| {
         let links = task.artifacts.iter().filter(|path| back.contains(&path.as_str()));
         let links: Vec<String> = links.cloned().collect();
-        let is_done = task.status == Some(Status::Completed);
+        let is_done = task.status == Some(TaskStatus::Completed);
         let is_meant = !links.is_empty() || (is_done && worked_on.contains(&task.number.get()));
         is_meant.then_some(StaleTask { task, links })
     };
@@ -140,7 +140,7 @@ impl StaleTask {
 
     fn sentence(&self) -> String {
         let number = self.task.number;
-        let status = self.task.status.map_or("[?]", Status::marker);
+        let status = self.task.status.map_or("[?]", TaskStatus::marker);
         let links = sanitize::collapsed(&self.links.join(", "));
         let links = if links.is_empty() { links } else { format!(" and links {links}") };
         format!("task {number} is still {status}{links}")

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use adjutant_core::ModelSpec;
 use adjutant_engine::{ModelOpener, wall_now};
-use adjutant_model::catalogue::{AS_OF, Override};
+use adjutant_model::catalogue::{AS_OF, ModelOverride};
 use adjutant_model::{
-    Effort, Model, OpenError, ProviderConfig, Recorder, ReplayModel, ScriptedModel, Secret,
-    Settings as AskedFor, Sources, catalogue, open_model, open_model_with,
+    Model, ModelSettings as AskedFor, ModelSources, OpenModelError, ProviderConfig,
+    ReasoningEffort, Recorder, ReplayModel, ScriptedModel, Secret, catalogue, open_model,
+    open_model_with,
 };
 use serde_json::json;
 
@@ -24,9 +25,9 @@ use crate::settings::{ProviderEntry, Settings};
 /// The providers, keys and settings with which models are opened.
 #[derive(Clone)]
 pub(crate) struct Wiring {
-    sources: Sources,
+    sources: ModelSources,
     /// The reasoning effort per model, from the user's configuration.
-    efforts: BTreeMap<String, Effort>,
+    efforts: BTreeMap<String, ReasoningEffort>,
     recorder: Option<Recorder>,
     /// The current Unix time in milliseconds, to judge how old the price table is.
     now_ms: u64,
@@ -71,7 +72,7 @@ pub(crate) struct ListedModel {
 impl Wiring {
     /// Reads the environment variables of the providers and the user's configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
-        let mut sources = Sources::from_vars(|name| env::var(name).ok());
+        let mut sources = ModelSources::from_vars(|name| env::var(name).ok());
         for (name, entry) in &settings.providers {
             let provider = provider(name, entry, sources.provider(name))?;
             sources = sources.with_provider(provider);
@@ -87,7 +88,7 @@ impl Wiring {
                 efforts.insert(name.clone(), effort);
             }
             let (window, max_output, price) = (entry.window, entry.max_output, entry.price);
-            sources = sources.with_override(name, Override { window, max_output, price });
+            sources = sources.with_override(name, ModelOverride { window, max_output, price });
         }
         let (now_ms, said_stale) = (wall_now(), Arc::default());
         Ok(Self { sources, efforts, recorder: None, now_ms, said_stale })
@@ -122,24 +123,26 @@ impl Wiring {
         }
         let default = || self.sources.default_model();
         let Some(name) = named.map(str::to_owned).or_else(default) else {
-            let missing = OpenError::NoKey { provider: "anthropic".into() };
+            let missing = OpenModelError::NoKey { provider: "anthropic".into() };
             return Err(Failure::usage(missing.to_string()).hint(WAYS_OUT));
         };
         let effort = self.efforts.get(&name).copied();
         let asked = AskedFor { effort, ..AskedFor::default() };
         let model = open_model_with(&name, &self.sources, asked).map_err(|error| {
             let hint = match &error {
-                OpenError::NoKey { .. } => WAYS_OUT,
-                OpenError::BaseUrl { .. } => {
+                OpenModelError::NoKey { .. } => WAYS_OUT,
+                OpenModelError::BaseUrl { .. } => {
                     "Write it whole, as in http://127.0.0.1:11434/v1, in …_BASE_URL or in \
                      [providers.NAME] of the user config."
                 }
-                OpenError::Key { .. } => {
+                OpenModelError::Key { .. } => {
                     "A key is one line of plain characters; look for quotes or line breaks in it."
                 }
-                OpenError::Name { .. }
-                | OpenError::ModelName { .. }
-                | OpenError::UnknownProvider { .. } => "`adjutant models` lists what can be used.",
+                OpenModelError::Name { .. }
+                | OpenModelError::ModelName { .. }
+                | OpenModelError::UnknownProvider { .. } => {
+                    "`adjutant models` lists what can be used."
+                }
             };
             Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
@@ -236,7 +239,7 @@ impl Wiring {
     /// Lists the models of the catalogue, and whether each can be used.
     pub(crate) fn list(&self) -> Vec<ListedModel> {
         let default = self.sources.default_model();
-        let listed = |entry: &adjutant_model::catalogue::Entry| {
+        let listed = |entry: &adjutant_model::catalogue::CatalogueEntry| {
             let name = entry.name();
             let problem = open_model(&name, &self.sources).err().map(|error| error.to_string());
             let spec = self.sources.describe(entry.provider, entry.model).spec;
@@ -316,7 +319,7 @@ mod tests {
 
     const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-    fn wiring(sources: Sources, days: u64) -> Wiring {
+    fn wiring(sources: ModelSources, days: u64) -> Wiring {
         let now_ms = (AS_OF_DAY + days) * DAY_MS;
         Wiring {
             sources,
@@ -335,9 +338,9 @@ mod tests {
     #[test]
     fn a_run_warns_once_when_the_prices_it_uses_are_older_than_ninety_days() {
         let own = PriceOverride { input: Some(7.0), output: Some(9.0), ..PriceOverride::default() };
-        let own = Override { price: Some(own), ..Override::default() };
+        let own = ModelOverride { price: Some(own), ..ModelOverride::default() };
         let key = |name: &str| (name == "OPENAI_API_KEY").then(|| "fake-key".to_owned());
-        let sources = Sources::from_vars(key).with_override("openai/gpt-5-mini", own);
+        let sources = ModelSources::from_vars(key).with_override("openai/gpt-5-mini", own);
         for (days, model, expected) in [
             (90, "openai/gpt-5", 0),
             (91, "openai/gpt-5", 1),

@@ -9,7 +9,7 @@ use crate::ids::AgentName;
 use crate::outcome::Outcome;
 use crate::policy::Operation;
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Artifact, Status};
+use adjutant_formats::task::{TaskArtifact, TaskStatus};
 
 /// What a slash command asks of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,13 +148,13 @@ pub struct TaskListUpdate {
     pub work: WorkStage,
     /// The new status; absent if the status does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
+    pub status: Option<TaskStatus>,
     /// Why the task is blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The files to link in the entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<Artifact>,
+    pub links: Vec<TaskArtifact>,
 }
 
 /// The two moments at which work on a task updates the task list.
@@ -170,12 +170,12 @@ pub enum WorkStage {
 /// Returns the status of a task while this operation runs; `None` if the operation does not change
 /// it.
 #[must_use]
-pub const fn status_of_work(operation: Operation) -> Option<Status> {
+pub const fn status_of_work(operation: Operation) -> Option<TaskStatus> {
     match operation {
-        Operation::Research => Some(Status::Researching),
-        Operation::Plan => Some(Status::Planning),
-        Operation::Implement => Some(Status::Implementing),
-        Operation::Revise => Some(Status::Revising),
+        Operation::Research => Some(TaskStatus::Researching),
+        Operation::Plan => Some(TaskStatus::Planning),
+        Operation::Implement => Some(TaskStatus::Implementing),
+        Operation::Revise => Some(TaskStatus::Revising),
         Operation::Review | Operation::Simple | Operation::Unknown => None,
     }
 }
@@ -185,18 +185,18 @@ pub const fn status_of_work(operation: Operation) -> Option<Status> {
 /// Work that did not complete leaves the task in progress, never failed: partial findings count,
 /// and the work can be resumed.
 #[must_use]
-pub const fn status_after(operation: Operation, outcome: Outcome) -> Option<Status> {
+pub const fn status_after(operation: Operation, outcome: Outcome) -> Option<TaskStatus> {
     let done = match operation {
-        Operation::Research => Status::Researched,
-        Operation::Plan => Status::Planned,
-        Operation::Implement => Status::Completed,
-        Operation::Revise => Status::Revised,
+        Operation::Research => TaskStatus::Researched,
+        Operation::Plan => TaskStatus::Planned,
+        Operation::Implement => TaskStatus::Completed,
+        Operation::Revise => TaskStatus::Revised,
         Operation::Review | Operation::Simple | Operation::Unknown => return None,
     };
     match outcome {
         Outcome::Completed => Some(done),
-        Outcome::Partial | Outcome::Failed | Outcome::Cancelled => Some(Status::InProgress),
-        Outcome::Blocked => Some(Status::Blocked),
+        Outcome::Partial | Outcome::Failed | Outcome::Cancelled => Some(TaskStatus::InProgress),
+        Outcome::Blocked => Some(TaskStatus::Blocked),
         Outcome::Refused => None,
     }
 }

@@ -16,7 +16,7 @@ use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult}
 use crate::web_host::HostSet;
 use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceTerms};
 use crate::write::{ContentChange, WriteFinding, WriteScope};
-use adjutant_formats::contract::ArtifactFact;
+use adjutant_formats::contract::ArtifactFileState;
 
 /// A request, or a report about an effect, that `Tree::decide` judges.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ pub enum Command {
         session: SessionId,
         call: Option<u32>,
         text: String,
-        artifacts: Vec<(String, ArtifactFact)>,
+        artifacts: Vec<(String, ArtifactFileState)>,
     },
     /// Takes the last answer as the result, under a free-text contract.
     TakeReport { session: SessionId },

@@ -23,7 +23,7 @@ mod workspaces;
 
 pub use adjutant_core::Secret;
 pub use adjutant_store::{open_private, open_private_existing};
-pub use adjutant_tools::{SearchEndpoint, Tool, ToolOutput, Web, WebCaps};
+pub use adjutant_tools::{CustomTool, SearchEndpoint, ToolCallResult, WebAccess, WebCaps};
 pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
-use adjutant_formats::prd::{Outcome, Prd, PrdError as Fault};
+use adjutant_formats::prd::{Prd, PrdError as Fault, PrdOutcome};
 use adjutant_workspace::{
     Dir, DirLock, FileMode, FileTarget, LockMode, Overwrite, PathError, RelPath, Root,
 };
@@ -229,7 +229,7 @@ impl PrdFile {
     ///
     /// [`PrdError::Changed`] if the story's entry differs from the one that was read, or the file is not a valid
     /// PRD any more. On any error the file is unchanged.
-    pub fn save(&mut self, story_id: &str, outcome: &Outcome) -> Result<SaveOutcome, PrdError> {
+    pub fn save(&mut self, story_id: &str, outcome: &PrdOutcome) -> Result<SaveOutcome, PrdError> {
         let shown = self.path.display().to_string();
         let place = self.dir.file_target(&self.name);
         let place = place.map_err(|source| PrdError::file("open", &shown, source))?;

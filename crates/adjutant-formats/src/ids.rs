@@ -16,7 +16,7 @@ const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
 /// A stamp and six random characters, the shape that runs and sessions share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Stamped {
+struct TimestampedId {
     stamp: u64,
     suffix: [u8; SUFFIX_LEN],
 }
@@ -29,7 +29,7 @@ pub struct InvalidId {
     prefix: &'static str,
 }
 
-impl Stamped {
+impl TimestampedId {
     fn new(seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
         // 256 is no multiple of 36: the first four letters come up in 8 of 256 draws instead of 7.
         // Uniqueness is checked per store, so the bias costs nothing.
@@ -64,7 +64,7 @@ macro_rules! stamped_id {
     ($(#[$meta:meta])* $name:ident, $prefix:literal) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Stamped);
+        pub struct $name(TimestampedId);
 
         impl $name {
             /// Returns the seconds since 1970 at which it was made; a date in the old form.
@@ -76,7 +76,7 @@ macro_rules! stamped_id {
             /// Builds the id of a moment from six bytes of secure randomness.
             #[must_use]
             pub fn new(unix_seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
-                Self(Stamped::new(unix_seconds, chance))
+                Self(TimestampedId::new(unix_seconds, chance))
             }
         }
 
@@ -95,7 +95,7 @@ macro_rules! stamped_id {
         impl FromStr for $name {
             type Err = InvalidId;
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                Stamped::parse(text, $prefix).map(Self)
+                TimestampedId::parse(text, $prefix).map(Self)
             }
         }
 
@@ -222,8 +222,8 @@ impl fmt::Display for Label {
     }
 }
 
-/// Numbers the labels that were given before, so that each is shown once: `name`, `name (2)`.
-pub fn number_twins<'a>(labels: impl IntoIterator<Item = &'a mut Label>) {
+/// Makes labels unique by numbering repeated ones: `name`, `name (2)`.
+pub fn number_duplicates<'a>(labels: impl IntoIterator<Item = &'a mut Label>) {
     let mut seen: BTreeSet<Label> = BTreeSet::new();
     let mut counts: BTreeMap<Label, usize> = BTreeMap::new();
     for label in labels {
@@ -300,7 +300,7 @@ mod tests {
         ] {
             let mut labels: Vec<Label> =
                 labels.into_iter().map(|label| Label::new(label).unwrap()).collect();
-            number_twins(&mut labels);
+            number_duplicates(&mut labels);
             assert_eq!(labels.iter().map(Label::as_str).collect::<Vec<_>>().join(", "), expected);
         }
     }
@@ -309,7 +309,7 @@ mod tests {
         #[test]
         fn no_label_is_shown_twice(labels in proptest::collection::vec("a|b|a \\(2\\)|a \\(3\\)", 1..8)) {
             let mut shown: Vec<Label> = labels.iter().map(|label| Label::new(label).unwrap()).collect();
-            number_twins(&mut shown);
+            number_duplicates(&mut shown);
             let distinct: BTreeSet<&Label> = shown.iter().collect();
             proptest::prop_assert_eq!(distinct.len(), labels.len());
         }

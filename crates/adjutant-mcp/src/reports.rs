@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use adjutant_core::schema::ReturnFormat;
 use adjutant_engine::artifact_facts;
-use adjutant_formats::contract::{Contract, MetadataSource, Required, validate};
+use adjutant_formats::contract::{MetadataSource, RequiredArtifacts, ReturnContract, validate};
 use rmcp::model::CallToolResult;
 use serde_json::json;
 
@@ -89,9 +89,13 @@ fn validated(
     bytes: usize,
 ) -> Result<CallToolResult, String> {
     let session = args.session_id.as_deref().map(str::parse).transpose();
-    let contract = Contract {
+    let contract = ReturnContract {
         expected_session: session.map_err(|error| format!("session_id: {error}"))?,
-        artifacts: if args.artifacts_required { Required::Any } else { Required::Nothing },
+        artifacts: if args.artifacts_required {
+            RequiredArtifacts::Any
+        } else {
+            RequiredArtifacts::Nothing
+        },
         kind: None,
         metadata: MetadataSource::Claimed,
     };

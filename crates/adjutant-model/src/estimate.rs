@@ -28,7 +28,7 @@ fn call_bytes(call: &ToolCall) -> u64 {
 }
 
 fn json_bytes(value: &Value) -> u64 {
-    let mut counter = Counter(0);
+    let mut counter = ByteCounter(0);
     // Neither the counter nor a `Value` can fail to be written.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
@@ -39,9 +39,9 @@ fn count(len: usize) -> u64 {
 }
 
 /// Counts what is written and keeps nothing.
-struct Counter(u64);
+struct ByteCounter(u64);
 
-impl io::Write for Counter {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += count(bytes.len());
         Ok(bytes.len())

@@ -16,14 +16,14 @@ use reqwest::redirect::Policy;
 
 /// How long to wait for a connection and for its next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct HttpTimeouts {
     /// For the connection to be made.
     pub connect: Duration,
     /// For the next byte, the first one included; then the attempt ends as idle.
     pub idle: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for HttpTimeouts {
     /// Ten seconds to connect; five minutes of silence, which the slowest thinkers stay below.
     fn default() -> Self {
         Self { connect: Duration::from_secs(10), idle: Duration::from_secs(300) }
@@ -32,14 +32,14 @@ impl Default for Timeouts {
 
 /// The clients of a process, shared by all its models.
 #[derive(Debug, Default)]
-pub(crate) struct Http {
-    timeouts: Timeouts,
+pub(crate) struct HttpClients {
+    timeouts: HttpTimeouts,
     plain: OnceLock<Option<Client>>,
     encrypted: OnceLock<Option<Client>>,
 }
 
-impl Http {
-    pub(crate) fn new(timeouts: Timeouts) -> Self {
+impl HttpClients {
+    pub(crate) fn new(timeouts: HttpTimeouts) -> Self {
         Self { timeouts, ..Self::default() }
     }
 

@@ -21,9 +21,9 @@ pub mod wire;
 
 pub use adjutant_core::Secret;
 pub use catalogue::catalogue;
-pub use http::Timeouts;
-pub use model::{BoxFuture, Model, Progress, TurnRequest};
-pub use provider::{OpenError, ProviderConfig, Sources, open_model, open_model_with};
+pub use http::HttpTimeouts;
+pub use model::{BoxFuture, Model, TurnProgress, TurnRequest};
+pub use provider::{ModelSources, OpenModelError, ProviderConfig, open_model, open_model_with};
 pub use record::{RecordError, Recorder, ReplayError, ReplayModel};
-pub use script::{Place, ScriptError, ScriptedModel};
-pub use settings::{Effort, Format, Settings};
+pub use script::{ScriptError, ScriptPosition, ScriptedModel};
+pub use settings::{ModelSettings, OutputFormat, ReasoningEffort};

@@ -21,18 +21,18 @@ const MAX_SPREAD: Duration = Duration::from_secs(2);
 
 /// The shared pause of one provider.
 #[derive(Debug, Default)]
-pub(crate) struct Limiter {
+pub(crate) struct ProviderLimiter {
     // A std mutex: held for a copy, never across an await.
-    state: Mutex<Option<Pause>>,
+    state: Mutex<Option<RequestedPause>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pause {
+struct RequestedPause {
     until: Instant,
     spread: Duration,
 }
 
-impl Limiter {
+impl ProviderLimiter {
     /// Waits until this provider may be asked again, and tells before how long that takes; `draw`
     /// spreads those who wait.
     pub(crate) async fn pass(&self, draw: u64, mut tell: impl FnMut(Duration)) {
@@ -54,7 +54,8 @@ impl Limiter {
             (None, ModelErrorKind::RateLimited) => SILENT_PAUSE,
             (None, _) => return,
         };
-        let new = Pause { until: Instant::now() + pause, spread: (pause / 4).min(MAX_SPREAD) };
+        let new =
+            RequestedPause { until: Instant::now() + pause, spread: (pause / 4).min(MAX_SPREAD) };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_none_or(|old| old.until < new.until) {
             *state = Some(new);
@@ -88,7 +89,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn everyone_waits_as_long_as_the_provider_asked_and_not_all_alike() {
-        let limiter = Limiter::default();
+        let limiter = ProviderLimiter::default();
         let start = Instant::now();
         limiter.pass(3, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
@@ -99,7 +100,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_hears_for_how_long_and_again_when_it_takes_longer() {
-        let limiter = Limiter::default();
+        let limiter = ProviderLimiter::default();
         limiter.pass(0, |_| panic!("there is no pause")).await;
         limiter.hear(&told(ModelErrorKind::RateLimited, Some(1_000)));
         let mut heard = Vec::new();
@@ -114,7 +115,7 @@ mod tests {
     }
 
     /// Runs the waits one after the other from the same pause; later ones find it open.
-    async fn futures(limiter: &Limiter, draws: [u64; 4]) -> Vec<u128> {
+    async fn futures(limiter: &ProviderLimiter, draws: [u64; 4]) -> Vec<u128> {
         let start = Instant::now();
         let mut waits = Vec::new();
         for draw in draws {
@@ -126,7 +127,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_longer_wish_wins_and_an_endless_one_is_cut() {
-        let limiter = Limiter::default();
+        let limiter = ProviderLimiter::default();
         limiter.hear(&told(ModelErrorKind::Overloaded, Some(86_400_000)));
         limiter.hear(&told(ModelErrorKind::RateLimited, Some(10)));
         let start = Instant::now();
@@ -136,7 +137,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_errors_about_load_make_others_wait() {
-        let limiter = Limiter::default();
+        let limiter = ProviderLimiter::default();
         limiter.hear(&told(ModelErrorKind::Network, Some(5_000)));
         limiter.hear(&told(ModelErrorKind::Overloaded, None));
         let start = Instant::now();

@@ -39,7 +39,7 @@ pub trait Model: Send + Sync + Debug {
     fn turn<'a>(
         &'a self,
         request: TurnRequest<'a>,
-        progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &'a mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> BoxFuture<'a, AttemptResult>;
 
     /// Drops what was kept for a session that will not ask again.
@@ -78,7 +78,7 @@ pub struct TurnRequest<'a> {
 
 /// A sign of life during a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress<'a> {
+pub enum TurnProgress<'a> {
     /// A piece of the answer's text.
     Text(&'a str),
     /// Bytes of something that is not shown: tool arguments, thinking.

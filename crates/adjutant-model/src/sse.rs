@@ -4,18 +4,18 @@
 //! because every API we speak repeats them inside the data. An event counts only once its blank
 //! line has arrived: what a broken connection leaves behind is never half an event.
 //!
-//! Start at [`Decoder::feed`]. Data that lies whole in one chunk is handed over without a copy.
+//! Start at [`SseDecoder::feed`]. Data that lies whole in one chunk is handed over without a copy.
 
 /// The longest line that is taken: 48 MiB. Beyond it the stream is no conversation.
 pub(crate) const MAX_LINE_BYTES: usize = 48 << 20;
 
 /// Says that a stream is not made of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overlong;
+pub(crate) struct LineTooLong;
 
 /// Cuts a byte stream into events.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub(crate) struct SseDecoder {
     /// The start of a line whose end has not arrived.
     line: Vec<u8>,
     /// The data of an event whose blank line has not arrived.
@@ -24,11 +24,11 @@ pub(crate) struct Decoder {
     started: bool,
 }
 
-impl Decoder {
+impl SseDecoder {
     /// Takes the next bytes and hands over the data of every event they complete.
     ///
     /// Stops at the first error of `take`, which the caller gets back.
-    pub(crate) fn feed<E: From<Overlong>>(
+    pub(crate) fn feed<E: From<LineTooLong>>(
         &mut self,
         chunk: &[u8],
         take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
@@ -55,7 +55,7 @@ impl Decoder {
         }
         self.keep(held);
         if self.line.len() + rest.len() + self.data.len() > MAX_LINE_BYTES {
-            return Err(Overlong.into());
+            return Err(LineTooLong.into());
         }
         self.line.extend_from_slice(rest);
         Ok(())
@@ -114,11 +114,11 @@ mod tests {
     use super::*;
 
     fn events(chunks: &[&[u8]]) -> Vec<String> {
-        let mut decoder = Decoder::default();
+        let mut decoder = SseDecoder::default();
         let mut events = Vec::new();
         for chunk in chunks {
             decoder
-                .feed::<Overlong>(chunk, &mut |data| {
+                .feed::<LineTooLong>(chunk, &mut |data| {
                     events.push(String::from_utf8(data.to_vec()).unwrap());
                     Ok(())
                 })

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use adjutant_core::ToolSpec;
-use adjutant_engine::{Tool, ToolOutput};
+use adjutant_engine::{CustomTool, ToolCallResult};
 use serde_json::{Value, json};
 
 /// Appends the line it is given to a file, safely on disk before it answers.
@@ -47,7 +47,7 @@ impl Append {
     }
 }
 
-impl Tool for Append {
+impl CustomTool for Append {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Append".to_owned(),
@@ -61,18 +61,18 @@ impl Tool for Append {
         }
     }
 
-    fn run(&self, arguments: &Value, should_stop: &dyn Fn() -> bool) -> ToolOutput {
+    fn run(&self, arguments: &Value, should_stop: &dyn Fn() -> bool) -> ToolCallResult {
         let Some(line) = arguments["line"].as_str() else {
-            return ToolOutput::error("`line` is missing");
+            return ToolCallResult::error("`line` is missing");
         };
         self.wait(should_stop);
         if should_stop() {
-            return ToolOutput::error("stopped before anything was done");
+            return ToolCallResult::error("stopped before anything was done");
         }
         if let Err(error) = self.append(line) {
-            return ToolOutput::error(error);
+            return ToolCallResult::error(error);
         }
         self.wait(should_stop);
-        ToolOutput::ok(format!("appended {line}"))
+        ToolCallResult::ok(format!("appended {line}"))
     }
 }

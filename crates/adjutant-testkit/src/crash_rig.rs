@@ -12,7 +12,7 @@ use adjutant_core::{Outcome, Preset, ToolSet};
 use adjutant_engine::{
     Archive, Engine, EngineError, EngineSetup, FinishedRun, ResumeRequest, RunHost,
 };
-use adjutant_model::{Sources, open_model};
+use adjutant_model::{ModelSources, open_model};
 
 use crate::append::Append;
 use crate::fake::Api;
@@ -83,7 +83,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
 
 fn run(wanted: &Wanted) -> Result<FinishedRun, String> {
     let api = wanted.api.ok_or("`--api` is missing")?;
-    let sources = Sources::default().with_provider(api.provider_at(&wanted.url));
+    let sources = ModelSources::default().with_provider(api.provider_at(&wanted.url));
     let model = open_model(api.model(), &sources).map_err(|error| error.to_string())?;
     let append = Append::to(&wanted.ledger).staying(Duration::from_millis(wanted.stay_ms));
     let mut policy = Preset::Scout.policy();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId};
-use adjutant_model::{BoxFuture, Model, Progress, TurnRequest};
+use adjutant_model::{BoxFuture, Model, TurnProgress, TurnRequest};
 
 /// One request, as the model saw it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,7 @@ impl Model for Watched {
     fn turn<'a>(
         &'a self,
         request: TurnRequest<'a>,
-        progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &'a mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> BoxFuture<'a, AttemptResult> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request {
             label: request.label.to_owned(),

@@ -14,9 +14,9 @@ use adjutant_core::{
 };
 use adjutant_engine::roster::{UserFolders, find_agents};
 use adjutant_engine::{
-    Approver, ApproverAnswer, ApproverQuestion, ControlCommand, Engine, EngineError, EngineSetup,
-    FinishedRun, Goal, Narrator, Reporter, ResumeRequest, RunHost, Storage, Tool, WallClock, Web,
-    WorkspaceSetup,
+    Approver, ApproverAnswer, ApproverQuestion, ControlCommand, CustomTool, Engine, EngineError,
+    EngineSetup, FinishedRun, Goal, Narrator, Reporter, ResumeRequest, RunHost, Storage, WallClock,
+    WebAccess, WorkspaceSetup,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -52,9 +52,9 @@ pub struct Rig {
     default_agent: Option<AgentName>,
     models_allowed: Vec<String>,
     model: Option<Arc<dyn Model>>,
-    web: Option<Web>,
+    web: Option<WebAccess>,
     wall: WallClock,
-    tools: Vec<Arc<dyn Tool>>,
+    tools: Vec<Arc<dyn CustomTool>>,
     assignment: Option<Assignment>,
     elsewhere: Option<PathBuf>,
     spaces: Option<WorkspaceSetup>,
@@ -188,7 +188,7 @@ impl Rig {
 
     /// Brings a tool of the test's own, and lets agents call it.
     #[must_use]
-    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+    pub fn tool(mut self, tool: impl CustomTool + 'static) -> Self {
         let name = tool.spec().name;
         let known = self.policy.tools.iter().chain([name.as_str()]);
         self.policy.tools = ToolSet::new(known);
@@ -293,7 +293,7 @@ impl Rig {
 
     /// Gives the agents the web, and the policy that lets them use it.
     #[must_use]
-    pub fn web(mut self, web: Web) -> Self {
+    pub fn web(mut self, web: WebAccess) -> Self {
         self.policy.network = true;
         self.web = Some(web);
         self

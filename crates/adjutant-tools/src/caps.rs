@@ -2,7 +2,7 @@
 
 /// The limits of a call; all inclusive. What a limit cut away is said in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
+pub struct ToolCaps {
     /// Bytes of text one Read returns.
     pub read_bytes: usize,
     /// Lines one Read returns.
@@ -29,7 +29,7 @@ pub struct Caps {
     pub run_seconds: u64,
 }
 
-impl Default for Caps {
+impl Default for ToolCaps {
     fn default() -> Self {
         Self {
             read_bytes: 256 * 1024,

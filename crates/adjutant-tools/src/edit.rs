@@ -13,14 +13,14 @@ const NAMED: usize = 10;
 
 /// A text after an edit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Edit {
+pub(crate) struct EditedText {
     pub(crate) text: String,
     /// The lines of the old text at which something was replaced, from 1.
     pub(crate) lines: Vec<usize>,
 }
 
 /// Replaces `old` by `new`: the only match, or every one where `all` is wished.
-pub(crate) fn edited(text: &str, old: &str, new: &str, all: bool) -> Result<Edit, String> {
+pub(crate) fn edited(text: &str, old: &str, new: &str, all: bool) -> Result<EditedText, String> {
     if old == new {
         return Err("`old_string` and `new_string` are equal; nothing would change".to_owned());
     }
@@ -28,7 +28,7 @@ pub(crate) fn edited(text: &str, old: &str, new: &str, all: bool) -> Result<Edit
     match places.len() {
         0 => Err(not_found(text, old)),
         2.. if !all => Err(ambiguous(text, &places)),
-        _ => Ok(Edit { text: text.replace(old, new), lines: line_numbers(text, &places) }),
+        _ => Ok(EditedText { text: text.replace(old, new), lines: line_numbers(text, &places) }),
     }
 }
 

@@ -5,26 +5,26 @@ use std::path::Path;
 
 use adjutant_workspace::FileKind;
 
-use crate::args::{ArgError, Args, Field};
-use crate::globs::{Pattern, is_hidden};
-use crate::output::{ToolOutput, remark};
-use crate::toolbox::Call;
-use crate::walk::{Found, Options, walk};
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::glob_pattern::{GlobPattern, is_hidden};
+use crate::output::{ToolCallResult, remark};
+use crate::toolbox::ToolCallContext;
+use crate::walk::{WalkEntry, WalkOptions, walk};
 use crate::{ToolName, show};
 
-pub(crate) static FIELDS: [Field; 3] = [
-    Field::new("pattern", &["glob"]),
-    Field::new("path", &["directory"]),
-    Field::new("limit", &[]),
+pub(crate) static FIELDS: [ArgumentNames; 3] = [
+    ArgumentNames::new("pattern", &["glob"]),
+    ArgumentNames::new("path", &["directory"]),
+    ArgumentNames::new("limit", &[]),
 ];
 
 /// Performs a Glob.
-pub(crate) fn glob(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
-    let args = Args::new(ToolName::Glob, call.arguments, &FIELDS)?;
-    let pattern = Pattern::new("pattern", &args.required("pattern")?, call.root)?;
+pub(crate) fn glob(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
+    let args = CallArguments::new(ToolName::Glob, call.arguments, &FIELDS)?;
+    let pattern = GlobPattern::new("pattern", &args.required("pattern")?, call.root)?;
     let written = args.text("path")?.unwrap_or_default();
     let limit = args.number("limit", 1)?.and_then(|limit| usize::try_from(limit).ok());
-    let mut paths = Paths {
+    let mut paths = MatchedPaths {
         text: String::new(),
         count: 0,
         max_count: limit.unwrap_or(usize::MAX).min(call.caps.glob_paths),
@@ -32,7 +32,7 @@ pub(crate) fn glob(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
         more: false,
     };
     let summary = call.root.relative(&written).and_then(|start| {
-        let options = Options {
+        let options = WalkOptions {
             hidden: pattern.names_hidden || is_hidden(start.as_path()),
             max_entries: call.caps.visited_entries,
             should_stop: call.should_stop,
@@ -41,9 +41,9 @@ pub(crate) fn glob(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
     });
     let summary = match summary {
         Ok(summary) => summary,
-        Err(error) => return Ok(ToolOutput::error(show::path_error(&written, &error))),
+        Err(error) => return Ok(ToolCallResult::error(show::path_error(&written, &error))),
     };
-    let Paths { mut text, count, more, .. } = paths;
+    let MatchedPaths { mut text, count, more, .. } = paths;
     if count == 0 {
         text.push_str("No paths match.");
     }
@@ -51,11 +51,11 @@ pub(crate) fn glob(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
         remark(&mut text, format!("first {count} paths, more match; narrow `pattern` or `path`"));
     }
     summary.remarks(&mut text);
-    Ok(ToolOutput::ok(text))
+    Ok(ToolCallResult::ok(text))
 }
 
 /// The paths collected so far.
-struct Paths {
+struct MatchedPaths {
     text: String,
     count: usize,
     max_count: usize,
@@ -63,7 +63,7 @@ struct Paths {
     more: bool,
 }
 
-impl Paths {
+impl MatchedPaths {
     fn push(&mut self, path: &Path, is_dir: bool) -> ControlFlow<()> {
         let shown = show::path(path);
         if self.count == self.max_count || self.text.len() + shown.len() > self.max_bytes {
@@ -77,7 +77,11 @@ impl Paths {
     }
 }
 
-fn visit(pattern: &Pattern, found: &Found<'_>, paths: &mut Paths) -> ControlFlow<()> {
+fn visit(
+    pattern: &GlobPattern,
+    found: &WalkEntry<'_>,
+    paths: &mut MatchedPaths,
+) -> ControlFlow<()> {
     let is_dir = match found.kind {
         FileKind::Directory => true,
         FileKind::Regular | FileKind::Symlink if !pattern.directories_only => false,

@@ -10,22 +10,22 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 
-use crate::args::{ArgError, Args, Field};
-use crate::globs::{Pattern, is_hidden};
-use crate::hits::{End, Hits, Mode};
-use crate::output::{ToolOutput, count, remark};
-use crate::toolbox::Call;
-use crate::walk::{Options, Summary, walk};
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::file_matches::{FileMatches, FileSearchEnd, GrepOutputMode};
+use crate::glob_pattern::{GlobPattern, is_hidden};
+use crate::output::{ToolCallResult, count, remark};
+use crate::toolbox::ToolCallContext;
+use crate::walk::{WalkOptions, WalkSummary, walk};
 use crate::{ToolName, show};
 
-pub(crate) static FIELDS: [Field; 7] = [
-    Field::new("pattern", &["regex", "query"]),
-    Field::new("path", &["directory"]),
-    Field::new("glob", &["include"]),
-    Field::new("ignore_case", &["-i", "case_insensitive"]),
-    Field::new("context", &["-C"]),
-    Field::new("output", &["output_mode"]),
-    Field::new("limit", &["head_limit"]),
+pub(crate) static FIELDS: [ArgumentNames; 7] = [
+    ArgumentNames::new("pattern", &["regex", "query"]),
+    ArgumentNames::new("path", &["directory"]),
+    ArgumentNames::new("glob", &["include"]),
+    ArgumentNames::new("ignore_case", &["-i", "case_insensitive"]),
+    ArgumentNames::new("context", &["-C"]),
+    ArgumentNames::new("output", &["output_mode"]),
+    ArgumentNames::new("limit", &["head_limit"]),
 ];
 
 /// The longest expression, and the memory its automata may take.
@@ -39,37 +39,39 @@ const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 const MAX_CONTEXT: u64 = 10;
 
 /// Performs a Grep.
-pub(crate) fn grep(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
-    let args = Args::new(ToolName::Grep, call.arguments, &FIELDS)?;
+pub(crate) fn grep(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
+    let args = CallArguments::new(ToolName::Grep, call.arguments, &FIELDS)?;
     let matcher = matcher(&args)?;
     let mode = mode(&args)?;
     let filter = match args.text("glob")?.filter(|glob| !glob.is_empty()) {
-        Some(written) => Some(Pattern::new("glob", &written, call.root)?),
+        Some(written) => Some(GlobPattern::new("glob", &written, call.root)?),
         None => None,
     };
     let context = args.number("context", 0)?.unwrap_or(0).min(MAX_CONTEXT);
     let limit = args.number("limit", 1)?.and_then(|limit| usize::try_from(limit).ok());
-    let mut search = Search {
+    let mut search = GrepSearch {
         call,
         matcher: &matcher,
-        searcher: searcher(if mode == Mode::Content { context } else { 0 }),
+        searcher: searcher(if mode == GrepOutputMode::Content { context } else { 0 }),
         mode,
         limit: limit.unwrap_or(usize::MAX).min(call.caps.grep_matches),
         text: String::new(),
-        tally: Tally::default(),
+        tally: GrepCounts::default(),
         touched: Vec::new(),
     };
     let written = args.text("path")?.unwrap_or_default();
     match search.run(&written, filter.as_ref()) {
         Ok(summary) => Ok(search.finish(&summary)),
-        Err(error) => Ok(ToolOutput::error(show::path_error(&written, &error))),
+        Err(error) => Ok(ToolCallResult::error(show::path_error(&written, &error))),
     }
 }
 
-fn matcher(args: &Args<'_>) -> Result<RegexMatcher, ArgError> {
+fn matcher(args: &CallArguments<'_>) -> Result<RegexMatcher, ToolArgumentError> {
     let pattern = args.required("pattern")?;
     if pattern.len() > MAX_PATTERN_BYTES {
-        return Err(ArgError(format!("`pattern` is longer than {MAX_PATTERN_BYTES} bytes")));
+        return Err(ToolArgumentError(format!(
+            "`pattern` is longer than {MAX_PATTERN_BYTES} bytes"
+        )));
     }
     RegexMatcherBuilder::new()
         .case_insensitive(args.switch("ignore_case")?)
@@ -78,18 +80,20 @@ fn matcher(args: &Args<'_>) -> Result<RegexMatcher, ArgError> {
         .size_limit(MAX_REGEX_BYTES)
         .dfa_size_limit(MAX_REGEX_BYTES)
         .build(&pattern)
-        .map_err(|error| ArgError(format!("`pattern` is not a valid regular expression: {error}")))
+        .map_err(|error| {
+            ToolArgumentError(format!("`pattern` is not a valid regular expression: {error}"))
+        })
 }
 
-fn mode(args: &Args<'_>) -> Result<Mode, ArgError> {
+fn mode(args: &CallArguments<'_>) -> Result<GrepOutputMode, ToolArgumentError> {
     match args.text("output")?.as_deref() {
-        None | Some("" | "content") => Ok(Mode::Content),
-        Some("files" | "files_with_matches") => Ok(Mode::Files),
-        Some("count") => Ok(Mode::Count),
+        None | Some("" | "content") => Ok(GrepOutputMode::Content),
+        Some("files" | "files_with_matches") => Ok(GrepOutputMode::Files),
+        Some("count") => Ok(GrepOutputMode::Count),
         Some(other) => {
             let other = crate::args::brief(other);
             let words = "`output` must be \"content\", \"files\" or \"count\"";
-            Err(ArgError(format!("{words}, got {other:?}")))
+            Err(ToolArgumentError(format!("{words}, got {other:?}")))
         }
     }
 }
@@ -107,21 +111,21 @@ fn searcher(context: u64) -> Searcher {
 }
 
 /// A search under way.
-struct Search<'call> {
-    call: &'call Call<'call>,
+struct GrepSearch<'call> {
+    call: &'call ToolCallContext<'call>,
     matcher: &'call RegexMatcher,
     searcher: Searcher,
-    mode: Mode,
+    mode: GrepOutputMode,
     /// How many matching lines, or files, may be returned.
     limit: usize,
     text: String,
-    tally: Tally,
+    tally: GrepCounts,
     touched: Vec<String>,
 }
 
 /// What a search has seen.
 #[derive(Default)]
-struct Tally {
+struct GrepCounts {
     searched: usize,
     matching_files: usize,
     matches: usize,
@@ -132,19 +136,23 @@ struct Tally {
     more: bool,
 }
 
-impl Search<'_> {
-    fn run(&mut self, written: &str, filter: Option<&Pattern>) -> Result<Summary, PathError> {
+impl GrepSearch<'_> {
+    fn run(
+        &mut self,
+        written: &str,
+        filter: Option<&GlobPattern>,
+    ) -> Result<WalkSummary, PathError> {
         let start = self.call.root.relative(written)?;
         match self.call.root.open_file(&start) {
             Ok(opened) => {
                 let _ = self.file(start.as_path(), opened);
-                return Ok(Summary::default());
+                return Ok(WalkSummary::default());
             }
             Err(PathError::NotRegular(FileKind::Directory)) => {}
             Err(error) => return Err(error),
         }
         let names_hidden = filter.is_some_and(|filter| filter.names_hidden);
-        let options = Options {
+        let options = WalkOptions {
             hidden: names_hidden || is_hidden(start.as_path()),
             max_entries: self.call.caps.visited_entries,
             should_stop: self.call.should_stop,
@@ -168,17 +176,17 @@ impl Search<'_> {
     /// Searches one file; breaks when no more can be returned.
     fn file(&mut self, path: &Path, opened: OpenedFile) -> ControlFlow<()> {
         let room = self.limit.saturating_sub(self.tally.matches);
-        let mut hits = Hits::new(self.call, self.matcher, self.mode, room);
+        let mut hits = FileMatches::new(self.call, self.matcher, self.mode, room);
         let end = hits.search(&mut self.searcher, &opened.file);
         self.tally.searched += 1;
         match end {
-            End::Done => {}
-            End::Binary => {
+            FileSearchEnd::Done => {}
+            FileSearchEnd::Binary => {
                 self.tally.binary += 1;
                 return ControlFlow::Continue(());
             }
-            End::Failed => self.tally.failed += 1,
-            End::Stopped => self.tally.stopped = true,
+            FileSearchEnd::Failed => self.tally.failed += 1,
+            FileSearchEnd::Stopped => self.tally.stopped = true,
         }
         if hits.matches > 0 || hits.more {
             self.add(path, opened, &mut hits)?;
@@ -186,17 +194,24 @@ impl Search<'_> {
         if self.tally.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn add(&mut self, path: &Path, opened: OpenedFile, hits: &mut Hits<'_>) -> ControlFlow<()> {
+    fn add(
+        &mut self,
+        path: &Path,
+        opened: OpenedFile,
+        hits: &mut FileMatches<'_>,
+    ) -> ControlFlow<()> {
         let full = match self.mode {
-            Mode::Content => hits.matches == 0,
-            Mode::Files | Mode::Count => self.tally.matching_files == self.limit,
+            GrepOutputMode::Content => hits.matches == 0,
+            GrepOutputMode::Files | GrepOutputMode::Count => {
+                self.tally.matching_files == self.limit
+            }
         };
         let mut part = String::new();
         let shown = show::path(path);
         match self.mode {
-            Mode::Files => part = format!("{shown}\n"),
-            Mode::Count => part = format!("{shown}:{}\n", hits.matches),
-            Mode::Content => {
+            GrepOutputMode::Files => part = format!("{shown}\n"),
+            GrepOutputMode::Count => part = format!("{shown}:{}\n", hits.matches),
+            GrepOutputMode::Content => {
                 part.push_str(if self.text.is_empty() { "" } else { "\n" });
                 part.push_str(&shown);
                 part.push('\n');
@@ -211,22 +226,22 @@ impl Search<'_> {
         }
         self.text.push_str(if fits { &part } else { whole_lines(&part, room) });
         self.tally.matching_files += 1;
-        self.tally.matches += if self.mode == Mode::Content { hits.matches } else { 0 };
+        self.tally.matches += if self.mode == GrepOutputMode::Content { hits.matches } else { 0 };
         self.touched.push(path.to_string_lossy().into_owned());
         self.tally.more |= hits.more || !fits;
         if self.tally.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn finish(self, summary: &Summary) -> ToolOutput {
+    fn finish(self, summary: &WalkSummary) -> ToolCallResult {
         let Self { mut text, tally, touched, mode, .. } = self;
         let files = count(tally.matching_files, "file");
         if tally.matching_files == 0 {
             text = format!("No matches in {} searched.", count(tally.searched, "file"));
         } else if tally.more {
-            let what = if mode == Mode::Content { "matches" } else { "files" };
+            let what = if mode == GrepOutputMode::Content { "matches" } else { "files" };
             let narrow = "narrow `pattern`, `path` or `glob`";
             remark(&mut text, format!("more {what} exist than are shown; {narrow}"));
-        } else if mode == Mode::Content {
+        } else if mode == GrepOutputMode::Content {
             remark(&mut text, format!("{} in {files}", count(tally.matches, "match")));
         }
         if tally.stopped && !summary.stopped {
@@ -239,7 +254,7 @@ impl Search<'_> {
             remark(&mut text, format!("{} could not be searched", count(tally.failed, "file")));
         }
         summary.remarks(&mut text);
-        ToolOutput { touched, ..ToolOutput::ok(text) }
+        ToolCallResult { touched, ..ToolCallResult::ok(text) }
     }
 }
 

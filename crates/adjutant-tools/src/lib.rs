@@ -10,20 +10,20 @@
 mod args;
 mod caps;
 mod context;
+mod custom_tools;
 mod edit;
+mod file_matches;
 mod glob;
-mod globs;
+mod glob_pattern;
 mod grep;
-mod hits;
-mod lines;
+mod ignore_rules;
+mod line_reader;
 mod mask;
 mod name;
 mod note;
 mod output;
-mod own;
 mod quote;
 mod read;
-mod rules;
 mod run;
 mod show;
 mod spec;
@@ -32,15 +32,16 @@ mod walk;
 mod web;
 mod write;
 
-pub use caps::Caps;
+pub use caps::ToolCaps;
 pub use context::{
-    CONTEXT_CAP_BYTES, ContextError, ContextFile, ContextState, load_context, render_context,
+    CONTEXT_CAP_BYTES, ContextFileContent, ContextFileError, ContextFileState, load_context,
+    render_context,
 };
+pub use custom_tools::CustomTool;
 pub use mask::Masker;
 pub use name::ToolName;
-pub use output::ToolOutput;
-pub use own::Tool;
+pub use output::ToolCallResult;
 pub use run::Confinement;
-pub use toolbox::{Approved, Toolbox};
-pub use web::{Resolver, SearchEndpoint, SystemResolver, Web, WebCaps, WebError};
-pub use write::Prepared;
+pub use toolbox::{ApprovedHosts, Toolbox};
+pub use web::{Resolver, SearchEndpoint, SystemResolver, WebAccess, WebCaps, WebError};
+pub use write::PreparedWrite;

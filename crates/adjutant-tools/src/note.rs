@@ -1,19 +1,21 @@
 //! Note: one line for the agent's scratchpad.
 
 use crate::ToolName;
-use crate::args::{ArgError, Args, Field};
-use crate::output::ToolOutput;
-use crate::toolbox::Call;
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::output::ToolCallResult;
+use crate::toolbox::ToolCallContext;
 
-pub(crate) static FIELDS: [Field; 1] = [Field::new("content", &["note", "text"])];
+pub(crate) static FIELDS: [ArgumentNames; 1] = [ArgumentNames::new("content", &["note", "text"])];
 
 /// Performs a Note.
-pub(crate) fn note(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
-    let args = Args::new(ToolName::Note, call.arguments, &FIELDS)?;
+pub(crate) fn note(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
+    let args = CallArguments::new(ToolName::Note, call.arguments, &FIELDS)?;
     let content = args.required("content")?;
     let line = fold(&content);
     if line.is_empty() {
-        return Err(ArgError("`content` is blank; write what is worth keeping".to_owned()));
+        return Err(ToolArgumentError(
+            "`content` is blank; write what is worth keeping".to_owned(),
+        ));
     }
     // Masked before it is cut, so that no half of a secret survives at the edge.
     let line = call.masker.mask(&line);
@@ -25,7 +27,7 @@ pub(crate) fn note(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
     } else {
         line.into_owned()
     };
-    Ok(ToolOutput { notes: Some(kept), ..ToolOutput::ok(text) })
+    Ok(ToolCallResult { notes: Some(kept), ..ToolCallResult::ok(text) })
 }
 
 /// Joins lines by single spaces: a note is one line of the scratchpad.

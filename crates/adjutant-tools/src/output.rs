@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 /// The result of one call: what the model is told, and what the engine keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolOutput {
+pub struct ToolCallResult {
     /// What the model reads; masked and capped.
     pub text: String,
     /// Whether the call failed; the text then says how to do better.
@@ -17,7 +17,7 @@ pub struct ToolOutput {
     pub sandbox: Option<String>,
 }
 
-impl ToolOutput {
+impl ToolCallResult {
     /// Returns a result that is only text.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {

@@ -7,15 +7,18 @@ use std::io;
 
 use adjutant_workspace::OpenedFile;
 
-use crate::args::{ArgError, Args, Field};
-use crate::lines::{Line, Lines, MAX_LINE_BYTES, Next};
-use crate::mask::{KeyLines, Kind};
-use crate::output::{ToolOutput, remark};
-use crate::toolbox::Call;
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::line_reader::{FileLine, LineReader, MAX_LINE_BYTES, NextLine};
+use crate::mask::{KeyLineTracker, SecretKind};
+use crate::output::{ToolCallResult, remark};
+use crate::toolbox::ToolCallContext;
 use crate::{ToolName, show};
 
-pub(crate) static FIELDS: [Field; 3] =
-    [Field::new("path", &["file_path"]), Field::new("offset", &[]), Field::new("limit", &[])];
+pub(crate) static FIELDS: [ArgumentNames; 3] = [
+    ArgumentNames::new("path", &["file_path"]),
+    ArgumentNames::new("offset", &[]),
+    ArgumentNames::new("limit", &[]),
+];
 
 /// How far into a file a NUL byte makes it binary.
 const BINARY_BYTES: usize = 8 * 1024;
@@ -33,18 +36,18 @@ const COUNT_BYTES: u64 = 64 * 1024 * 1024;
 const NAMED_LINES: usize = 10;
 
 /// Performs a Read.
-pub(crate) fn read(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
-    let args = Args::new(ToolName::Read, call.arguments, &FIELDS)?;
+pub(crate) fn read(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
+    let args = CallArguments::new(ToolName::Read, call.arguments, &FIELDS)?;
     let written = args.required("path")?;
     let offset = args.number("offset", 1)?.unwrap_or(1);
     let limit = args.number("limit", 1)?.unwrap_or(u64::MAX).min(call.caps.read_lines);
     let (path, opened) = match call.open(&written) {
         Ok(opened) => opened,
-        Err(error) => return Ok(ToolOutput::error(show::path_error(&written, &error))),
+        Err(error) => return Ok(ToolCallResult::error(show::path_error(&written, &error))),
     };
     let mut output = match page(call, opened, offset, limit) {
         Ok(output) => output,
-        Err(error) => return Ok(ToolOutput::error(format!("`{written}` broke off: {error}"))),
+        Err(error) => return Ok(ToolCallResult::error(format!("`{written}` broke off: {error}"))),
     };
     if !output.is_error {
         output.touched.push(path.as_path().to_string_lossy().into_owned());
@@ -52,24 +55,29 @@ pub(crate) fn read(call: &Call<'_>) -> Result<ToolOutput, ArgError> {
     Ok(output)
 }
 
-fn page(call: &Call<'_>, opened: OpenedFile, offset: u64, limit: u64) -> io::Result<ToolOutput> {
+fn page(
+    call: &ToolCallContext<'_>,
+    opened: OpenedFile,
+    offset: u64,
+    limit: u64,
+) -> io::Result<ToolCallResult> {
     let len = opened.len;
-    let mut lines = Lines::new(opened.file, len, call.should_stop);
+    let mut lines = LineReader::new(opened.file, len, call.should_stop);
     let head = lines.peek()?;
     if head.is_empty() {
-        return Ok(ToolOutput::ok("[the file is empty]"));
+        return Ok(ToolCallResult::ok("[the file is empty]"));
     }
     if head[..head.len().min(BINARY_BYTES)].contains(&0) {
-        return Ok(ToolOutput::error(format!("binary file of {len} bytes, not shown")));
+        return Ok(ToolCallResult::error(format!("binary file of {len} bytes, not shown")));
     }
-    let mut page = Page::new(call, offset, limit);
+    let mut page = FilePage::new(call, offset, limit);
     page.fill(&mut lines)?;
     page.finish(&mut lines)
 }
 
 /// The lines shown, and what there is to say about them.
-struct Page<'call> {
-    call: &'call Call<'call>,
+struct FilePage<'call> {
+    call: &'call ToolCallContext<'call>,
     offset: u64,
     limit: u64,
     text: String,
@@ -77,18 +85,18 @@ struct Page<'call> {
     at: u64,
     /// The number of the last line shown.
     last: u64,
-    keys: KeyLines,
+    keys: KeyLineTracker,
     in_key: bool,
     cut_lines: Vec<u64>,
     cut_count: usize,
     lossy: bool,
     crlf: u64,
-    end: End,
+    end: PageEnd,
 }
 
 /// Why no more lines follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum PageEnd {
     OfFile,
     Lines,
     Bytes,
@@ -97,8 +105,8 @@ enum End {
     Stopped,
 }
 
-impl<'call> Page<'call> {
-    fn new(call: &'call Call<'call>, offset: u64, limit: u64) -> Self {
+impl<'call> FilePage<'call> {
+    fn new(call: &'call ToolCallContext<'call>, offset: u64, limit: u64) -> Self {
         Self {
             call,
             offset,
@@ -106,63 +114,65 @@ impl<'call> Page<'call> {
             text: String::new(),
             at: 0,
             last: 0,
-            keys: KeyLines::default(),
+            keys: KeyLineTracker::default(),
             in_key: false,
             cut_lines: Vec::new(),
             cut_count: 0,
             lossy: false,
             crlf: 0,
-            end: End::OfFile,
+            end: PageEnd::OfFile,
         }
     }
 
-    fn fill(&mut self, lines: &mut Lines<'_>) -> io::Result<()> {
+    fn fill(&mut self, lines: &mut LineReader<'_>) -> io::Result<()> {
         let keep = self.call.caps.line_chars.saturating_mul(4).saturating_add(CUT_MARGIN_BYTES);
         loop {
             let shown = self.at + 1 >= self.offset;
             let (line, is_endless) = match lines.next(if shown { keep } else { SKIPPED_BYTES })? {
-                Next::Line(line) => (line, false),
-                Next::Endless(line) => (line, true),
-                Next::End => return Ok(()),
-                Next::Stopped => {
-                    self.end = End::Stopped;
+                NextLine::Line(line) => (line, false),
+                NextLine::Endless(line) => (line, true),
+                NextLine::End => return Ok(()),
+                NextLine::Stopped => {
+                    self.end = PageEnd::Stopped;
                     return Ok(());
                 }
             };
             self.at += 1;
             let key = self.keys.is_key(line.bytes);
             if is_endless {
-                self.end = End::EndlessLine;
+                self.end = PageEnd::EndlessLine;
             }
             if !shown {
                 match self.end {
-                    End::EndlessLine => return Ok(()),
-                    End::OfFile | End::Lines | End::Bytes | End::Stopped => continue,
+                    PageEnd::EndlessLine => return Ok(()),
+                    PageEnd::OfFile | PageEnd::Lines | PageEnd::Bytes | PageEnd::Stopped => {
+                        continue;
+                    }
                 }
             }
             let before = (self.text.len(), self.last);
             if self.at - self.offset == self.limit {
-                self.end = End::Lines;
+                self.end = PageEnd::Lines;
             } else {
                 self.push(&line, key);
                 if self.text.len() > self.call.caps.read_bytes && before.0 > 0 {
                     self.text.truncate(before.0);
                     self.last = before.1;
-                    self.end = End::Bytes;
+                    self.end = PageEnd::Bytes;
                 }
             }
-            if self.end != End::OfFile {
+            if self.end != PageEnd::OfFile {
                 return Ok(());
             }
         }
     }
 
-    fn push(&mut self, line: &Line<'_>, key: bool) {
+    fn push(&mut self, line: &FileLine<'_>, key: bool) {
         self.last = self.at;
         if key {
             // One mark for all lines of a key; the numbers go on behind it.
             if !self.in_key {
-                self.push_text(Kind::PrivateKey.replacement());
+                self.push_text(SecretKind::PrivateKey.replacement());
             }
             self.in_key = true;
             return;
@@ -195,27 +205,31 @@ impl<'call> Page<'call> {
         let _ = writeln!(self.text, "{}\t{text}", self.at);
     }
 
-    fn finish(mut self, lines: &mut Lines<'_>) -> io::Result<ToolOutput> {
+    fn finish(mut self, lines: &mut LineReader<'_>) -> io::Result<ToolCallResult> {
         let (first, last, end) = (self.offset, self.last, self.end);
-        if end == End::Stopped {
+        if end == PageEnd::Stopped {
             let words = format!("stopped after line {}: out of time or cancelled", self.at);
             remark(&mut self.text, words);
-            return Ok(ToolOutput { is_error: last == 0, ..ToolOutput::ok(self.text) });
+            return Ok(ToolCallResult { is_error: last == 0, ..ToolCallResult::ok(self.text) });
         }
-        if end == End::EndlessLine {
+        if end == PageEnd::EndlessLine {
             return Ok(self.finish_endless());
         }
         if last == 0 {
             let total = self.at;
-            return Ok(ToolOutput::error(format!("offset {first} is past the end, line {total}")));
+            return Ok(ToolCallResult::error(format!(
+                "offset {first} is past the end, line {total}"
+            )));
         }
-        if end != End::OfFile {
+        if end != PageEnd::OfFile {
             let (rest, complete) = lines.count_rest(COUNT_BYTES)?;
             let total = self.at + rest;
             let least = if complete { "" } else { "at least " };
             let why = match end {
-                End::Bytes => format!(" ({} byte limit)", self.call.caps.read_bytes),
-                End::OfFile | End::Lines | End::EndlessLine | End::Stopped => String::new(),
+                PageEnd::Bytes => format!(" ({} byte limit)", self.call.caps.read_bytes),
+                PageEnd::OfFile | PageEnd::Lines | PageEnd::EndlessLine | PageEnd::Stopped => {
+                    String::new()
+                }
             };
             let next = last + 1;
             let words =
@@ -225,19 +239,22 @@ impl<'call> Page<'call> {
             remark(&mut self.text, format!("lines {first}–{last} of {last}"));
         }
         self.remarks();
-        Ok(ToolOutput::ok(self.text))
+        Ok(ToolCallResult::ok(self.text))
     }
 
     /// Says that the file is not shown beyond a line whose end was not looked for any further.
-    fn finish_endless(mut self) -> ToolOutput {
+    fn finish_endless(mut self) -> ToolCallResult {
         let mib = MAX_LINE_BYTES >> 20;
         let words = format!("line {} is longer than {mib} MiB; nothing after it is read", self.at);
         if self.last == 0 {
-            return ToolOutput::error(format!("offset {} is not reached: {words}", self.offset));
+            return ToolCallResult::error(format!(
+                "offset {} is not reached: {words}",
+                self.offset
+            ));
         }
         remark(&mut self.text, words);
         self.remarks();
-        ToolOutput::ok(self.text)
+        ToolCallResult::ok(self.text)
     }
 
     fn remarks(&mut self) {

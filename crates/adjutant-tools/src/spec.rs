@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::run::DEFAULT_SECONDS;
 use crate::web::{fetch, search};
-use crate::{Caps, ToolName};
+use crate::{ToolCaps, ToolName};
 
 /// Returns what a model is shown of a tool; none of those that the engine itself performs.
-pub(crate) fn of(name: ToolName, caps: &Caps) -> Option<ToolSpec> {
+pub(crate) fn of(name: ToolName, caps: &ToolCaps) -> Option<ToolSpec> {
     match name {
         ToolName::Read => Some(read()),
         ToolName::Grep => Some(grep()),
@@ -115,7 +115,7 @@ fn edit() -> ToolSpec {
     )
 }
 
-fn run(caps: &Caps) -> ToolSpec {
+fn run(caps: &ToolCaps) -> ToolSpec {
     let usual = DEFAULT_SECONDS.min(caps.run_seconds);
     spec(
         ToolName::Run,

@@ -15,51 +15,52 @@ use adjutant_workspace::{MissingParents, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
 use crate::args::brief;
-use crate::output::ToolOutput;
-use crate::own::{Own, Tool, capped};
-use crate::run::LongestRun;
-use crate::web::{Web, fetch, search};
+use crate::custom_tools::{CustomTool, CustomTools, capped};
+use crate::output::ToolCallResult;
+use crate::run::TimeoutLimit;
+use crate::web::{WebAccess, fetch, search};
 use crate::{
-    Caps, Confinement, Masker, Prepared, ToolName, glob, grep, note, read, run, spec, write,
+    Confinement, Masker, PreparedWrite, ToolCaps, ToolName, glob, grep, note, read, run, spec,
+    write,
 };
 
 /// The tools that act inside one root.
 #[derive(Debug)]
 pub struct Toolbox {
     root: Root,
-    caps: Caps,
+    caps: ToolCaps,
     masker: Masker,
-    web: Option<Arc<Web>>,
-    own: Own,
+    web: Option<Arc<WebAccess>>,
+    own: CustomTools,
     // A std mutex: held while one file is read and replaced, on threads that may block.
     writing: Arc<Mutex<()>>,
-    locks: Locks,
+    locks: RootLocks,
 }
 
 /// The locks of all roots that toolboxes made of one another write in, by the identity of the root.
-type Locks = Arc<Mutex<BTreeMap<(u64, u64), Weak<Mutex<()>>>>>;
+type RootLocks = Arc<Mutex<BTreeMap<(u64, u64), Weak<Mutex<()>>>>>;
 
 /// One call as the tools see it.
-pub(crate) struct Call<'call> {
+pub(crate) struct ToolCallContext<'call> {
     pub(crate) root: &'call Root,
-    pub(crate) caps: &'call Caps,
+    pub(crate) caps: &'call ToolCaps,
     pub(crate) masker: &'call Masker,
     pub(crate) arguments: &'call Value,
     pub(crate) should_stop: &'call dyn Fn() -> bool,
     /// Whom a fetch may ask; absent where every public host may be.
-    pub(crate) approved: Option<Approved<'call>>,
+    pub(crate) approved: Option<ApprovedHosts<'call>>,
 }
 
 /// Whom a fetch may ask.
 #[derive(Clone, Copy, Debug)]
-pub struct Approved<'call> {
+pub struct ApprovedHosts<'call> {
     /// The host the call was approved for.
     pub host: &'call str,
     /// The hosts a redirect may lead to.
     pub hosts: &'call HostSet,
 }
 
-impl Call<'_> {
+impl ToolCallContext<'_> {
     /// Opens a file by the path a model wrote.
     pub(crate) fn open(&self, written: &str) -> Result<(RelPath, OpenedFile), PathError> {
         let path = self.root.relative(written)?;
@@ -71,8 +72,9 @@ impl Call<'_> {
 impl Toolbox {
     /// Makes the tools of `root`, masking secrets by shape.
     #[must_use]
-    pub fn new(root: Root, caps: Caps) -> Self {
-        let (masker, own, locks) = (Masker::default(), Own::default(), Locks::default());
+    pub fn new(root: Root, caps: ToolCaps) -> Self {
+        let (masker, own, locks) =
+            (Masker::default(), CustomTools::default(), RootLocks::default());
         let writing = lock_of(&locks, &root);
         Self { root, caps, masker, web: None, own, writing, locks }
     }
@@ -112,13 +114,13 @@ impl Toolbox {
 
     /// Adds the tools of the web, which do not exist without a handle to it.
     #[must_use]
-    pub fn with_web(self, web: Web) -> Self {
+    pub fn with_web(self, web: WebAccess) -> Self {
         Self { web: Some(Arc::new(web)), ..self }
     }
 
     /// Adds a tool of the embedding program. One of a known name, ours or its own, is never reached.
     #[must_use]
-    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+    pub fn with_tool(mut self, tool: Arc<dyn CustomTool>) -> Self {
         self.own.add(tool);
         self
     }
@@ -152,7 +154,7 @@ impl Toolbox {
         name: ToolName,
         arguments: &Value,
         should_stop: &dyn Fn() -> bool,
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         self.perform(name, arguments, None, should_stop)
     }
 
@@ -164,9 +166,9 @@ impl Toolbox {
     pub fn fetch(
         &self,
         arguments: &Value,
-        approved: Approved<'_>,
+        approved: ApprovedHosts<'_>,
         should_stop: &dyn Fn() -> bool,
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         self.perform(ToolName::WebFetch, arguments, Some(approved), should_stop)
     }
 
@@ -174,11 +176,11 @@ impl Toolbox {
         &self,
         name: ToolName,
         arguments: &Value,
-        approved: Option<Approved<'_>>,
+        approved: Option<ApprovedHosts<'_>>,
         should_stop: &dyn Fn() -> bool,
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         let Self { root, caps, masker, web, .. } = self;
-        let call = Call { root, caps, masker, arguments, should_stop, approved };
+        let call = ToolCallContext { root, caps, masker, arguments, should_stop, approved };
         let output = match (name, web) {
             (ToolName::Read, _) => read::read(&call),
             (ToolName::Grep, _) => grep::grep(&call),
@@ -188,10 +190,10 @@ impl Toolbox {
             (ToolName::WebSearch, Some(web)) => search::search(&call, web),
             // Where they may write is handed to `prepare_write`, and only there.
             (ToolName::Edit | ToolName::Write, _) => {
-                Ok(ToolOutput::error("you may not write files"))
+                Ok(ToolCallResult::error("you may not write files"))
             }
             // What holds a command is handed to `run`, and only there.
-            (ToolName::Run, _) => Ok(ToolOutput::error("you may not run commands")),
+            (ToolName::Run, _) => Ok(ToolCallResult::error("you may not run commands")),
             (
                 ToolName::WebFetch
                 | ToolName::WebSearch
@@ -201,7 +203,7 @@ impl Toolbox {
                 _,
             ) => Ok(self.not_available(name)),
         };
-        self.masked(output.unwrap_or_else(ToolOutput::error))
+        self.masked(output.unwrap_or_else(ToolCallResult::error))
     }
 
     /// Performs a call by the name the model wrote; an unknown name is answered with the known ones.
@@ -211,7 +213,7 @@ impl Toolbox {
         name: &str,
         arguments: &Value,
         should_stop: &dyn Fn() -> bool,
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         match ToolName::parse(name) {
             Some(name) => self.call(name, arguments, should_stop),
             None if let Some(tool) = self.own.find(name) => {
@@ -221,20 +223,25 @@ impl Toolbox {
             None => {
                 let (name, available) = (brief(name), self.available());
                 let text = format!("unknown tool `{name}`; available: {available}");
-                self.masked(ToolOutput::error(text))
+                self.masked(ToolCallResult::error(text))
             }
         }
     }
 
     /// Works out what a call of Write or Edit would change, where `writes` lets it; changes nothing.
     #[must_use]
-    pub fn prepare_write(&self, name: &str, arguments: &Value, writes: &WriteScope) -> Prepared {
+    pub fn prepare_write(
+        &self,
+        name: &str,
+        arguments: &Value,
+        writes: &WriteScope,
+    ) -> PreparedWrite {
         let Some(tool) = writer(name) else {
-            return Prepared::Answer(self.call_by_name(name, arguments, &|| false));
+            return PreparedWrite::Answer(self.call_by_name(name, arguments, &|| false));
         };
         match write::prepare(&self.as_call(arguments, &|| false), tool, writes) {
-            Prepared::Answer(output) => Prepared::Answer(self.masked(output)),
-            change @ Prepared::Change { .. } => change,
+            PreparedWrite::Answer(output) => PreparedWrite::Answer(self.masked(output)),
+            change @ PreparedWrite::Change { .. } => change,
         }
     }
 
@@ -249,7 +256,7 @@ impl Toolbox {
         change: &ContentChange,
         temp: &str,
         should_stop: &dyn Fn() -> bool,
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         let Some(tool) = writer(name) else {
             return self.call_by_name(name, arguments, should_stop);
         };
@@ -272,11 +279,11 @@ impl Toolbox {
         environment: &[(String, String)],
         cancel: &CancelHandle,
         on_output: &mut dyn FnMut(&str),
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         let call = self.as_call(arguments, &|| false);
-        let longest = LongestRun::OfAgent;
+        let longest = TimeoutLimit::OfAgent;
         let output = run::run(&call, longest, confinement, environment, cancel, on_output);
-        self.masked(output.unwrap_or_else(ToolOutput::error))
+        self.masked(output.unwrap_or_else(ToolCallResult::error))
     }
 
     /// Like [`Toolbox::run`], for a command of a person that decides whether work is done: it may take as long as
@@ -289,11 +296,11 @@ impl Toolbox {
         environment: &[(String, String)],
         cancel: &CancelHandle,
         on_output: &mut dyn FnMut(&str),
-    ) -> ToolOutput {
+    ) -> ToolCallResult {
         let call = self.as_call(arguments, &|| false);
-        let longest = LongestRun::AsAsked;
+        let longest = TimeoutLimit::AsAsked;
         let output = run::run(&call, longest, confinement, environment, cancel, on_output);
-        self.masked(output.unwrap_or_else(ToolOutput::error))
+        self.masked(output.unwrap_or_else(ToolCallResult::error))
     }
 
     /// Returns the hash of a file's content, nothing where there is no file.
@@ -322,14 +329,14 @@ impl Toolbox {
         &'call self,
         arguments: &'call Value,
         should_stop: &'call dyn Fn() -> bool,
-    ) -> Call<'call> {
+    ) -> ToolCallContext<'call> {
         let Self { root, caps, masker, .. } = self;
-        Call { root, caps, masker, arguments, should_stop, approved: None }
+        ToolCallContext { root, caps, masker, arguments, should_stop, approved: None }
     }
 
-    fn masked(&self, output: ToolOutput) -> ToolOutput {
-        let ToolOutput { text, is_error, notes, touched, sandbox } = output;
-        ToolOutput {
+    fn masked(&self, output: ToolCallResult) -> ToolCallResult {
+        let ToolCallResult { text, is_error, notes, touched, sandbox } = output;
+        ToolCallResult {
             text: self.masker.mask_owned(text),
             is_error,
             notes: notes.map(|line| self.masker.mask_owned(line)),
@@ -338,10 +345,10 @@ impl Toolbox {
         }
     }
 
-    fn not_available(&self, name: ToolName) -> ToolOutput {
+    fn not_available(&self, name: ToolName) -> ToolCallResult {
         let why = self.missing(name).unwrap_or("not available");
         let available = self.available();
-        ToolOutput::error(format!("`{name}` is {why}; available: {available}"))
+        ToolCallResult::error(format!("`{name}` is {why}; available: {available}"))
     }
 
     /// Says why a tool cannot be performed here, if it cannot.
@@ -381,7 +388,7 @@ impl Toolbox {
 }
 
 /// Returns the lock of a root. Roots that nobody can tell apart share one, which costs only time.
-fn lock_of(locks: &Locks, root: &Root) -> Arc<Mutex<()>> {
+fn lock_of(locks: &RootLocks, root: &Root) -> Arc<Mutex<()>> {
     let key = root.identity().unwrap_or_default();
     let mut locks = locks.lock().unwrap_or_else(PoisonError::into_inner);
     locks.retain(|_, lock| lock.strong_count() > 0);
@@ -407,7 +414,7 @@ mod tests {
         std::fs::create_dir(&here).unwrap();
         std::fs::create_dir(&there).unwrap();
         std::os::unix::fs::symlink(&here, &link).unwrap();
-        let first = Toolbox::new(Root::open(&here).unwrap(), Caps::default());
+        let first = Toolbox::new(Root::open(&here).unwrap(), ToolCaps::default());
         let other = first.with_root(Root::open(&there).unwrap());
         let again = other.with_root(Root::open(&link).unwrap());
         assert!(Arc::ptr_eq(&first.writing, &again.writing));

@@ -13,8 +13,8 @@ use std::vec::IntoIter;
 
 use adjutant_workspace::{Dir, DirEntry, FileKind, PathError, RelPath, Root};
 
+use crate::ignore_rules::{IgnoreRules, IgnoreVerdict};
 use crate::output::{count, remark};
-use crate::rules::{Rules, Verdict};
 
 /// Directories kept open on the way down; older ones are opened again when the walk returns.
 const MAX_HANDLES: usize = 64;
@@ -26,7 +26,7 @@ const MAX_HANDLES: usize = 64;
 const MAX_PATH_BYTES: usize = 16 * 1024;
 
 /// What a walk may do.
-pub(crate) struct Options<'call> {
+pub(crate) struct WalkOptions<'call> {
     /// Whether hidden names are visited too.
     pub(crate) hidden: bool,
     /// How many directory entries are looked at.
@@ -36,7 +36,7 @@ pub(crate) struct Options<'call> {
 }
 
 /// Something the walk came to.
-pub(crate) struct Found<'walk> {
+pub(crate) struct WalkEntry<'walk> {
     /// The directory it lies in.
     pub(crate) dir: &'walk Dir,
     /// Its name in there.
@@ -51,7 +51,7 @@ pub(crate) struct Found<'walk> {
 
 /// What a walk left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct WalkSummary {
     /// Entries looked at.
     pub(crate) entries: usize,
     /// Whether there were more entries than may be looked at.
@@ -66,7 +66,7 @@ pub(crate) struct Summary {
     pub(crate) broken_rules: usize,
 }
 
-impl Summary {
+impl WalkSummary {
     /// Says what was left out, if anything.
     pub(crate) fn remarks(&self, text: &mut String) {
         if self.stopped {
@@ -96,9 +96,9 @@ impl Summary {
 pub(crate) fn walk(
     root: &Root,
     start: &RelPath,
-    options: &Options<'_>,
-    visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
-) -> Result<Summary, PathError> {
+    options: &WalkOptions<'_>,
+    visit: &mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
+) -> Result<WalkSummary, PathError> {
     let dir = root.open_dir(start)?;
     let mut walker = Walker {
         top: &dir,
@@ -107,7 +107,7 @@ pub(crate) fn walk(
         path: start.as_path().as_os_str().as_bytes().to_vec(),
         stack: Vec::new(),
         oldest_open: 0,
-        summary: Summary::default(),
+        summary: WalkSummary::default(),
     };
     walker.push(root.open_dir(start)?);
     while walker.step(visit).is_continue() {}
@@ -116,8 +116,8 @@ pub(crate) fn walk(
 }
 
 /// Collects the rules of the directories from the root down to `start`, without `start` itself.
-fn rules_above(root: &Root, start: &RelPath) -> Rules {
-    let mut rules = Rules::default();
+fn rules_above(root: &Root, start: &RelPath) -> IgnoreRules {
+    let mut rules = IgnoreRules::default();
     let names = start.as_path().components();
     // With `..` in it the text does not say which directories lie above; then none do.
     if names.clone().any(|name| name == Component::ParentDir) {
@@ -136,18 +136,18 @@ fn rules_above(root: &Root, start: &RelPath) -> Rules {
 struct Walker<'walk> {
     /// Where the walk began; directories are opened again from here.
     top: &'walk Dir,
-    options: &'walk Options<'walk>,
-    rules: Rules,
+    options: &'walk WalkOptions<'walk>,
+    rules: IgnoreRules,
     /// The path from the root to what is looked at.
     path: Vec<u8>,
-    stack: Vec<Frame>,
+    stack: Vec<WalkFrame>,
     /// The first frame of the stack that may still be open.
     oldest_open: usize,
-    summary: Summary,
+    summary: WalkSummary,
 }
 
 /// A directory on the way from the start to where the walk is.
-struct Frame {
+struct WalkFrame {
     /// `None` when it was closed to keep few handles open.
     dir: Option<Dir>,
     entries: IntoIter<DirEntry>,
@@ -159,7 +159,10 @@ struct Frame {
 
 impl Walker<'_> {
     /// Looks at one more entry, or returns from a directory.
-    fn step(&mut self, visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn step(
+        &mut self,
+        visit: &mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         if (self.options.should_stop)() {
             self.summary.stopped = true;
             return ControlFlow::Break(());
@@ -191,9 +194,11 @@ impl Walker<'_> {
             return true;
         }
         match self.rules.verdict(&self.path, entry.kind == FileKind::Directory) {
-            Verdict::Ignored => true,
-            Verdict::Wanted => false,
-            Verdict::Unmentioned => !self.options.hidden && entry.name.as_bytes().starts_with(b"."),
+            IgnoreVerdict::Ignored => true,
+            IgnoreVerdict::Wanted => false,
+            IgnoreVerdict::Unmentioned => {
+                !self.options.hidden && entry.name.as_bytes().starts_with(b".")
+            }
         }
     }
 
@@ -201,7 +206,7 @@ impl Walker<'_> {
     fn enter(
         &mut self,
         entry: &DirEntry,
-        visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let from = self.stack.first().map_or(0, |top| top.path_len);
         let below = &self.path[if from == 0 { 0 } else { from + 1 }..];
@@ -214,7 +219,7 @@ impl Walker<'_> {
         if let Some(Err(PathError::Protected)) = child {
             return ControlFlow::Continue(());
         }
-        visit(&Found {
+        visit(&WalkEntry {
             dir,
             name: &entry.name,
             path: Path::new(OsStr::from_bytes(&self.path)),
@@ -250,7 +255,7 @@ impl Walker<'_> {
         };
         self.rules.enter(&dir, self.path.len(), &has);
         let (path_len, entries) = (self.path.len(), listing.entries.into_iter());
-        self.stack.push(Frame { dir: Some(dir), entries, path_len, rules_len });
+        self.stack.push(WalkFrame { dir: Some(dir), entries, path_len, rules_len });
         if self.stack.len() - self.oldest_open > MAX_HANDLES {
             if let Some(oldest) = self.stack.get_mut(self.oldest_open) {
                 oldest.dir = None;

@@ -10,21 +10,21 @@ use std::path::{Component, Path, PathBuf};
 use adjutant_core::{ContentChange, WriteScope, content_hash};
 use adjutant_workspace::{FileImage, FileKind, FileTarget, MissingParents, PathError, RelPath};
 
-use crate::args::{ArgError, Args, Field, brief};
-use crate::edit::{Edit, edited};
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
+use crate::edit::{EditedText, edited};
 use crate::mask::OPENING;
-use crate::output::{ToolOutput, count};
-use crate::toolbox::Call;
+use crate::output::{ToolCallResult, count};
+use crate::toolbox::ToolCallContext;
 use crate::{ToolName, show};
 
-pub(crate) static WRITE_FIELDS: [Field; 2] =
-    [Field::new("file_path", &["path"]), Field::new("content", &["text"])];
+pub(crate) static WRITE_FIELDS: [ArgumentNames; 2] =
+    [ArgumentNames::new("file_path", &["path"]), ArgumentNames::new("content", &["text"])];
 
-pub(crate) static EDIT_FIELDS: [Field; 4] = [
-    Field::new("file_path", &["path"]),
-    Field::new("old_string", &["old_text"]),
-    Field::new("new_string", &["new_text"]),
-    Field::new("replace_all", &[]),
+pub(crate) static EDIT_FIELDS: [ArgumentNames; 4] = [
+    ArgumentNames::new("file_path", &["path"]),
+    ArgumentNames::new("old_string", &["old_text"]),
+    ArgumentNames::new("new_string", &["new_text"]),
+    ArgumentNames::new("replace_all", &[]),
 ];
 
 /// The folders in which the program keeps the tasks of a project.
@@ -32,9 +32,9 @@ const SPECS_FOLDERS: [&str; 2] = [".opencode/specs", ".adjutant/specs"];
 
 /// What there is to do about a call that writes.
 #[derive(Debug)]
-pub enum Prepared {
+pub enum PreparedWrite {
     /// Nothing: this is its result.
-    Answer(ToolOutput),
+    Answer(ToolCallResult),
     /// This change; `before` is all of the file as it is, if there is one.
     Change {
         /// What is to be recorded before it happens.
@@ -45,7 +45,7 @@ pub enum Prepared {
 }
 
 /// A change that has been worked out and not been made.
-struct Plan {
+struct WritePlan {
     place: FileTarget,
     path: RelPath,
     image: Option<FileImage>,
@@ -55,75 +55,82 @@ struct Plan {
 }
 
 /// Why there is no plan, in words for the model.
-type Objection = String;
+type WriteErrorText = String;
 
 /// Works out what a call would change.
-pub(crate) fn prepare(call: &Call<'_>, tool: ToolName, writes: &WriteScope) -> Prepared {
+pub(crate) fn prepare(
+    call: &ToolCallContext<'_>,
+    tool: ToolName,
+    writes: &WriteScope,
+) -> PreparedWrite {
     let plan = match plan(call, tool, writes, MissingParents::Leave) {
         Ok(plan) => plan,
-        Err(objection) => return Prepared::Answer(ToolOutput::error(objection)),
+        Err(objection) => return PreparedWrite::Answer(ToolCallResult::error(objection)),
     };
     let Some(path) = plan.path.as_path().to_str().map(str::to_owned) else {
-        return Prepared::Answer(ToolOutput::error("`file_path` must be valid UTF-8"));
+        return PreparedWrite::Answer(ToolCallResult::error("`file_path` must be valid UTF-8"));
     };
     let before = plan.image.map(|image| image.bytes);
     if before.as_deref() == Some(plan.content.as_slice()) {
         let text = format!("`{path}` has this content already; nothing was written.");
         // Whoever comes to the very same text a second time has done the work all the same.
-        return Prepared::Answer(ToolOutput { touched: vec![path], ..ToolOutput::ok(text) });
+        return PreparedWrite::Answer(ToolCallResult {
+            touched: vec![path],
+            ..ToolCallResult::ok(text)
+        });
     }
     let change = ContentChange {
         path,
         before: before.as_deref().map(content_hash),
         after: Some(content_hash(&plan.content)),
     };
-    Prepared::Change { change, before }
+    PreparedWrite::Change { change, before }
 }
 
 /// Makes the change a call was prepared for; another one it does not make.
 pub(crate) fn commit(
-    call: &Call<'_>,
+    call: &ToolCallContext<'_>,
     tool: ToolName,
     writes: &WriteScope,
     change: &ContentChange,
     temp: &OsStr,
-) -> ToolOutput {
+) -> ToolCallResult {
     let plan = match plan(call, tool, writes, MissingParents::Create) {
         Ok(plan) => plan,
-        Err(objection) => return ToolOutput::error(objection),
+        Err(objection) => return ToolCallResult::error(objection),
     };
     let before = plan.image.as_ref().map(|image| content_hash(&image.bytes));
     let after = Some(content_hash(&plan.content));
     let shown = &change.path;
     if before != change.before || after != change.after {
-        return ToolOutput::error(format!(
+        return ToolCallResult::error(format!(
             "`{shown}` was changed by someone else meanwhile and was left as it is; read it again"
         ));
     }
     if (call.should_stop)() {
-        return ToolOutput::error(format!("stopped before `{shown}` was written"));
+        return ToolCallResult::error(format!("stopped before `{shown}` was written"));
     }
     match plan.place.replace(&plan.content, plan.image.as_ref(), temp) {
-        Ok(()) => ToolOutput { touched: vec![shown.clone()], ..ToolOutput::ok(plan.words) },
-        Err(error) => ToolOutput::error(not_written(shown, &error)),
+        Ok(()) => ToolCallResult { touched: vec![shown.clone()], ..ToolCallResult::ok(plan.words) },
+        Err(error) => ToolCallResult::error(not_written(shown, &error)),
     }
 }
 
 fn plan(
-    call: &Call<'_>,
+    call: &ToolCallContext<'_>,
     tool: ToolName,
     writes: &WriteScope,
     folders: MissingParents,
-) -> Result<Plan, Objection> {
+) -> Result<WritePlan, WriteErrorText> {
     let below = match writes {
         WriteScope::Nowhere => return Err("you may not write files".to_owned()),
         WriteScope::Below(folder) => folder.as_str(),
         // In a workspace of its own the root is the workspace.
         WriteScope::Own | WriteScope::Anywhere => "",
     };
-    let fields: &'static [Field] =
+    let fields: &'static [ArgumentNames] =
         if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };
-    let args = Args::new(tool, call.arguments, fields).map_err(words)?;
+    let args = CallArguments::new(tool, call.arguments, fields).map_err(words)?;
     let written = args.required("file_path").map_err(words)?;
     let refused = |error: &PathError| {
         if matches!(error, PathError::Outside) && !below.is_empty() {
@@ -152,7 +159,7 @@ fn plan(
     if content.len() as u64 > max {
         return Err(format!("`{shown}` would have {} bytes; the most is {max}", content.len()));
     }
-    Ok(Plan { place, path, image, content, words })
+    Ok(WritePlan { place, path, image, content, words })
 }
 
 /// Says whether a file is one of those by which the program keeps the tasks of a project: what stands
@@ -170,15 +177,15 @@ fn is_ours(path: &Path) -> bool {
         })
 }
 
-fn words(error: ArgError) -> Objection {
+fn words(error: ToolArgumentError) -> WriteErrorText {
     error.0
 }
 
 fn whole_text(
-    args: &Args<'_>,
+    args: &CallArguments<'_>,
     image: Option<&FileImage>,
     shown: &str,
-) -> Result<(Vec<u8>, String), Objection> {
+) -> Result<(Vec<u8>, String), WriteErrorText> {
     let content = args.text("content").map_err(words)?;
     // An empty file is a file; a call that forgot its content is not one for it.
     let content = content.ok_or("`content` is required; it may be empty".to_owned())?;
@@ -190,10 +197,10 @@ fn whole_text(
 }
 
 fn change_text(
-    args: &Args<'_>,
+    args: &CallArguments<'_>,
     image: Option<&FileImage>,
     shown: &str,
-) -> Result<(Vec<u8>, String), Objection> {
+) -> Result<(Vec<u8>, String), WriteErrorText> {
     let old = args.required("old_string").map_err(words)?;
     let new = args.text("new_string").map_err(words)?;
     let new = new.ok_or("`new_string` is required; it may be empty".to_owned())?;
@@ -212,7 +219,7 @@ fn change_text(
              choose text beside it"
         ));
     }
-    let Edit { text, lines } =
+    let EditedText { text, lines } =
         edited(text, &old, &new, all).map_err(|why| format!("`{shown}`: {why}"))?;
     let numbers: Vec<String> = lines.iter().take(10).map(usize::to_string).collect();
     let more = if lines.len() > numbers.len() { ", …" } else { "" };
@@ -225,7 +232,7 @@ fn change_text(
 }
 
 /// Refuses to write the mark of a secret where the secret itself would be lost, or a false one left.
-fn check_masks(content: &str, image: Option<&FileImage>) -> Result<(), Objection> {
+fn check_masks(content: &str, image: Option<&FileImage>) -> Result<(), WriteErrorText> {
     let held = image.is_some_and(|image| {
         image.bytes.windows(OPENING.len()).any(|part| part == OPENING.as_bytes())
     });

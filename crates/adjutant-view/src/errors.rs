@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use adjutant_core::{Code, Outcome, Preset, Reason, RunId, SessionId, State};
-use adjutant_formats::contract::{ErrorType, Word};
+use adjutant_formats::contract::{ErrorType, WireWord};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};

@@ -7,7 +7,7 @@
 use adjutant_core::assignment::WorkStage;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::{Code, Event, Reason, State};
-use adjutant_formats::contract::Complaint;
+use adjutant_formats::contract::ReturnFinding;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ fn stage_of(code: Code) -> DelegationStage {
         .map_or(DelegationStage::Receive, |(_, stage)| *stage)
 }
 
-fn complaints(complaints: &[Complaint]) -> Vec<String> {
+fn complaints(complaints: &[ReturnFinding]) -> Vec<String> {
     complaints.iter().map(|it| format!("{}: {}", it.field, it.message)).collect()
 }
 

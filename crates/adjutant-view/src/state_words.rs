@@ -1,7 +1,7 @@
 //! The words and marks for states and codes, shared by all output.
 
 use adjutant_core::{Code, Outcome, State};
-use adjutant_formats::contract::Complaint;
+use adjutant_formats::contract::ReturnFinding;
 
 use crate::run::Liveness;
 
@@ -78,7 +78,7 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 }
 
 /// Lists what is wrong with a return, field by field.
-pub(crate) fn complaints(errors: &[Complaint]) -> String {
+pub(crate) fn complaints(errors: &[ReturnFinding]) -> String {
     let said = errors.iter().map(|it| format!("{}: {}", it.field, it.message));
     said.collect::<Vec<_>>().join("; ")
 }

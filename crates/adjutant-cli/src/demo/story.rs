@@ -9,7 +9,7 @@ use adjutant_core::{AgentName, Outcome, Preset};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::results::probe_machine;
 use adjutant_engine::{ApproverAnswer, Archive, Goal};
-use adjutant_formats::prd::{Prd, asked, story_prompt};
+use adjutant_formats::prd::{Prd, story_digest, story_prompt};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 
@@ -90,7 +90,7 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
             title: story.title.clone(),
             prd: Some(tree.join("prd.json").display().to_string()),
             verify: story.verify.clone(),
-            asked: asked(story, story.verify.as_deref()),
+            asked: story_digest(story, story.verify.as_deref()),
             ..StoryAssignment::default()
         });
     let goal =

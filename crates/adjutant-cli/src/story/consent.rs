@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use adjutant_engine::Archive;
-use adjutant_formats::prd::{Prd, Wish};
+use adjutant_formats::prd::{ConsentRequest, Prd};
 use adjutant_view::sanitize;
 
 use crate::ask::Terminal;
@@ -35,15 +35,16 @@ impl PrdConsent {
         (trusted, own_verify): (bool, bool),
         trust: String,
     ) -> Self {
-        let (wishes, of) = (prd.wishes(), digest(prd, path));
+        let (wishes, of) = (prd.consent_requests(), digest(prd, path));
         let registry = archive.registry();
         if wishes.is_empty() || registry.has_consent(&of) {
             return Self { of, is_given: true, own_verify, trust };
         }
         // A command that will not run needs no consent.
-        let counts =
-            |wish: &&Wish| !(own_verify && matches!(wish, Wish::Verify { child: None, .. }));
-        let line = |wish: &Wish| format!("  {}\n", sanitize::line(&wish.to_string()));
+        let counts = |wish: &&ConsentRequest| {
+            !(own_verify && matches!(wish, ConsentRequest::Verify { child: None, .. }))
+        };
+        let line = |wish: &ConsentRequest| format!("  {}\n", sanitize::line(&wish.to_string()));
         let list: String = wishes.iter().filter(counts).map(line).collect();
         if list.is_empty() && !trusted {
             return Self { of, is_given: false, own_verify, trust };
@@ -85,5 +86,5 @@ impl PrdConsent {
 
 fn digest(prd: &Prd, path: &Path) -> String {
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    prd.wishes().digest_at(place.as_os_str().as_bytes())
+    prd.consent_requests().digest_at(place.as_os_str().as_bytes())
 }

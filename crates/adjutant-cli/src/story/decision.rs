@@ -5,7 +5,7 @@
 
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::results::ResultLocation;
-use adjutant_formats::prd::{Story, asked};
+use adjutant_formats::prd::{Story, story_digest};
 use adjutant_view::story::StoryReport;
 
 use super::history::EarlierOutcome;
@@ -30,7 +30,7 @@ impl PrdSession<'_> {
     /// Decides about a story by the latest run that had the same request.
     pub(super) fn decide(&mut self, story: &Story) -> Result<StoryDecision, Failure> {
         self.history.load(&story.id)?;
-        let asked = asked(story, self.verify_of(story).as_deref());
+        let asked = story_digest(story, self.verify_of(story).as_deref());
         Ok(match self.history.latest_outcome(&asked) {
             Some(EarlierOutcome::Running(run)) => {
                 StoryDecision::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
@@ -91,7 +91,7 @@ impl PrdSession<'_> {
 
     /// Records the outcome of the latest run on a story in the PRD, if it ended without recording it.
     pub(super) fn record_latest_end(&mut self, story: &Story) -> Result<(), Failure> {
-        let asked = asked(story, self.verify_of(story).as_deref());
+        let asked = story_digest(story, self.verify_of(story).as_deref());
         let Some(EarlierOutcome::Open(run) | EarlierOutcome::Spent(run)) =
             self.history.latest_outcome(&asked)
         else {

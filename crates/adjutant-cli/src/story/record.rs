@@ -6,7 +6,7 @@ use adjutant_core::story::StoryAssignment;
 use adjutant_core::{Outcome, Policy, RunId, State};
 use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, SaveOutcome};
-use adjutant_formats::prd::{ChildOutcome, Outcome as Written, Prd, asked};
+use adjutant_formats::prd::{Prd, PrdChildOutcome, PrdOutcome as Written, story_digest};
 use adjutant_view::story::{ChildMerge, StoryNode, StoryReport};
 use adjutant_view::{Delegation, RunView};
 use serde_json::Value;
@@ -151,7 +151,7 @@ fn entry_conflict(
     (run, passes): (RunId, bool),
 ) -> Result<Option<String>, Failure> {
     let Some(entry) = prd.story(&work.id) else { return Ok(None) };
-    if asked(entry, work.verify.as_deref()) != work.asked {
+    if story_digest(entry, work.verify.as_deref()) != work.asked {
         return Ok(Some("asks for something else than when it was begun".to_owned()));
     }
     if let Some(recorded) = recorded(prd, &work.id).map(|it| it.run)
@@ -190,7 +190,7 @@ fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
     })
 }
 
-fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<ChildOutcome> {
+fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<PrdChildOutcome> {
     let State::Ended(status) = child.state else { return None };
     // A refused child gets no entry.
     let status = Some(status).filter(|status| *status != Outcome::Refused)?;
@@ -198,7 +198,7 @@ fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<
     let can_delegate = policy.judge_depth(child.depth, || child.label.to_string()).is_ok();
     let most = policy.children_per_parent.unwrap_or(policy.tasks_per_call);
     let files = child.kept.iter().flat_map(|kept| &kept.0.files);
-    Some(ChildOutcome {
+    Some(PrdChildOutcome {
         id: child.story.clone()?,
         parent,
         title: child.label.to_string(),

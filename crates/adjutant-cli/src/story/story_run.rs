@@ -6,7 +6,7 @@ use adjutant_core::story::{MarkedTask, StoryAssignment};
 use adjutant_core::{AgentName, Outcome, Policy, RunId};
 use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Engine, EngineSetup, Goal, WorkspaceSetup};
-use adjutant_formats::prd::{Story, asked, story_prompt};
+use adjutant_formats::prd::{Story, story_digest, story_prompt};
 
 use super::run_end::record_end;
 use super::{PrdSession, names, record};
@@ -143,7 +143,7 @@ impl PrdSession<'_> {
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),
-            asked: asked(story, verify.as_deref()),
+            asked: story_digest(story, verify.as_deref()),
             verify,
             plan: plan.collect(),
             takes_in,

@@ -27,7 +27,7 @@ use crate::story::{RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
 use crate::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace, WorkspaceTerms};
 use crate::write::ContentChange;
-use adjutant_formats::contract::{Complaint, Return};
+use adjutant_formats::contract::{Return, ReturnFinding};
 
 /// A recorded fact of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,9 +180,9 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         returned: Option<Box<Return>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        errors: Vec<Complaint>,
+        errors: Vec<ReturnFinding>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        warnings: Vec<Complaint>,
+        warnings: Vec<ReturnFinding>,
     },
     /// The verify command is about to run.
     Checking { session: SessionId, command: String },

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::key::PolicyKey;
 use super::layer::{LayeredPolicy, PolicySource};
-use adjutant_formats::prd::DelegationConfig;
+use adjutant_formats::prd::PrdDelegationConfig;
 
 impl LayeredPolicy {
     /// Tightens the policy by the settings of a PRD. Returns a warning for each setting that was
     /// rejected.
     ///
     /// `origin` names the PRD in the warnings. A rejected key does not affect the others.
-    pub fn tighten(&mut self, config: &DelegationConfig, origin: &str) -> Vec<String> {
+    pub fn tighten(&mut self, config: &PrdDelegationConfig, origin: &str) -> Vec<String> {
         let source = PolicySource::Content(origin.to_owned());
         let set = |(key, value): (PolicyKey, Value)| self.set(key.name(), &value, &source).err();
         layer(config).into_iter().filter_map(set).map(|error| error.to_string()).collect()
@@ -20,7 +20,7 @@ impl LayeredPolicy {
 }
 
 /// Returns the policy keys that the PRD sets.
-fn layer(config: &DelegationConfig) -> Vec<(PolicyKey, Value)> {
+fn layer(config: &PrdDelegationConfig) -> Vec<(PolicyKey, Value)> {
     let is_off = config.enabled == Some(false)
         || config.max_depth == Some(0)
         || config.max_delegations_per_story == Some(0);

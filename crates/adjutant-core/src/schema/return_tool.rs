@@ -4,7 +4,9 @@
 use serde_json::json;
 
 use crate::message::ToolSpec;
-use adjutant_formats::contract::{ArtifactKind, ErrorType, SUMMARY_MAX_CHARS, Status, Word};
+use adjutant_formats::contract::{
+    ArtifactKind, ErrorType, ReturnStatus, SUMMARY_MAX_CHARS, WireWord,
+};
 
 /// The name of the tool.
 pub const RETURN: &str = "Return";
@@ -25,7 +27,7 @@ pub fn return_spec() -> ToolSpec {
         schema: json!({
             "type": "object",
             "properties": {
-                "status": { "type": "string", "enum": words(Status::ALL) },
+                "status": { "type": "string", "enum": words(ReturnStatus::ALL) },
                 "summary": {
                     "type": "string",
                     "minLength": 1,
@@ -67,6 +69,6 @@ pub fn return_spec() -> ToolSpec {
     }
 }
 
-fn words<T: Word>(all: &[T]) -> Vec<&'static str> {
+fn words<T: WireWord>(all: &[T]) -> Vec<&'static str> {
     all.iter().map(|word| word.word()).collect()
 }

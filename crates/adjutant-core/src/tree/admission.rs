@@ -11,7 +11,7 @@ use crate::brief::{Brief, ContextFileStatus, RequestedTask};
 use crate::budget::BudgetAmount;
 use crate::event::{DelegationOrigin, Event, Grant};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{AgentName, Label, SessionId, number_twins};
+use crate::ids::{AgentName, Label, SessionId, number_duplicates};
 use crate::policy::{ApprovalRule, CycleKey};
 use crate::refusal::{BudgetScope, ContextRemedy, FanOutScope, Refusal, TimeBound, target_name};
 use crate::rights::Rights;
@@ -81,7 +81,7 @@ impl Tree {
                 max: self.policy.tasks_per_call,
             });
         }
-        number_twins(tasks.iter_mut().map(|task| &mut task.brief.label));
+        number_duplicates(tasks.iter_mut().map(|task| &mut task.brief.label));
         let call = parent_node.delegations.calls_made + 1;
         let asks = self.policy.approval == ApprovalRule::Batch;
         let mut batch =

@@ -25,8 +25,8 @@ use crate::schema::RETURN;
 use crate::time::Timestamp;
 use crate::write::{EDIT, RUN, WRITE, WriteScope};
 use adjutant_formats::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Required, Return, Status, Verdict,
-    repair_message, validate,
+    ArtifactFileState, MetadataSource, RequiredArtifacts, Return, ReturnContract, ReturnMetadata,
+    ReturnStatus, ReturnVerdict, repair_message, validate,
 };
 
 /// How often an invalid return is sent back to the model.
@@ -50,7 +50,7 @@ impl Tree {
         session: SessionId,
         call: Option<u32>,
         text: &str,
-        artifacts: &[(String, ArtifactFact)],
+        artifacts: &[(String, ArtifactFileState)],
     ) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let is_alone = |call| {
@@ -110,7 +110,7 @@ impl Tree {
         }
     }
 
-    fn take_verdict(&self, index: usize, call: Option<u32>, verdict: Verdict) -> Vec<Event> {
+    fn take_verdict(&self, index: usize, call: Option<u32>, verdict: ReturnVerdict) -> Vec<Event> {
         let node = &self.nodes[index];
         let (session, complaint) = (node.session, repair_message(&verdict));
         let answer = |output| call.map(|call| Event::ToolReturned { session, call, output });
@@ -171,8 +171,8 @@ impl Tree {
         now: Timestamp,
         index: usize,
         text: &str,
-        artifacts: &[(String, ArtifactFact)],
-    ) -> Verdict {
+        artifacts: &[(String, ArtifactFileState)],
+    ) -> ReturnVerdict {
         let node = &self.nodes[index];
         // Only the work of the command itself must have artifacts, not helper delegations.
         let is_work = |it: &&Assignment| it.is_work_of(&node.agent) && node.parent == Some(ROOT);
@@ -182,27 +182,27 @@ impl Tree {
         let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
         // An agent that cannot write has no files to name.
         let is_required = required && may_write(node);
-        let contract = Contract {
+        let contract = ReturnContract {
             expected_session: Some(node.session),
             artifacts: match (is_required, node.rights.usable_tools().contains(RUN)) {
-                (false, _) => Required::Nothing,
+                (false, _) => RequiredArtifacts::Nothing,
                 // Files that a shell command wrote are not recorded one by one.
-                (true, true) => Required::Any,
-                (true, false) => Required::OneOf(made()),
+                (true, true) => RequiredArtifacts::Any,
+                (true, false) => RequiredArtifacts::OneOf(made()),
             },
             kind: command.and_then(|it| it.artifact_kind),
             metadata: MetadataSource::Engine(self.metadata(now, index)),
         };
-        let known: BTreeMap<&str, ArtifactFact> =
+        let known: BTreeMap<&str, ArtifactFileState> =
             artifacts.iter().map(|(path, fact)| (path.as_str(), *fact)).collect();
-        let fact = |path: &str| known.get(path).copied().unwrap_or(ArtifactFact::Unchecked);
+        let fact = |path: &str| known.get(path).copied().unwrap_or(ArtifactFileState::Unchecked);
         validate(text, &contract, &fact)
     }
 
     /// Returns the metadata that the engine knows, so that no model has to state it.
-    fn metadata(&self, now: Timestamp, index: usize) -> Metadata {
+    fn metadata(&self, now: Timestamp, index: usize) -> ReturnMetadata {
         let node = &self.nodes[index];
-        Metadata {
+        ReturnMetadata {
             session_id: node.session,
             duration_seconds: now.since(node.time.started.unwrap_or_default()).as_secs(),
             agent_type: node.agent.clone(),
@@ -319,7 +319,7 @@ fn repair(node: &Node, text: String) -> Event {
 }
 
 /// Lists the errors of a return in one line, for people.
-fn wrong_with(verdict: &Verdict) -> String {
+fn wrong_with(verdict: &ReturnVerdict) -> String {
     let said = verdict.errors.iter().take(SHOWN).map(|it| format!("{}: {}", it.field, it.message));
     let more = verdict.errors.len().saturating_sub(SHOWN);
     let more = (more > 0).then(|| format!("and {more} more"));
@@ -338,10 +338,10 @@ fn still_invalid(complaint: &str) -> PlannedEnd {
 /// Returns the end for an accepted return.
 fn end_of(returned: &Return) -> PlannedEnd {
     let outcome = match returned.status {
-        Status::Completed => Outcome::Completed,
-        Status::Failed => Outcome::Failed,
-        Status::Partial => Outcome::Partial,
-        Status::Blocked => Outcome::Blocked,
+        ReturnStatus::Completed => Outcome::Completed,
+        ReturnStatus::Failed => Outcome::Failed,
+        ReturnStatus::Partial => Outcome::Partial,
+        ReturnStatus::Blocked => Outcome::Blocked,
     };
     // The first unrecoverable error decides, else the first error.
     let errors = &returned.errors;

@@ -19,7 +19,7 @@ use crate::refusal::{Refusal, TimeBound};
 use crate::schema::ReturnFormat;
 use crate::story::{AnswerMarkers, MarkedTask, RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
-use adjutant_formats::marker::{Request, parse};
+use adjutant_formats::marker::{MarkerContext, parse};
 
 impl Tree {
     /// Starts work on a story, with a deadline of `total_s`.
@@ -69,7 +69,7 @@ impl Tree {
     pub(super) fn markers_in(&self, text: &str) -> Option<AnswerMarkers> {
         self.story.as_ref()?;
         // The number of markers is limited at admission.
-        let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
+        let request = MarkerContext { parent: "", depth: 0, start: 1, max: usize::MAX };
         let parsed = parse(text, &request);
         let tasks = parsed.delegations.into_iter();
         let tasks = tasks.map(|it| MarkedTask {

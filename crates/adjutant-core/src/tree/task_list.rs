@@ -19,7 +19,7 @@ use crate::outcome::{Outcome, Reason};
 use crate::policy::Operation;
 use crate::time::Timestamp;
 use crate::tree::node::PlannedEnd;
-use adjutant_formats::task::{Artifact, Status};
+use adjutant_formats::task::{TaskArtifact, TaskStatus};
 
 /// The most files that are linked in one entry.
 const MAX_LINKS: usize = 20;
@@ -162,23 +162,23 @@ impl Tree {
             return None;
         }
         let reason = node.ending().and_then(|ending| ending.reason.as_ref());
-        let reason = reason.filter(|_| status == Some(Status::Blocked));
+        let reason = reason.filter(|_| status == Some(TaskStatus::Blocked));
         let reason = reason.map(|reason| reason.message.clone());
         Some(TaskListUpdate { task, work, status, reason, links })
     }
 
     /// Returns the artifacts that a delegation named, or else the files that it and its descendants
     /// changed, up to [`MAX_LINKS`].
-    fn links(&self, node: &Node) -> Vec<Artifact> {
+    fn links(&self, node: &Node) -> Vec<TaskArtifact> {
         if !node.results.artifacts.is_empty() {
             let named = node.results.artifacts.iter();
-            let links = named.map(|it| Artifact { kind: it.kind, path: it.path.clone() });
+            let links = named.map(|it| TaskArtifact { kind: it.kind, path: it.path.clone() });
             return links.take(MAX_LINKS).collect();
         }
         let operation = self.assignment.as_ref().map(|it| it.operation).unwrap_or_default();
         let kind = kind_written(operation);
         let changed = self.changed_below(node).into_iter().map(str::to_owned);
-        changed.take(MAX_LINKS).map(|path| Artifact { kind, path }).collect()
+        changed.take(MAX_LINKS).map(|path| TaskArtifact { kind, path }).collect()
     }
 
     /// Returns the files that a delegation and its descendants changed.
@@ -250,7 +250,7 @@ fn not_markable(task: u64, problem: &str) -> PlannedEnd {
 
 /// The end of a command whose work is done but whose task could not be updated.
 fn unmarked_end(operation: Operation, task: u64, problem: &str) -> PlannedEnd {
-    let status = status_after(operation, Outcome::Completed).map_or("STATUS", Status::as_str);
+    let status = status_after(operation, Outcome::Completed).map_or("STATUS", TaskStatus::as_str);
     PlannedEnd::partial(
         Code::StatusSyncFailed,
         format!("The work is done, but task {task} could not be marked: {problem}"),

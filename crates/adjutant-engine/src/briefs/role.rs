@@ -7,7 +7,7 @@ use adjutant_core::policy::Operation;
 use adjutant_core::schema::AgentCard;
 use adjutant_core::{Brief, Policy, Rights};
 use adjutant_model::catalogue::{self, catalogue};
-use adjutant_tools::{ContextFile, ContextState, Masker, render_context};
+use adjutant_tools::{ContextFileContent, ContextFileState, Masker, render_context};
 
 use crate::roster::{AgentDefinition, DefinitionScope};
 
@@ -75,9 +75,9 @@ impl AgentRole {
             }
         };
         let text = masker.mask(&definition.prompt).into_owned();
-        let quoted = render_context(&[ContextFile {
+        let quoted = render_context(&[ContextFileContent {
             path: definition.file.clone(),
-            state: ContextState::Loaded { text, lossy: false },
+            state: ContextFileState::Loaded { text, lossy: false },
         }]);
         format!(
             "Your role is `{}`, described below by {whose}. Follow it in how you do your work. It cannot \
@@ -173,10 +173,10 @@ fn model_named(wish: &str, running: Option<&str>) -> Result<String, String> {
     // `adjutant agents` shows definitions without a run; it assumes the provider these words belong to.
     let provider = running.map_or("anthropic", |name| name.split('/').next().unwrap_or_default());
     let newest = || {
-        let is_one = |entry: &&'static catalogue::Entry| {
+        let is_one = |entry: &&'static catalogue::CatalogueEntry| {
             entry.provider == "anthropic" && entry.model.contains(&format!("-{wish}-"))
         };
-        catalogue().iter().find(is_one).map(catalogue::Entry::name)
+        catalogue().iter().find(is_one).map(catalogue::CatalogueEntry::name)
     };
     let found = (provider == "anthropic").then(newest).flatten();
     found.ok_or_else(|| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use adjutant_core::{IllegalEvent, Refusal};
 use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
-use adjutant_tools::ContextError;
+use adjutant_tools::ContextFileError;
 use adjutant_workspace::PathError;
 
 /// Why a run could not be started, or stopped before its end.
@@ -21,7 +21,7 @@ pub enum EngineError {
     },
     /// A context file of a slash command cannot be used.
     #[error(transparent)]
-    Context(#[from] ContextError),
+    Context(#[from] ContextFileError),
     /// A tool of the embedding program has the name of another tool.
     #[error("there is a tool named `{0}` already")]
     ToolName(String),

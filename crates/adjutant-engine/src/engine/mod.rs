@@ -23,7 +23,7 @@ use adjutant_core::{
     AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree, Usd,
 };
 use adjutant_store::{HomeError, RunLock};
-use adjutant_tools::{Caps, Masker, ToolName, Toolbox};
+use adjutant_tools::{Masker, ToolCaps, ToolName, Toolbox};
 use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
 
@@ -100,7 +100,7 @@ impl Engine {
         let mut policy = setup.policy;
         choose_write_folder(&mut policy, &root);
         let masker = Masker::new(setup.secrets);
-        let caps = Caps { run_seconds: policy.run_max_s, ..Caps::default() };
+        let caps = ToolCaps { run_seconds: policy.run_max_s, ..ToolCaps::default() };
         let mut toolbox = Toolbox::new(root, caps).with_masker(masker.clone());
         if let Some(web) = setup.web {
             toolbox = toolbox.with_web(web);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{AgentName, Policy, SessionId};
 use adjutant_model::Model;
-use adjutant_tools::{Tool, Web};
+use adjutant_tools::{CustomTool, WebAccess};
 use tokio::sync::mpsc;
 
 use crate::briefs::brief_builder::ModelOpener;
@@ -27,9 +27,9 @@ pub struct EngineSetup {
     /// The working tree that agents read.
     pub workdir: PathBuf,
     /// Network access of the web tools; absent if no agent may use them.
-    pub web: Option<Web>,
+    pub web: Option<WebAccess>,
     /// Tools of the embedding program; agents get those that the policy's `tools` name.
-    pub tools: Vec<Arc<dyn Tool>>,
+    pub tools: Vec<Arc<dyn CustomTool>>,
     /// Replaces the built-in base prompt.
     pub system: Option<String>,
     /// Texts to mask in the output of tools, such as the engine's API keys.

@@ -29,7 +29,7 @@ impl RegistryHandle {
     pub fn lacking_consents(&self, prd: &Path) -> Vec<String> {
         // Without a lock: this query must not write into the person's tree.
         let Ok(found) = PrdFile::look(prd) else { return Vec::new() };
-        let wishes = found.wishes();
+        let wishes = found.consent_requests();
         let place = prd.canonicalize().unwrap_or_else(|_| prd.to_owned());
         let is_allowed = || self.has_consent(&wishes.digest_at(place.as_os_str().as_bytes()));
         if wishes.is_empty() || is_allowed() {

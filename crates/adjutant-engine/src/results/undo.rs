@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use adjutant_core::undo::{RecordedChanges, UndoAction, WorkLocation};
 use adjutant_core::{ContentChange, Event, SessionId, content_hash};
-use adjutant_tools::Caps;
+use adjutant_tools::ToolCaps;
 use adjutant_workspace::{FileImage, FileTarget, MissingParents, PathError, RelPath, Root};
 
 use crate::archive::{ArchiveError, Expiry, RunFiles, RunLiveness};
@@ -116,7 +116,7 @@ impl RunFiles {
     ) -> Result<UndoOutcome, UndoFailure> {
         let relative = root.relative(path)?;
         let place = root.file_target(&RelPath::default(), &relative, MissingParents::Leave)?;
-        let now = place.read(Caps::default().write_bytes)?;
+        let now = place.read(ToolCaps::default().write_bytes)?;
         let hash = now.as_ref().map(|image| content_hash(&image.bytes));
         let change = match changes.remedy(path, session, hash.as_deref()) {
             UndoAction::AlreadyUndone => return Ok(UndoOutcome::Unchanged),

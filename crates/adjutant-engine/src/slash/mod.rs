@@ -17,7 +17,7 @@ use std::path::Path;
 
 use adjutant_core::nearest;
 use adjutant_core::policy::Operation;
-use adjutant_tools::{ContextFile, ContextState, Masker, render_context};
+use adjutant_tools::{ContextFileContent, ContextFileState, Masker, render_context};
 use adjutant_workspace::PathError;
 
 use crate::roster::{
@@ -164,8 +164,8 @@ impl SlashCommands {
             DefinitionScope::BuiltIn => body,
             DefinitionScope::Project | DefinitionScope::User => {
                 let text = masker.mask(&body).into_owned();
-                let state = ContextState::Loaded { text, lossy: false };
-                render_context(&[ContextFile { path: it.file.clone(), state }])
+                let state = ContextFileState::Loaded { text, lossy: false };
+                render_context(&[ContextFileContent { path: it.file.clone(), state }])
             }
         };
         Ok(Some(format!("{numbers}\n{}\n\n{}", prompt.trim(), said.trim_end()).trim_start().into()))

@@ -6,8 +6,8 @@ use adjutant_core::assignment::{TaskFacts, kind_written, status_of_work};
 use adjutant_core::policy::Operation;
 use adjutant_core::{AgentName, Assignment, Policy};
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Status, Transition};
-use adjutant_tools::{ContextFile, ContextState, render_context};
+use adjutant_formats::task::{RefusedTransition, TaskStatus};
+use adjutant_tools::{ContextFileContent, ContextFileState, render_context};
 
 use super::arguments::{ArgumentError, CommandArguments};
 use super::route::{AgentRoute, ConfiguredRoutes, GENERAL, RouteError, route};
@@ -25,7 +25,7 @@ pub struct TaskEntry {
     /// Its programming language.
     pub language: Option<String>,
     /// Its status, if known.
-    pub status: Option<Status>,
+    pub status: Option<TaskStatus>,
     /// The file of the list.
     pub file: String,
     /// Warnings for the person: where the list's files disagree, and what was repaired.
@@ -84,7 +84,7 @@ pub enum PrepareError {
         /// The number.
         number: u64,
         /// The status change that is not allowed.
-        step: Transition,
+        step: RefusedTransition,
     },
     /// The list of tasks cannot be read.
     #[error("{0}")]
@@ -266,13 +266,14 @@ impl PreparedCommand {
         let mut text = format!("{}\n", self.typed);
         for task in &self.tasks {
             let path = format!("{} (task {})", task.file, task.number);
-            let state = ContextState::Loaded { text: task.text.clone(), lossy: false };
-            let quoted = render_context(&[ContextFile { path, state }]);
+            let state = ContextFileState::Loaded { text: task.text.clone(), lossy: false };
+            let quoted = render_context(&[ContextFileContent { path, state }]);
             let _ = write!(text, "\nWhat the list of tasks says, quoted:\n\n{quoted}");
         }
         if !piped.is_empty() {
-            let state = ContextState::Loaded { text: piped.to_owned(), lossy: false };
-            let quoted = render_context(&[ContextFile { path: "standard input".into(), state }]);
+            let state = ContextFileState::Loaded { text: piped.to_owned(), lossy: false };
+            let quoted =
+                render_context(&[ContextFileContent { path: "standard input".into(), state }]);
             let _ = write!(text, "\nWhat was piped in, quoted:\n\n{quoted}");
         }
         let text = text.trim_end().to_owned();

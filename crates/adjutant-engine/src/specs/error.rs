@@ -1,6 +1,6 @@
 //! The error of reading and writing the specs folder.
 
-use adjutant_formats::task::{BookError, StateError, TaskError};
+use adjutant_formats::task::{StateFileError, TaskError, TaskFilesError};
 use adjutant_workspace::PathError;
 
 /// Why the specs folder could not be read or changed.
@@ -61,7 +61,7 @@ pub enum SpecsError {
         /// The folder.
         folder: &'static str,
         /// What is wrong.
-        damage: BookError,
+        damage: TaskFilesError,
     },
     /// `errors.json` is damaged.
     #[error("`{path}` is {damage}; it was left as it is")]
@@ -69,7 +69,7 @@ pub enum SpecsError {
         /// The file.
         path: String,
         /// What is wrong.
-        damage: StateError,
+        damage: StateFileError,
     },
     /// The record of an interrupted change cannot be parsed.
     #[error("`{path}` is not the record of a change; move it away to go on")]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adjutant_formats::task::Book;
+use adjutant_formats::task::TaskFiles;
 use adjutant_workspace::{Dir, DirLock, FileTarget, LockMode, PathError, RelPath, Root};
 
 use super::error::SpecsError;
@@ -83,8 +83,8 @@ impl SpecsFolder {
     }
 
     /// Reads and parses both files.
-    pub(super) fn read(&self) -> Result<Book, SpecsError> {
-        Book::take(self.read_text(TODO)?, self.read_text(STATE)?)
+    pub(super) fn read(&self) -> Result<TaskFiles, SpecsError> {
+        TaskFiles::take(self.read_text(TODO)?, self.read_text(STATE)?)
             .map_err(|damage| SpecsError::Damaged { folder: self.path, damage })
     }
 

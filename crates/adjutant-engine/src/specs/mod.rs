@@ -16,7 +16,9 @@ mod task_finder;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use adjutant_formats::task::{Book, Change, Changed, NewTask, Status, TaskNumber, Update};
+use adjutant_formats::task::{
+    NewTask, TaskChange, TaskChangeResult, TaskFiles, TaskNumber, TaskStatus, TaskUpdate,
+};
 use adjutant_workspace::{LockMode, Root};
 
 pub use error::SpecsError;
@@ -80,7 +82,7 @@ impl Specs {
     /// # Errors
     ///
     /// If they cannot be read, or `state.json` is damaged.
-    pub fn read(&self) -> Result<Book, SpecsError> {
+    pub fn read(&self) -> Result<TaskFiles, SpecsError> {
         let Some(folder) = SpecsFolder::find(&self.root)? else {
             return empty();
         };
@@ -100,8 +102,8 @@ impl Specs {
     /// # Errors
     ///
     /// Why it was not added. Nothing has changed then.
-    pub fn add(&self, task: NewTask) -> Result<Changed, SpecsError> {
-        self.change(&Change::Add(task))
+    pub fn add(&self, task: NewTask) -> Result<TaskChangeResult, SpecsError> {
+        self.change(&TaskChange::Add(task))
     }
 
     /// Sets the status of a task. `blocked` and `abandoned` need a reason.
@@ -112,10 +114,10 @@ impl Specs {
     pub fn set_status(
         &self,
         number: TaskNumber,
-        to: Status,
+        to: TaskStatus,
         reason: Option<String>,
-    ) -> Result<Changed, SpecsError> {
-        self.change(&Change::SetStatus { number, to, reason })
+    ) -> Result<TaskChangeResult, SpecsError> {
+        self.change(&TaskChange::SetStatus { number, to, reason })
     }
 
     /// Sets the status of a task and links its artifacts, in one change.
@@ -126,8 +128,12 @@ impl Specs {
     /// # Errors
     ///
     /// Why the status or a link is not valid. Nothing has changed then.
-    pub fn update(&self, number: TaskNumber, update: Update) -> Result<Changed, SpecsError> {
-        self.change(&Change::Update { number, update })
+    pub fn update(
+        &self,
+        number: TaskNumber,
+        update: TaskUpdate,
+    ) -> Result<TaskChangeResult, SpecsError> {
+        self.change(&TaskChange::Update { number, update })
     }
 
     /// Returns messages about what was repaired since the last call.
@@ -135,7 +141,7 @@ impl Specs {
         std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change(&self, change: &Change) -> Result<Changed, SpecsError> {
+    fn change(&self, change: &TaskChange) -> Result<TaskChangeResult, SpecsError> {
         let Some(folder) = self.folder_for(change)? else {
             // There are no tasks: the empty list returns the error for this change.
             return Ok(empty()?.change(change, (self.wall)(), folder::OURS)?);
@@ -158,16 +164,18 @@ impl Specs {
     }
 
     /// Returns the specs folder. Only adding a valid task creates it.
-    fn folder_for(&self, change: &Change) -> Result<Option<SpecsFolder>, SpecsError> {
+    fn folder_for(&self, change: &TaskChange) -> Result<Option<SpecsFolder>, SpecsError> {
         if let Some(folder) = SpecsFolder::find(&self.root)? {
             return Ok(Some(folder));
         }
         match change {
-            Change::Add(_) => {
+            TaskChange::Add(_) => {
                 empty()?.change(change, 0, folder::OURS)?;
                 SpecsFolder::create(&self.root).map(Some)
             }
-            Change::SetStatus { .. } | Change::Link { .. } | Change::Update { .. } => Ok(None),
+            TaskChange::SetStatus { .. } | TaskChange::Link { .. } | TaskChange::Update { .. } => {
+                Ok(None)
+            }
         }
     }
 
@@ -180,7 +188,7 @@ impl Specs {
 }
 
 /// Returns an empty task list.
-fn empty() -> Result<Book, SpecsError> {
+fn empty() -> Result<TaskFiles, SpecsError> {
     let damaged = |damage| SpecsError::Damaged { folder: folder::OURS, damage };
-    Book::take(None, None).map_err(damaged)
+    TaskFiles::take(None, None).map_err(damaged)
 }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::assignment::TaskFacts;
-use adjutant_formats::task::{Book, TaskNumber};
+use adjutant_formats::task::{TaskFiles, TaskNumber};
 
 use super::Specs;
 use super::error::SpecsError;
@@ -22,7 +22,7 @@ pub struct TaskFinder {
 
 #[derive(Debug)]
 struct TaskList {
-    book: Book,
+    book: TaskFiles,
     is_empty: bool,
     folder: String,
     file: String,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use adjutant_core::{Usd, outcome};
 use adjutant_engine::prd::PrdFile;
-use adjutant_formats::prd::Outcome;
+use adjutant_formats::prd::PrdOutcome;
 
 fn main() {
     adjutant_workspace::sandbox::helper_main_if_asked();
@@ -25,7 +25,7 @@ fn with_prd(what: &str, path: &str) {
         if writeln!(out, "open {round}").is_err() || what != "save-forever" {
             return;
         }
-        let outcome = Outcome {
+        let outcome = PrdOutcome {
             passes: round % 2 == 1,
             run: format!("run {round}"),
             status: outcome::Outcome::Completed,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use adjutant_core::{Event, Outcome, Usd};
-use adjutant_engine::{ApproverAnswer, ApproverQuestion, ControlCommand, Web};
+use adjutant_engine::{ApproverAnswer, ApproverQuestion, ControlCommand, WebAccess};
 use adjutant_testkit::Rig;
 
 /// Serves pages on loopback; `/away` redirects to another host.
@@ -48,7 +48,7 @@ fn rig(port: u16, path: &str) -> Rig {
         text = "{{{{result 1}}}}"
         "#
     );
-    let web = Web::new().with_loopback_for_tests(&[port], Vec::new());
+    let web = WebAccess::new().with_loopback_for_tests(&[port], Vec::new());
     Rig::new().script(&script).web(web).task("left", "Look left").task("right", "Look right")
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use adjutant_core::Event;
 use adjutant_core::budget::Settlement;
-use adjutant_model::{Model, Sources, open_model};
+use adjutant_model::{Model, ModelSources, open_model};
 use adjutant_testkit::Rig;
 use adjutant_testkit::fake::{Api, Fake, Script, Turn};
 use serde_json::json;
@@ -66,7 +66,7 @@ async fn live_provider_reads_a_file_and_reports() {
         tell("NOT CHECKED: ADJUTANT_LIVE=provider/model is not set, so no real provider was asked");
         return;
     };
-    let sources = Sources::from_vars(|variable| std::env::var(variable).ok());
+    let sources = ModelSources::from_vars(|variable| std::env::var(variable).ok());
     let model = open_model(&name, &sources).unwrap_or_else(|error| panic!("{name}: {error}"));
     let settled = read_and_report(model).await;
     for (turn, Settlement { usage, usd, .. }) in (1..).zip(settled) {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use adjutant_core::{Event, Outcome, Preset, SessionId, ToolSpec};
-use adjutant_engine::{Tool, ToolOutput};
-use adjutant_formats::contract::{Contract, unchecked, validate};
+use adjutant_engine::{CustomTool, ToolCallResult};
+use adjutant_formats::contract::{ReturnContract, unchecked, validate};
 use adjutant_testkit::{Rig, Story};
 use adjutant_view::results::standard;
 use adjutant_view::{RunView, TimedEvent};
@@ -143,13 +143,13 @@ impl AgentAction {
 /// A tool that panics.
 struct PanickingTool;
 
-impl Tool for PanickingTool {
+impl CustomTool for PanickingTool {
     fn spec(&self) -> ToolSpec {
         let (name, description) = ("PanickingTool".to_owned(), "Breaks.".to_owned());
         ToolSpec { name, description, schema: json!({ "type": "object" }) }
     }
 
-    fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolOutput {
+    fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolCallResult {
         panic!("boom")
     }
 }
@@ -199,8 +199,10 @@ fn every_end_is_a_valid_return(story: &Story) {
     let view = RunView::of(entries);
     for delegation in view.delegations() {
         let returned = standard(&view, delegation).expect("it has ended");
-        let contract =
-            Contract { expected_session: Some(delegation.session), ..Contract::default() };
+        let contract = ReturnContract {
+            expected_session: Some(delegation.session),
+            ..ReturnContract::default()
+        };
         let told = serde_json::to_value(&returned).expect("a return is JSON");
         let verdict = validate(&told, &contract, &unchecked);
         assert!(verdict.valid, "{told}: {:?}", verdict.errors);

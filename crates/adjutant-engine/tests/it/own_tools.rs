@@ -3,7 +3,7 @@
 use std::fs;
 
 use adjutant_core::{Preset, ToolSet};
-use adjutant_engine::{Engine, EngineError, EngineSetup, Tool, ToolOutput};
+use adjutant_engine::{CustomTool, Engine, EngineError, EngineSetup, ToolCallResult};
 use adjutant_model::ScriptedModel;
 use adjutant_testkit::{Append, Rig};
 use serde_json::Value;
@@ -42,14 +42,14 @@ async fn embedded_tool_outside_the_policy_is_not_offered_or_run() {
 /// A tool with very long output.
 struct LongOutputTool(&'static str);
 
-impl Tool for LongOutputTool {
+impl CustomTool for LongOutputTool {
     fn spec(&self) -> adjutant_core::ToolSpec {
         let (name, description) = (self.0.to_owned(), "Floods.".to_owned());
         adjutant_core::ToolSpec { name, description, schema: Value::Null }
     }
 
-    fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolOutput {
-        ToolOutput::ok("ä".repeat(1 << 20))
+    fn run(&self, _arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolCallResult {
+        ToolCallResult::ok("ä".repeat(1 << 20))
     }
 }
 

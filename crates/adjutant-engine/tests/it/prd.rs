@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use adjutant_core::{Usd, outcome};
 use adjutant_engine::prd::{PrdError, PrdFile, SaveOutcome};
-use adjutant_formats::prd::{Outcome, Prd};
+use adjutant_formats::prd::{Prd, PrdOutcome};
 use tempfile::TempDir;
 
 const TWO: &str = "{\n  \"stories\": [\n    {\n      \"id\": \"US-001\",\n      \"title\": \"One\"\n    },\n    {\n      \"id\": \"US-002\",\n      \"title\": \"Two\"\n    }\n  ]\n}\n";
@@ -54,8 +54,8 @@ impl Project {
     }
 }
 
-fn done(run: &str) -> Outcome {
-    Outcome {
+fn done(run: &str) -> PrdOutcome {
+    PrdOutcome {
         passes: true,
         run: run.into(),
         status: outcome::Outcome::Completed,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use adjutant_core::{Event, Outcome};
 use adjutant_model::{
-    ProviderConfig, RecordError, Recorder, ReplayError, ReplayModel, Secret, Sources, open_model,
-    wire::Wire,
+    ModelSources, ProviderConfig, RecordError, Recorder, ReplayError, ReplayModel, Secret,
+    open_model, wire::Wire,
 };
 use adjutant_testkit::fake::{Api, Class, Fake, Fault, Script, Turn};
 use adjutant_testkit::{Rig, Story};
@@ -41,8 +41,8 @@ fn rig(content: &str) -> Rig {
     Rig::new().file("a.txt", content).task("look", "What does a.txt say?")
 }
 
-fn sources(wire: Wire, base_url: &str) -> Sources {
-    Sources::default().with_provider(ProviderConfig {
+fn sources(wire: Wire, base_url: &str) -> ModelSources {
+    ModelSources::default().with_provider(ProviderConfig {
         name: "fake".into(),
         wire,
         base_url: base_url.into(),

@@ -9,7 +9,7 @@ use adjutant_core::assignment::TaskFacts;
 use adjutant_engine::slash::TaskLookup;
 use adjutant_engine::specs::{Specs, TaskFinder};
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Artifact, NewTask, Status, TaskNumber, Update};
+use adjutant_formats::task::{NewTask, TaskArtifact, TaskNumber, TaskStatus, TaskUpdate};
 use tempfile::TempDir;
 
 struct Project(TempDir);
@@ -60,7 +60,7 @@ fn specs_folder_is_created_only_by_the_first_task() {
     let specs = project.specs();
     assert_eq!(specs.folder().unwrap(), ".adjutant/specs");
     assert!(specs.read().unwrap().tasks().is_empty());
-    let error = specs.set_status(number(1), Status::Planning, None).unwrap_err();
+    let error = specs.set_status(number(1), TaskStatus::Planning, None).unwrap_err();
     assert_eq!(error.to_string(), "there is no task 1");
     specs.add(named(" ")).unwrap_err();
     assert!(!project.path(".adjutant").exists());
@@ -109,17 +109,20 @@ fn opencode_specs_folder_is_used_if_it_exists() {
     let specs = project.specs();
     assert_eq!(specs.folder().unwrap(), ".opencode/specs");
     let task = specs.add(named("First")).unwrap().task;
-    specs.set_status(task.number, Status::Researching, None).unwrap();
+    specs.set_status(task.number, TaskStatus::Researching, None).unwrap();
     let path = ".opencode/specs/1_first/r.md".to_owned();
-    let links = vec![Artifact { kind: ArtifactKind::Research, path }];
-    specs.update(task.number, Update { links, ..Update::default() }).unwrap();
+    let links = vec![TaskArtifact { kind: ArtifactKind::Research, path }];
+    specs.update(task.number, TaskUpdate { links, ..TaskUpdate::default() }).unwrap();
     let todo = project.read(".opencode/specs/TODO.md");
     assert!(todo.starts_with("# Mine\n\n### 1. First\n"), "{todo}");
     assert!(
         todo.contains("- **Research**: [.opencode/specs/1_first/r.md](1_first/r.md)\n"),
         "{todo}"
     );
-    assert_eq!(specs.read().unwrap().task(task.number).unwrap().status, Some(Status::Researching));
+    assert_eq!(
+        specs.read().unwrap().task(task.number).unwrap().status,
+        Some(TaskStatus::Researching)
+    );
     assert!(!project.path(".adjutant").exists());
 }
 
@@ -128,9 +131,9 @@ fn status_and_links_are_written_atomically() {
     let project = Project::new();
     let specs = project.specs().with_clock(|| 1_738_326_896_000);
     let task = specs.add(named("First")).unwrap().task.number;
-    let link = |path: &str| Artifact { kind: ArtifactKind::Implementation, path: path.into() };
-    let update = |paths: &[&str]| Update {
-        status: Some(Status::Completed),
+    let link = |path: &str| TaskArtifact { kind: ArtifactKind::Implementation, path: path.into() };
+    let update = |paths: &[&str]| TaskUpdate {
+        status: Some(TaskStatus::Completed),
         reason: None,
         links: paths.iter().map(|path| link(path)).collect(),
     };
@@ -140,7 +143,7 @@ fn status_and_links_are_written_atomically() {
     specs.update(task, update(&["src/a.rs", "/etc/passwd"])).unwrap_err();
     assert_eq!(both(), before);
     let changed = specs.update(task, update(&["src/a.rs", "src/b.rs"])).unwrap();
-    assert_eq!(changed.from, Some(Status::NotStarted));
+    assert_eq!(changed.from, Some(TaskStatus::NotStarted));
     let [todo, state] = both();
     assert_eq!((&changed.todo, &changed.state), (&todo, &state));
     assert!(todo.contains("- **Completed**: 2025-01-31\n"), "{todo}");
@@ -218,7 +221,7 @@ fn damaged_state_file_is_reported_and_not_changed() {
     assert_eq!(project.specs().add(named("y")).unwrap().task.number, number(5));
     let book = project.specs().read().unwrap();
     assert_eq!(book.disagreements(), []);
-    assert_eq!(book.task(number(4)).unwrap().status, Some(Status::Planned));
+    assert_eq!(book.task(number(4)).unwrap().status, Some(TaskStatus::Planned));
 }
 
 #[test]

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::returned::{Artifact, ArtifactKind, Word};
+use super::return_data::{Artifact, ArtifactKind, WireWord};
 use super::validate::optional_words;
-use super::verdict::{Findings, SHOWN_CHARS, shown};
+use super::verdict::{ReturnFindings, SHOWN_CHARS, shown};
 use crate::code::Code;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldReader, FieldValue};
 
 /// What the caller knows about a path that a return names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArtifactFact {
-    /// Nothing lies there.
+pub enum ArtifactFileState {
+    /// The path does not exist.
     Missing,
     /// A file lies there, without content.
     Empty,
@@ -34,35 +34,35 @@ const IGNORED: &str = "is ignored by git, so your result will not have it (write
 
 /// Answers for callers that cannot look at the disk.
 #[must_use]
-pub const fn unchecked(_path: &str) -> ArtifactFact {
-    ArtifactFact::Unchecked
+pub const fn unchecked(_path: &str) -> ArtifactFileState {
+    ArtifactFileState::Unchecked
 }
 
 /// Reads and judges the field `artifacts`.
 pub(super) fn judge(
     fields: &FieldReader<'_>,
-    facts: &dyn Fn(&str) -> ArtifactFact,
-    findings: &mut Findings,
+    facts: &dyn Fn(&str) -> ArtifactFileState,
+    findings: &mut ReturnFindings,
 ) -> Option<Vec<Artifact>> {
     let list = findings.keep(fields.read("artifacts", FieldValue::items))??;
     let artifact = |(nth, value)| {
         let fields = findings.keep(fields.item("artifacts", nth, value))?;
-        one(&fields, facts, findings)
+        read_artifact(&fields, facts, findings)
     };
     let artifacts: Vec<Option<Artifact>> = list.into_iter().enumerate().map(artifact).collect();
     let artifacts: Option<Vec<Artifact>> = artifacts.into_iter().collect();
     if let Some(artifacts) = &artifacts {
-        warn_twins(artifacts, findings);
+        warn_duplicates(artifacts, findings);
     }
     artifacts
 }
 
-fn one(
+fn read_artifact(
     fields: &FieldReader<'_>,
-    facts: &dyn Fn(&str) -> ArtifactFact,
-    findings: &mut Findings,
+    facts: &dyn Fn(&str) -> ArtifactFileState,
+    findings: &mut ReturnFindings,
 ) -> Option<Artifact> {
-    let kind = kind(fields, findings);
+    let kind = read_kind(fields, findings);
     let path = findings.keep(fields.require("path", FieldValue::words));
     if let Some(path) = &path {
         judge_path(&fields.path("path"), path, facts, findings);
@@ -72,7 +72,7 @@ fn one(
     Some(Artifact { kind: kind?, path: path?.into_owned(), summary })
 }
 
-fn kind(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<ArtifactKind> {
+fn read_kind(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<ArtifactKind> {
     let value = findings.keep(fields.require("type", Ok))?;
     let kind = value.string().ok().and_then(|word| ArtifactKind::from_word(&word));
     if kind.is_none() {
@@ -85,27 +85,27 @@ fn kind(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<ArtifactKin
 fn judge_path(
     field: &str,
     path: &str,
-    facts: &dyn Fn(&str) -> ArtifactFact,
-    findings: &mut Findings,
+    facts: &dyn Fn(&str) -> ArtifactFileState,
+    findings: &mut ReturnFindings,
 ) {
     let shown = excerpt(path, SHOWN_CHARS);
-    if let Some(problem) = misplaced(path) {
+    if let Some(problem) = path_problem(path) {
         findings.error(field, format!("Artifact path {problem}: {shown}"));
         return;
     }
     let (code, problem) = match facts(path) {
-        ArtifactFact::Present | ArtifactFact::Unchecked => return,
-        ArtifactFact::Missing => (Code::FileNotFound, "does not exist"),
-        ArtifactFact::Empty => (Code::ValidationFailed, "is empty"),
-        ArtifactFact::NotAFile => (Code::ValidationFailed, "is not a file"),
-        ArtifactFact::Outside => (Code::ValidationFailed, "leads out of the root"),
-        ArtifactFact::Ignored => (Code::ValidationFailed, IGNORED),
+        ArtifactFileState::Present | ArtifactFileState::Unchecked => return,
+        ArtifactFileState::Missing => (Code::FileNotFound, "does not exist"),
+        ArtifactFileState::Empty => (Code::ValidationFailed, "is empty"),
+        ArtifactFileState::NotAFile => (Code::ValidationFailed, "is not a file"),
+        ArtifactFileState::Outside => (Code::ValidationFailed, "leads out of the root"),
+        ArtifactFileState::Ignored => (Code::ValidationFailed, IGNORED),
     };
     findings.error_with(code, field, format!("Artifact {problem}: {shown}"));
 }
 
-/// Says what is wrong with a path by its text alone.
-fn misplaced(path: &str) -> Option<&'static str> {
+/// Returns what is wrong with the text of a path, without looking at the disk.
+fn path_problem(path: &str) -> Option<&'static str> {
     let has_drive = matches!(path.as_bytes(),
         [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
     if path.contains('\0') {
@@ -113,7 +113,7 @@ fn misplaced(path: &str) -> Option<&'static str> {
     } else if path.starts_with(['/', '\\']) || path.starts_with("~/") || has_drive {
         Some("must be relative")
     } else {
-        match level(path) {
+        match depth_below_root(path) {
             None => Some("leads out of the root"),
             Some(0) => Some("names no file"),
             Some(_) => None,
@@ -121,8 +121,8 @@ fn misplaced(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns how far below the root a path ends, or `None` when it leaves the root on its way.
-fn level(path: &str) -> Option<usize> {
+/// Returns how many levels below the root a path ends, or `None` if it leaves the root on the way.
+fn depth_below_root(path: &str) -> Option<usize> {
     path.split('/').try_fold(0_usize, |level, part| match part {
         "" | "." => Some(level),
         ".." => level.checked_sub(1),
@@ -130,7 +130,7 @@ fn level(path: &str) -> Option<usize> {
     })
 }
 
-fn warn_twins(artifacts: &[Artifact], findings: &mut Findings) {
+fn warn_duplicates(artifacts: &[Artifact], findings: &mut ReturnFindings) {
     let mut seen = BTreeSet::new();
     for (nth, artifact) in artifacts.iter().enumerate() {
         if !seen.insert(artifact.path.as_str()) {
@@ -147,9 +147,9 @@ mod tests {
 
     use super::*;
 
-    fn check(artifacts: Value, facts: &dyn Fn(&str) -> ArtifactFact) -> String {
+    fn check(artifacts: Value, facts: &dyn Fn(&str) -> ArtifactFileState) -> String {
         let object = json!({ "artifacts": artifacts });
-        let mut findings = Findings::default();
+        let mut findings = ReturnFindings::default();
         let read = judge(&FieldReader::new((&object).into(), "").unwrap(), facts, &mut findings);
         let mut lines = findings.lines();
         lines.extend(read.map(|read| format!("read {}", read.len())));
@@ -213,19 +213,19 @@ mod tests {
             ("a/..", Some("names no file")),
             ("a\0.md", Some("contains a NUL byte")),
         ] {
-            assert_eq!(misplaced(path), expected, "{path}");
+            assert_eq!(path_problem(path), expected, "{path}");
         }
     }
 
     #[test]
     fn requirement_35_an_artifact_exists_and_is_not_empty() {
         let facts = |path: &str| match path {
-            "gone.md" => ArtifactFact::Missing,
-            "blank.md" => ArtifactFact::Empty,
-            "folder" => ArtifactFact::NotAFile,
-            "link.md" => ArtifactFact::Outside,
-            "build/x.py" => ArtifactFact::Ignored,
-            _ => ArtifactFact::Present,
+            "gone.md" => ArtifactFileState::Missing,
+            "blank.md" => ArtifactFileState::Empty,
+            "folder" => ArtifactFileState::NotAFile,
+            "link.md" => ArtifactFileState::Outside,
+            "build/x.py" => ArtifactFileState::Ignored,
+            _ => ArtifactFileState::Present,
         };
         let paths =
             ["gone.md", "blank.md", "folder", "link.md", "there.md", "/etc/passwd", "build/x.py"];
@@ -263,7 +263,7 @@ mod tests {
             parts in prop::collection::vec("\\.\\.|\\.|[a-c]|", 0..8),
         ) {
             let path = parts.join("/");
-            if misplaced(&path).is_none() {
+            if path_problem(&path).is_none() {
                 let mut depth = 0_i32;
                 for part in &parts {
                     depth += match part.as_str() { ".." => -1, "" | "." => 0, _ => 1 };

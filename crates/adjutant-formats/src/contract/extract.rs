@@ -12,7 +12,7 @@ const MAX_TORN: usize = 100;
 
 /// What stood around the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrapping {
+pub(super) enum JsonWrapping {
     /// Nothing.
     Bare,
     /// A code fence, and nothing else.
@@ -30,16 +30,16 @@ pub(super) enum ExtractError {
     RepeatedKey(serde_json::Error),
 }
 
-/// Returns the JSON that `text` consists of, or else the last object in it.
-pub(super) fn extract(text: &str) -> Result<(Value, Wrapping), ExtractError> {
+/// Returns the JSON value that makes up `text`, or the last JSON object in it.
+pub(super) fn extract(text: &str) -> Result<(Value, JsonWrapping), ExtractError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if let Ok(value) = json::from_str(text) {
-        return Ok((value, Wrapping::Bare));
+        return Ok((value, JsonWrapping::Bare));
     }
     if let Some(value) = unfence(text).and_then(|inner| json::from_str(inner).ok()) {
-        return Ok((value, Wrapping::Fence));
+        return Ok((value, JsonWrapping::Fence));
     }
-    last_object(text).map(|value| (value, Wrapping::Prose))
+    last_object(text).map(|value| (value, JsonWrapping::Prose))
 }
 
 /// Returns what stands inside a fence that encloses all of `text`.
@@ -127,16 +127,16 @@ mod tests {
     fn the_return_is_found_bare_fenced_and_among_prose() {
         let object = "{\"status\": \"completed\"}";
         for (text, expected) in [
-            (object.to_owned(), Wrapping::Bare),
-            (format!("\u{feff}\n {object} \n"), Wrapping::Bare),
-            (format!("```json\n{object}\n```"), Wrapping::Fence),
-            (format!("```\n{object}\n```\n"), Wrapping::Fence),
-            (format!("~~~~ json\n{object}\n~~~~"), Wrapping::Fence),
-            (format!("```json {object} ```"), Wrapping::Fence),
-            (format!("Done.\n```json\n{object}\n```"), Wrapping::Prose),
-            (format!("Here it is: {object}. Bye {{}} now"), Wrapping::Prose),
-            (format!("A draft {{\"status\": 1}}, then {object}"), Wrapping::Prose),
-            (format!("fn main() {{ \"x\" }} and {object}"), Wrapping::Prose),
+            (object.to_owned(), JsonWrapping::Bare),
+            (format!("\u{feff}\n {object} \n"), JsonWrapping::Bare),
+            (format!("```json\n{object}\n```"), JsonWrapping::Fence),
+            (format!("```\n{object}\n```\n"), JsonWrapping::Fence),
+            (format!("~~~~ json\n{object}\n~~~~"), JsonWrapping::Fence),
+            (format!("```json {object} ```"), JsonWrapping::Fence),
+            (format!("Done.\n```json\n{object}\n```"), JsonWrapping::Prose),
+            (format!("Here it is: {object}. Bye {{}} now"), JsonWrapping::Prose),
+            (format!("A draft {{\"status\": 1}}, then {object}"), JsonWrapping::Prose),
+            (format!("fn main() {{ \"x\" }} and {object}"), JsonWrapping::Prose),
         ] {
             let expected = Some((json!({"status": "completed"}), expected));
             assert_eq!(extract(&text).ok(), expected, "{text}");
@@ -186,7 +186,7 @@ mod tests {
         }
         // What the model wrote after it stands.
         let later = format!("{twice} no, rather {{\"status\": \"partial\"}}");
-        assert_eq!(extract(&later).ok(), Some((json!({"status": "partial"}), Wrapping::Prose)));
+        assert_eq!(extract(&later).ok(), Some((json!({"status": "partial"}), JsonWrapping::Prose)));
         // It breaks off as well, so that is what is wrong with it.
         let torn = r#"{"status": "failed", "status": "compl"#;
         assert!(matches!(extract(torn), Err(ExtractError::NotJson)));
@@ -209,7 +209,7 @@ mod tests {
     fn an_object_without_the_keys_of_a_return_is_taken_when_nothing_better_is_there() {
         assert_eq!(
             extract("See {\"summary\": \"x\"} there.").ok(),
-            Some((json!({"summary": "x"}), Wrapping::Prose))
+            Some((json!({"summary": "x"}), JsonWrapping::Prose))
         );
     }
 

@@ -5,11 +5,11 @@
 
 use std::fmt::Write as _;
 
-use super::returned::{ArtifactKind, ErrorType, Status, Word};
+use super::return_data::{ArtifactKind, ErrorType, ReturnStatus, WireWord};
 use super::validate::{
     NEXT_STEPS_SENTENCES, SUMMARY_MAX_CHARS, SUMMARY_SENTENCES, SUMMARY_WARN_CHARS,
 };
-use super::verdict::{Complaint, Verdict};
+use super::verdict::{ReturnFinding, ReturnVerdict};
 
 /// The most complaints a model is sent back; more of them do not help it.
 const SHOWN_COMPLAINTS: usize = 20;
@@ -41,7 +41,7 @@ JSON object and nothing else: no prose before or after it.
 - metadata (session, duration, agent, depth, path) is filled in for you; leave it out.
 
 What you hand back is checked. Plain text instead of the object is refused: Return is not valid JSON.",
-        statuses = alternatives(Status::ALL),
+        statuses = alternatives(ReturnStatus::ALL),
         kinds = alternatives(ArtifactKind::ALL),
         types = alternatives(ErrorType::ALL),
     )
@@ -49,11 +49,11 @@ What you hand back is checked. Plain text instead of the object is refused: Retu
 
 /// Returns what goes back to the model when its return was not accepted.
 #[must_use]
-pub fn repair_message(verdict: &Verdict) -> String {
+pub fn repair_message(verdict: &ReturnVerdict) -> String {
     let mut text = String::from("Your return was not accepted. What is wrong with it:\n");
     list(&verdict.errors, &mut text);
     if verdict.errors.iter().any(|complaint| complaint.field == "status") {
-        let _ = writeln!(text, "The status is one of {}.", alternatives(Status::ALL));
+        let _ = writeln!(text, "The status is one of {}.", alternatives(ReturnStatus::ALL));
     }
     if !verdict.warnings.is_empty() {
         text.push_str("Tolerated, but better put right as well:\n");
@@ -66,7 +66,7 @@ pub fn repair_message(verdict: &Verdict) -> String {
     text
 }
 
-fn list(complaints: &[Complaint], text: &mut String) {
+fn list(complaints: &[ReturnFinding], text: &mut String) {
     for complaint in complaints.iter().take(SHOWN_COMPLAINTS) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "- {}: {}", complaint.field, complaint.message);
@@ -77,7 +77,7 @@ fn list(complaints: &[Complaint], text: &mut String) {
     }
 }
 
-fn alternatives<T: Word>(all: &[T]) -> String {
+fn alternatives<T: WireWord>(all: &[T]) -> String {
     all.iter().map(|word| word.word()).collect::<Vec<_>>().join("|")
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::artifact::unchecked;
-    use super::super::validate::{Contract, validate};
+    use super::super::validate::{ReturnContract, validate};
     use super::*;
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_repair_message_repeats_every_complaint() {
         let sent = json!({"status": "done", "summary": "", "artifacts": [], "mood": 1});
-        let verdict = validate(&sent, &Contract::default(), &unchecked);
+        let verdict = validate(&sent, &ReturnContract::default(), &unchecked);
         insta::assert_snapshot!(repair_message(&verdict), @r"
         Your return was not accepted. What is wrong with it:
         - metadata: Missing required field: metadata
@@ -136,7 +136,7 @@ mod tests {
     fn a_repair_message_has_an_end_whatever_was_sent() {
         let sent = json!({"status": "completed", "summary": "A b. C d.",
             "artifacts": vec![0; 1000], "metadata": {}});
-        let verdict = validate(&sent, &Contract::default(), &unchecked);
+        let verdict = validate(&sent, &ReturnContract::default(), &unchecked);
         let text = repair_message(&verdict);
         assert!(text.contains("\n- and 985 more\n"), "{text}");
         assert_eq!(text.matches("\n- ").count(), SHOWN_COMPLAINTS + 1);

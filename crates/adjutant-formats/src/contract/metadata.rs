@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::returned::Metadata;
-use super::verdict::{Findings, shown};
+use super::return_data::ReturnMetadata;
+use super::verdict::{ReturnFindings, shown};
 use crate::fields::{FieldProblem, FieldReader, FieldValue};
 use crate::ids::{AgentName, SessionId};
 
@@ -20,7 +20,7 @@ pub enum MetadataSource {
     #[default]
     Claimed,
     /// The engine knows it; what a model claims is only compared.
-    Engine(Metadata),
+    Engine(ReturnMetadata),
 }
 
 /// Reads or fills in the field `metadata`.
@@ -28,10 +28,10 @@ pub(super) fn judge(
     fields: &FieldReader<'_>,
     source: &MetadataSource,
     expected: Option<SessionId>,
-    findings: &mut Findings,
-) -> Option<Metadata> {
+    findings: &mut ReturnFindings,
+) -> Option<ReturnMetadata> {
     match source {
-        MetadataSource::Claimed => claimed(fields, expected, findings),
+        MetadataSource::Claimed => read_claimed(fields, expected, findings),
         MetadataSource::Engine(truth) => {
             if let Some(claim) = fields.filled("metadata") {
                 compare(claim, truth, expected.unwrap_or(truth.session_id), findings);
@@ -41,20 +41,20 @@ pub(super) fn judge(
     }
 }
 
-fn claimed(
+fn read_claimed(
     fields: &FieldReader<'_>,
     expected: Option<SessionId>,
-    findings: &mut Findings,
-) -> Option<Metadata> {
+    findings: &mut ReturnFindings,
+) -> Option<ReturnMetadata> {
     let within = |value| FieldReader::new(value, "metadata");
     let fields = findings.keep(fields.read("metadata", within))??;
-    let session_id = session(&fields, expected, findings);
-    let duration_seconds = duration(&fields, findings);
+    let session_id = read_session(&fields, expected, findings);
+    let duration_seconds = read_duration(&fields, findings);
     let agent_type = findings.keep(fields.require("agent_type", FieldValue::words));
-    let delegation_depth = findings.keep(fields.require("delegation_depth", depth));
+    let delegation_depth = findings.keep(fields.require("delegation_depth", read_depth));
     let delegation_path = findings.keep(fields.require("delegation_path", names));
     findings.warn_unknown(&fields, &KEYS);
-    let metadata = Metadata {
+    let metadata = ReturnMetadata {
         session_id: session_id?,
         duration_seconds: duration_seconds?,
         agent_type: AgentName::new(&agent_type?),
@@ -65,14 +65,14 @@ fn claimed(
     Some(metadata)
 }
 
-fn session(
+fn read_session(
     fields: &FieldReader<'_>,
     expected: Option<SessionId>,
-    findings: &mut Findings,
+    findings: &mut ReturnFindings,
 ) -> Option<SessionId> {
     let value = findings.keep(fields.require("session_id", Ok))?;
     if let Some(expected) = expected {
-        return is_session(value, expected, findings).then_some(expected);
+        return matches_session(value, expected, findings).then_some(expected);
     }
     let session = value.string().ok().and_then(|text| text.parse().ok());
     if session.is_none() {
@@ -81,7 +81,11 @@ fn session(
     session
 }
 
-fn is_session(claim: FieldValue<'_>, expected: SessionId, findings: &mut Findings) -> bool {
+fn matches_session(
+    claim: FieldValue<'_>,
+    expected: SessionId,
+    findings: &mut ReturnFindings,
+) -> bool {
     // Ids have one spelling, so comparing texts compares ids.
     let expected = expected.to_string();
     let is_same = claim.string().is_ok_and(|claim| claim == expected);
@@ -92,7 +96,7 @@ fn is_session(claim: FieldValue<'_>, expected: SessionId, findings: &mut Finding
     is_same
 }
 
-fn duration(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<u64> {
+fn read_duration(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<u64> {
     let seconds = |value: FieldValue<'_>| {
         let (whole, any) = (value.any_integer().ok(), value.number().ok());
         let seconds = whole.or_else(|| any.map(|seconds| seconds as u64));
@@ -107,7 +111,7 @@ fn duration(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<u64> {
     Some(seconds)
 }
 
-fn depth(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
+fn read_depth(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
     let depth = value.to_json().as_u64().and_then(|depth| depth.try_into().ok());
     depth.ok_or_else(|| value.unfit_as_written("a whole number, zero or more"))
 }
@@ -125,7 +129,7 @@ fn path_depth(path: &[AgentName]) -> usize {
 }
 
 // A model does not count its own depth reliably, and nothing depends on what it says here.
-fn warn_inconsistent(metadata: &Metadata, findings: &mut Findings) {
+fn warn_inconsistent(metadata: &ReturnMetadata, findings: &mut ReturnFindings) {
     let depth = path_depth(&metadata.delegation_path);
     if u64::from(metadata.delegation_depth) != depth as u64 {
         let said = metadata.delegation_depth;
@@ -142,13 +146,18 @@ fn warn_inconsistent(metadata: &Metadata, findings: &mut Findings) {
 ///
 /// The duration is not compared: no model can know it. A foreign session stays an error, because
 /// it says that this return answers something else.
-fn compare(claim: FieldValue<'_>, truth: &Metadata, session: SessionId, findings: &mut Findings) {
+fn compare(
+    claim: FieldValue<'_>,
+    truth: &ReturnMetadata,
+    session: SessionId,
+    findings: &mut ReturnFindings,
+) {
     let Ok(claims) = FieldReader::new(claim, "metadata") else {
         findings.warn("metadata", "Metadata is filled in by the engine; the claim is ignored");
         return;
     };
     if let Some(claim) = claims.filled("session_id") {
-        is_session(claim, session, findings);
+        matches_session(claim, session, findings);
     }
     let known = [
         ("agent_type", Value::from(truth.agent_type.as_str())),
@@ -169,8 +178,8 @@ mod tests {
 
     use super::*;
 
-    fn truth() -> Metadata {
-        Metadata {
+    fn truth() -> ReturnMetadata {
+        ReturnMetadata {
             session_id: "sess_1735460684_a1b2c3".parse().unwrap(),
             duration_seconds: 37,
             agent_type: AgentName::new("implementer"),
@@ -184,7 +193,7 @@ mod tests {
     fn check(claim: Value, source: &MetadataSource, expected: Option<&str>) -> String {
         let object = json!({ "metadata": claim });
         let expected = expected.map(|id| id.parse().unwrap());
-        let mut findings = Findings::default();
+        let mut findings = ReturnFindings::default();
         let fields = FieldReader::new((&object).into(), "").unwrap();
         let read = judge(&fields, source, expected, &mut findings);
         let mut lines = findings.lines();

@@ -5,25 +5,28 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::validate::SUMMARY_WARN_CHARS;
-use super::verdict::{Findings, shown};
+use super::verdict::{ReturnFindings, shown};
 
-/// Returns a return without its old fields; what they said goes where it belongs now.
-pub(super) fn old_fields<'a>(returned: &'a Value, findings: &mut Findings) -> Cow<'a, Value> {
+/// Returns the return without its obsolete fields; their content moves to the current fields.
+pub(super) fn migrate_old_fields<'a>(
+    returned: &'a Value,
+    findings: &mut ReturnFindings,
+) -> Cow<'a, Value> {
     let has = |name| returned.get(name).is_some();
     if !has("key_findings") && !has("project_number") {
         return Cow::Borrowed(returned);
     }
     let mut returned = returned.clone();
     if let Some(object) = returned.as_object_mut() {
-        fold_findings(object, findings);
-        drop_number(object, findings);
+        merge_key_findings(object, findings);
+        drop_project_number(object, findings);
     }
     Cow::Owned(returned)
 }
 
-fn fold_findings(object: &mut Map<String, Value>, findings: &mut Findings) {
+fn merge_key_findings(object: &mut Map<String, Value>, findings: &mut ReturnFindings) {
     let Some(old) = object.shift_remove("key_findings") else { return };
-    let outcome = match (said(&old), object.get("summary").and_then(Value::as_str)) {
+    let outcome = match (as_sentences(&old), object.get("summary").and_then(Value::as_str)) {
         (None, _) => "is dropped: neither a string nor a list of strings",
         (Some(said), None) if !object.contains_key("summary") => {
             object.insert("summary".to_owned(), said.into());
@@ -32,7 +35,7 @@ fn fold_findings(object: &mut Map<String, Value>, findings: &mut Findings) {
         // A summary that is no text has its own complaint; guessing would hide it.
         (Some(_), None) => "is dropped: the summary is no string",
         (Some(said), Some(summary)) => {
-            let whole = format!("{} {said}", closed(summary));
+            let whole = format!("{} {said}", with_full_stop(summary));
             let whole = whole.trim_start();
             if whole.chars().count() <= SUMMARY_WARN_CHARS {
                 object.insert("summary".to_owned(), whole.into());
@@ -45,19 +48,19 @@ fn fold_findings(object: &mut Map<String, Value>, findings: &mut Findings) {
     findings.warn("key_findings", format!("Old field {outcome}"));
 }
 
-/// Returns old findings as sentences; `None` when they say nothing that can be read.
-fn said(old: &Value) -> Option<String> {
+/// Returns the old `key_findings` as sentences, or `None` if they are not text.
+fn as_sentences(old: &Value) -> Option<String> {
     let parts: Vec<&str> = match old {
         Value::String(text) => vec![text],
         Value::Array(list) => list.iter().map(Value::as_str).collect::<Option<_>>()?,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
     };
-    let said = parts.into_iter().map(closed).filter(|part| !part.is_empty());
+    let said = parts.into_iter().map(with_full_stop).filter(|part| !part.is_empty());
     Some(said.collect::<Vec<_>>().join(" ")).filter(|said| !said.is_empty())
 }
 
-/// Returns `text` trimmed and with a full stop, where it ends without one.
-fn closed(text: &str) -> String {
+/// Returns `text` trimmed, with a full stop added if it has none.
+fn with_full_stop(text: &str) -> String {
     let text = text.trim();
     if text.is_empty() || text.ends_with(['.', '!', '?', '…']) {
         text.to_owned()
@@ -66,10 +69,10 @@ fn closed(text: &str) -> String {
     }
 }
 
-fn drop_number(object: &mut Map<String, Value>, findings: &mut Findings) {
+fn drop_project_number(object: &mut Map<String, Value>, findings: &mut ReturnFindings) {
     let Some(old) = object.shift_remove("project_number") else { return };
     let claimed = old.as_u64().or_else(|| old.as_str()?.trim().parse().ok());
-    let outcome = match (claimed, first_path(object).and_then(number)) {
+    let outcome = match (claimed, first_path(object).and_then(project_number)) {
         (_, None) => "no artifact path says a number".to_owned(),
         (Some(claimed), Some(found)) if claimed == found => {
             format!("the first artifact path says {found} as well")
@@ -85,8 +88,8 @@ fn first_path(object: &Map<String, Value>) -> Option<&str> {
     object.get("artifacts")?.get(0)?.get("path")?.as_str()
 }
 
-/// Returns the number of a project folder such as `195_lean_tools` on the way of a path.
-fn number(path: &str) -> Option<u64> {
+/// Returns the number of a project directory such as `195_lean_tools` that occurs in `path`.
+fn project_number(path: &str) -> Option<u64> {
     path.split('/').find_map(|part| {
         let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
         let is_number = part[digits..].is_empty() || part[digits..].starts_with(['_', '-']);
@@ -101,8 +104,8 @@ mod tests {
     use super::*;
 
     fn check(object: Value) -> String {
-        let mut findings = Findings::default();
-        let migrated = old_fields(&object, &mut findings);
+        let mut findings = ReturnFindings::default();
+        let migrated = migrate_old_fields(&object, &mut findings);
         let mut lines = findings.lines();
         lines.push(migrated.to_string());
         lines.join("\n")
@@ -167,8 +170,8 @@ mod tests {
     #[test]
     fn a_return_in_the_standard_form_is_not_touched() {
         let object = json!({"status": "completed", "summary": "S."});
-        let mut findings = Findings::default();
-        let migrated = old_fields(&object, &mut findings);
+        let mut findings = ReturnFindings::default();
+        let migrated = migrate_old_fields(&object, &mut findings);
         assert!(matches!(migrated, Cow::Borrowed(_)));
     }
 }

@@ -7,22 +7,24 @@
 
 mod artifact;
 mod extract;
-mod failure;
 mod instruction;
 mod metadata;
 mod migrate;
 mod prose;
-mod returned;
+mod return_data;
+mod return_errors;
 mod validate;
 mod verdict;
 
-pub use artifact::{ArtifactFact, unchecked};
+pub use artifact::{ArtifactFileState, unchecked};
 pub use instruction::{json_format_instruction, repair_message};
 pub use metadata::{MetadataSource, ORCHESTRATOR};
-pub use returned::{
-    Artifact, ArtifactKind, ErrorType, Metadata, Open, Return, ReturnError, Status, Word,
+pub use return_data::{
+    Artifact, ArtifactKind, ErrorType, OpenWord, Return, ReturnError, ReturnMetadata, ReturnStatus,
+    WireWord,
 };
 pub use validate::{
-    Contract, Required, SUMMARY_MAX_CHARS, SUMMARY_WARN_CHARS, Submission, validate,
+    RequiredArtifacts, ReturnContract, ReturnSubmission, SUMMARY_MAX_CHARS, SUMMARY_WARN_CHARS,
+    validate,
 };
-pub use verdict::{Complaint, Returned, Verdict};
+pub use verdict::{JudgedReturn, ReturnFinding, ReturnVerdict};

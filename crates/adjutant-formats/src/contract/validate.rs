@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::artifact::{self, ArtifactFact};
-use super::extract::{ExtractError, Wrapping, extract};
+use super::artifact::{self, ArtifactFileState};
+use super::extract::{ExtractError, JsonWrapping, extract};
 use super::metadata::{self, MetadataSource};
-use super::returned::{Artifact, ArtifactKind, Return, Status, Word};
-use super::verdict::{Findings, Verdict, shown};
-use super::{failure, migrate, prose};
+use super::return_data::{Artifact, ArtifactKind, Return, ReturnStatus, WireWord};
+use super::verdict::{ReturnFindings, ReturnVerdict, shown};
+use super::{migrate, prose, return_errors};
 use crate::fields::{FieldReader, FieldValue};
 use crate::ids::SessionId;
 
@@ -28,12 +28,12 @@ const WHOLE: &str = "return";
 
 /// What a return must satisfy beyond its format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contract {
-    /// The session that was asked; `None` accepts any well-formed one.
+pub struct ReturnContract {
+    /// The session that must send the return; `None` accepts any well-formed id.
     pub expected_session: Option<SessionId>,
-    /// The artifacts that `completed` must name.
-    pub artifacts: Required,
-    /// The type that one of the artifacts of `completed` must have, where it names any.
+    /// The artifacts that a completed return must list.
+    pub artifacts: RequiredArtifacts,
+    /// The kind that at least one artifact of a completed return must have, if it lists any.
     pub kind: Option<ArtifactKind>,
     /// Where the metadata comes from.
     pub metadata: MetadataSource,
@@ -41,7 +41,7 @@ pub struct Contract {
 
 /// The artifacts that a return must name to be completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Required {
+pub enum RequiredArtifacts {
     /// None.
     #[default]
     Nothing,
@@ -53,20 +53,20 @@ pub enum Required {
 
 /// What a delegate sent in.
 #[derive(Clone, Copy, Debug)]
-pub enum Submission<'a> {
-    /// Its last message.
+pub enum ReturnSubmission<'a> {
+    /// The agent's last message.
     Text(&'a str),
     /// The arguments of its `Return` call.
     Value(&'a Value),
 }
 
-impl<'a> From<&'a str> for Submission<'a> {
+impl<'a> From<&'a str> for ReturnSubmission<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'a> From<&'a Value> for Submission<'a> {
+impl<'a> From<&'a Value> for ReturnSubmission<'a> {
     fn from(value: &'a Value) -> Self {
         Self::Value(value)
     }
@@ -77,22 +77,25 @@ impl<'a> From<&'a Value> for Submission<'a> {
 /// `facts` is asked only about relative paths that stay below the root by their text.
 #[must_use]
 pub fn validate<'a>(
-    submission: impl Into<Submission<'a>>,
-    contract: &Contract,
-    facts: &dyn Fn(&str) -> ArtifactFact,
-) -> Verdict {
-    let mut findings = Findings::default();
-    let Some(value) = read(submission.into(), &mut findings) else {
+    submission: impl Into<ReturnSubmission<'a>>,
+    contract: &ReturnContract,
+    facts: &dyn Fn(&str) -> ArtifactFileState,
+) -> ReturnVerdict {
+    let mut findings = ReturnFindings::default();
+    let Some(value) = read_submission(submission.into(), &mut findings) else {
         return findings.verdict(None, None);
     };
     let returned = judge(&value, contract, facts, &mut findings);
     findings.verdict(returned, Some(value.into_owned()))
 }
 
-fn read<'a>(submission: Submission<'a>, findings: &mut Findings) -> Option<Cow<'a, Value>> {
+fn read_submission<'a>(
+    submission: ReturnSubmission<'a>,
+    findings: &mut ReturnFindings,
+) -> Option<Cow<'a, Value>> {
     let text = match submission {
-        Submission::Value(value) => return Some(Cow::Borrowed(value)),
-        Submission::Text(text) => text,
+        ReturnSubmission::Value(value) => return Some(Cow::Borrowed(value)),
+        ReturnSubmission::Text(text) => text,
     };
     let found = extract(text);
     match &found {
@@ -100,35 +103,35 @@ fn read<'a>(submission: Submission<'a>, findings: &mut Findings) -> Option<Cow<'
         Err(ExtractError::RepeatedKey(error)) => {
             findings.error(WHOLE, format!("Return is not valid JSON: {error}"));
         }
-        Ok((_, Wrapping::Prose)) => {
+        Ok((_, JsonWrapping::Prose)) => {
             findings.warn(WHOLE, "Return was found among other text; it should stand alone");
         }
-        Ok((_, Wrapping::Bare | Wrapping::Fence)) => {}
+        Ok((_, JsonWrapping::Bare | JsonWrapping::Fence)) => {}
     }
     found.ok().map(|(value, _)| Cow::Owned(value))
 }
 
 fn judge(
     value: &Value,
-    contract: &Contract,
-    facts: &dyn Fn(&str) -> ArtifactFact,
-    findings: &mut Findings,
+    contract: &ReturnContract,
+    facts: &dyn Fn(&str) -> ArtifactFileState,
+    findings: &mut ReturnFindings,
 ) -> Option<Return> {
-    let value = migrate::old_fields(value, findings);
+    let value = migrate::migrate_old_fields(value, findings);
     let Ok(fields) = FieldReader::new(FieldValue::Json(&value), "") else {
         findings.error(WHOLE, "Return must be JSON object");
         return None;
     };
-    require(&fields, contract, findings);
-    let status = status(&fields, findings);
+    require_fields(&fields, contract, findings);
+    let status = read_status(&fields, findings);
     let metadata =
         metadata::judge(&fields, &contract.metadata, contract.expected_session, findings);
-    let summary = summary(&fields, findings);
+    let summary = read_summary(&fields, findings);
     let artifacts = artifact::judge(&fields, facts, findings);
     require_artifacts(&contract.artifacts, status, artifacts.as_deref(), findings);
     require_kind(contract.kind, status, artifacts.as_deref(), findings);
-    let errors = failure::judge(&fields, status, findings);
-    let next_steps = next_steps(&fields, findings);
+    let errors = return_errors::judge(&fields, status, findings);
+    let next_steps = read_next_steps(&fields, findings);
     let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
     findings.warn_unknown(&fields, &known);
     Some(Return {
@@ -141,7 +144,11 @@ fn judge(
     })
 }
 
-fn require(fields: &FieldReader<'_>, contract: &Contract, findings: &mut Findings) {
+fn require_fields(
+    fields: &FieldReader<'_>,
+    contract: &ReturnContract,
+    findings: &mut ReturnFindings,
+) {
     let metadata = match contract.metadata {
         MetadataSource::Claimed => Some("metadata"),
         MetadataSource::Engine(_) => None,
@@ -151,16 +158,16 @@ fn require(fields: &FieldReader<'_>, contract: &Contract, findings: &mut Finding
     }
 }
 
-fn status(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<Status> {
+fn read_status(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<ReturnStatus> {
     let value = fields.get("status")?;
-    let status = value.string().ok().and_then(|word| Status::from_word(&word));
+    let status = value.string().ok().and_then(|word| ReturnStatus::from_word(&word));
     if status.is_none() {
         findings.error("status", format!("Invalid status: {}", shown(value)));
     }
     status
 }
 
-fn summary(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<String> {
+fn read_summary(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<String> {
     let text = findings.keep(fields.read("summary", FieldValue::string))??;
     let chars = text.chars().count();
     if text.trim().is_empty() {
@@ -173,7 +180,7 @@ fn summary(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<String> 
     Some(text.into_owned())
 }
 
-fn warn_summary(text: &str, chars: usize, findings: &mut Findings) {
+fn warn_summary(text: &str, chars: usize, findings: &mut ReturnFindings) {
     if chars > SUMMARY_WARN_CHARS {
         let message =
             format!("Summary has {chars} characters, at most {SUMMARY_WARN_CHARS} read well");
@@ -195,22 +202,24 @@ fn warn_summary(text: &str, chars: usize, findings: &mut Findings) {
 
 // D26: `completed` with nothing to show for it is phantom work where files were asked for.
 fn require_artifacts(
-    required: &Required,
-    status: Option<Status>,
+    required: &RequiredArtifacts,
+    status: Option<ReturnStatus>,
     artifacts: Option<&[Artifact]>,
-    findings: &mut Findings,
+    findings: &mut ReturnFindings,
 ) {
-    let Some(artifacts) = artifacts.filter(|_| status == Some(Status::Completed)) else { return };
-    if *required == Required::Nothing {
+    let Some(artifacts) = artifacts.filter(|_| status == Some(ReturnStatus::Completed)) else {
+        return;
+    };
+    if *required == RequiredArtifacts::Nothing {
         return;
     }
     if artifacts.is_empty() {
         findings.error("artifacts", "Artifacts cannot be empty when the status is completed");
         return;
     }
-    let Required::OneOf(made) = required else { return };
-    let made: BTreeSet<Vec<&str>> = made.iter().map(|path| plain(path)).collect();
-    if !artifacts.iter().any(|artifact| made.contains(&plain(&artifact.path))) {
+    let RequiredArtifacts::OneOf(made) = required else { return };
+    let made: BTreeSet<Vec<&str>> = made.iter().map(|path| path_parts(path)).collect();
+    if !artifacts.iter().any(|artifact| made.contains(&path_parts(&artifact.path))) {
         findings.error("artifacts", "None of the artifacts was made or changed by this work");
     }
 }
@@ -218,19 +227,19 @@ fn require_artifacts(
 // Requirement 28: a report of research is of the type research; files of other types may stand beside it.
 fn require_kind(
     kind: Option<ArtifactKind>,
-    status: Option<Status>,
+    status: Option<ReturnStatus>,
     artifacts: Option<&[Artifact]>,
-    findings: &mut Findings,
+    findings: &mut ReturnFindings,
 ) {
-    let completed = artifacts.filter(|_| status == Some(Status::Completed));
+    let completed = artifacts.filter(|_| status == Some(ReturnStatus::Completed));
     let (Some(kind), Some(artifacts)) = (kind, completed) else { return };
     if !artifacts.is_empty() && artifacts.iter().all(|artifact| artifact.kind != kind) {
         findings.error("artifacts", format!("None of the artifacts has the type {kind}"));
     }
 }
 
-/// Returns the parts of a path, whichever way it is written.
-fn plain(path: &str) -> Vec<&str> {
+/// Returns the components of a path without `.` and empty ones, so that equal paths compare equal.
+fn path_parts(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/') {
         match part {
@@ -242,7 +251,7 @@ fn plain(path: &str) -> Vec<&str> {
     parts
 }
 
-fn next_steps(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<String> {
+fn read_next_steps(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<String> {
     let text = optional_words(fields, "next_steps", findings)?;
     let sentences = prose::sentences(&text);
     if sentences > NEXT_STEPS_SENTENCES {
@@ -258,7 +267,7 @@ fn next_steps(fields: &FieldReader<'_>, findings: &mut Findings) -> Option<Strin
 pub(super) fn optional_words(
     fields: &FieldReader<'_>,
     name: &str,
-    findings: &mut Findings,
+    findings: &mut ReturnFindings,
 ) -> Option<String> {
     let text = findings.keep(fields.optional(name, FieldValue::string))??;
     Some(text.into_owned()).filter(|text| !text.trim().is_empty())
@@ -292,8 +301,8 @@ mod tests {
         object
     }
 
-    fn check(submission: Submission<'_>) -> String {
-        let verdict = validate(submission, &Contract::default(), &unchecked);
+    fn check(submission: ReturnSubmission<'_>) -> String {
+        let verdict = validate(submission, &ReturnContract::default(), &unchecked);
         let errors = verdict.errors.iter().map(|it| format!("error {}: {}", it.field, it.message));
         let warnings =
             verdict.warnings.iter().map(|it| format!("warn {}: {}", it.field, it.message));
@@ -395,7 +404,10 @@ mod tests {
     #[test]
     fn one_of_the_artifacts_is_among_those_that_were_made_however_it_is_written() {
         let made = BTreeSet::from(["specs/report.md".to_owned()]);
-        let contract = Contract { artifacts: Required::OneOf(made), ..Contract::default() };
+        let contract = ReturnContract {
+            artifacts: RequiredArtifacts::OneOf(made),
+            ..ReturnContract::default()
+        };
         let accepts = |paths: &[&str]| {
             let named = paths.iter().map(|path| json!({"type": "research", "path": path}));
             let mut value = sound();
@@ -413,7 +425,8 @@ mod tests {
 
     #[test]
     fn requirement_28_one_artifact_of_completed_work_has_the_type_of_its_purpose() {
-        let contract = Contract { kind: Some(ArtifactKind::Plan), ..Contract::default() };
+        let contract =
+            ReturnContract { kind: Some(ArtifactKind::Plan), ..ReturnContract::default() };
         for (status, kinds, is_valid) in [
             ("completed", &["plan"][..], true),
             ("completed", &["summary", "plan"], true),
@@ -440,7 +453,8 @@ mod tests {
     #[test]
     fn artifacts_can_be_required_of_completed_work() {
         // D26
-        let contract = Contract { artifacts: Required::Any, ..Contract::default() };
+        let contract =
+            ReturnContract { artifacts: RequiredArtifacts::Any, ..ReturnContract::default() };
         let verdict = validate(&sound(), &contract, &unchecked);
         assert_eq!(verdict.errors.len(), 1);
         assert_eq!(verdict.errors[0].field, "artifacts");
@@ -481,7 +495,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_verdict_is_valid_exactly_when_it_has_no_errors(value in any_json()) {
-            let verdict = validate(&value, &Contract::default(), &unchecked);
+            let verdict = validate(&value, &ReturnContract::default(), &unchecked);
             prop_assert_eq!(verdict.valid, verdict.errors.is_empty());
             prop_assert_eq!(verdict.valid, verdict.accepted().is_some());
         }
@@ -491,7 +505,7 @@ mod tests {
             key in "status|summary|artifacts|metadata|errors|next_steps|key_findings",
             value in any_json(),
         ) {
-            let verdict = validate(&changed(&key, value), &Contract::default(), &unchecked);
+            let verdict = validate(&changed(&key, value), &ReturnContract::default(), &unchecked);
             prop_assert_eq!(verdict.valid, verdict.errors.is_empty());
         }
 
@@ -504,9 +518,9 @@ mod tests {
             if let Some(findings) = findings {
                 value["key_findings"] = findings.into();
             }
-            let first = validate(&value, &Contract::default(), &unchecked);
+            let first = validate(&value, &ReturnContract::default(), &unchecked);
             let again = serde_json::to_value(first.accepted().unwrap()).unwrap();
-            let second = validate(&again, &Contract::default(), &unchecked);
+            let second = validate(&again, &ReturnContract::default(), &unchecked);
             prop_assert_eq!(second.accepted(), first.accepted());
             prop_assert!(second.warnings.len() <= first.warnings.len());
         }

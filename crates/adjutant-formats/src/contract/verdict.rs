@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::returned::Return;
+use super::return_data::Return;
 use crate::code::Code;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldFault, FieldProblem, FieldReader, FieldValue};
@@ -13,8 +13,8 @@ pub(super) const SHOWN_CHARS: usize = 80;
 
 /// Something that is wrong, or could be better, in one place of a return.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Complaint {
-    /// What kind of wrong, for programs.
+pub struct ReturnFinding {
+    /// The error code, for programs.
     pub code: Code,
     /// Where: `summary`, `artifacts[0].path`; `return` for the whole.
     pub field: String,
@@ -24,48 +24,48 @@ pub struct Complaint {
 
 /// Says whether a return satisfies its contract, and everything that speaks against it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct ReturnVerdict {
     /// Whether the return is accepted: true exactly when there are no errors.
     pub valid: bool,
-    /// What makes it unacceptable.
-    pub errors: Vec<Complaint>,
-    /// What is tolerated, but said.
-    pub warnings: Vec<Complaint>,
-    /// The return; `None` when no JSON was found.
+    /// The problems because of which it is rejected.
+    pub errors: Vec<ReturnFinding>,
+    /// Problems that do not lead to rejection.
+    pub warnings: Vec<ReturnFinding>,
+    /// The validated return; `None` if no JSON was found.
     #[serde(rename = "return")]
-    pub returned: Option<Returned>,
+    pub returned: Option<JudgedReturn>,
 }
 
 /// The return a verdict speaks about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Returned {
-    /// It was accepted; old fields are migrated and defaults filled in.
+pub enum JudgedReturn {
+    /// The accepted return, with obsolete fields migrated and defaults filled in.
     Accepted(Box<Return>),
     /// It was not accepted and is kept as it came.
     Original(Value),
 }
 
-impl Verdict {
+impl ReturnVerdict {
     /// Returns the accepted return.
     #[must_use]
     pub fn accepted(&self) -> Option<&Return> {
         match &self.returned {
-            Some(Returned::Accepted(returned)) => Some(returned),
-            Some(Returned::Original(_)) | None => None,
+            Some(JudgedReturn::Accepted(returned)) => Some(returned),
+            Some(JudgedReturn::Original(_)) | None => None,
         }
     }
 }
 
 /// Complaints while they are being collected.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    errors: Vec<Complaint>,
-    warnings: Vec<Complaint>,
+pub(super) struct ReturnFindings {
+    errors: Vec<ReturnFinding>,
+    warnings: Vec<ReturnFinding>,
 }
 
-impl Findings {
-    /// Notes an error that is a violation of the format.
+impl ReturnFindings {
+    /// Adds an error with the code `VALIDATION_FAILED`.
     pub(super) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.error_with(Code::ValidationFailed, field, message);
     }
@@ -77,7 +77,7 @@ impl Findings {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.errors.push(Complaint { code, field: field.into(), message: message.into() });
+        self.errors.push(ReturnFinding { code, field: field.into(), message: message.into() });
     }
 
     /// Passes on what was read; a fault is noted.
@@ -113,21 +113,25 @@ impl Findings {
 
     /// Notes something tolerated.
     pub(super) fn warn(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.warnings.push(Complaint {
+        self.warnings.push(ReturnFinding {
             code: Code::ValidationFailed,
             field: field.into(),
             message: message.into(),
         });
     }
 
-    /// Closes the case: `accepted` counts only when nothing was wrong.
-    pub(super) fn verdict(self, accepted: Option<Return>, original: Option<Value>) -> Verdict {
+    /// Builds the verdict; `accepted` is used only if there are no errors.
+    pub(super) fn verdict(
+        self,
+        accepted: Option<Return>,
+        original: Option<Value>,
+    ) -> ReturnVerdict {
         let accepted = accepted.filter(|_| self.errors.is_empty());
-        Verdict {
+        ReturnVerdict {
             valid: accepted.is_some(),
             returned: accepted
-                .map(|returned| Returned::Accepted(Box::new(returned)))
-                .or(original.map(Returned::Original)),
+                .map(|returned| JudgedReturn::Accepted(Box::new(returned)))
+                .or(original.map(JudgedReturn::Original)),
             errors: self.errors,
             warnings: self.warnings,
         }

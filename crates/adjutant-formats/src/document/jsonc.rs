@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::change::{UNIT, shown};
-use super::node::Node;
+use super::node::DocumentNode;
+use super::node_edit::{UNIT, shown};
 use super::parse::{SyntaxError, parse_jsonc};
 use super::splice::{Splice, apply};
 
@@ -83,7 +83,7 @@ pub fn remove(text: &str, path: &[&str]) -> Result<String, JsoncEditError> {
 /// Applies what `change` makes of a text and its outermost object, which an empty text does not have.
 fn edit(
     text: &str,
-    change: impl FnOnce(&str, Option<&Node>) -> Result<Vec<Splice>, JsoncEditError>,
+    change: impl FnOnce(&str, Option<&DocumentNode>) -> Result<Vec<Splice>, JsoncEditError>,
 ) -> Result<String, JsoncEditError> {
     let (mark, text) = text.split_at(text.len() - text.trim_start_matches(BYTE_ORDER_MARK).len());
     let root = parse_jsonc(text)?;

@@ -15,20 +15,20 @@ use crate::fields::{FieldContent, FieldValue};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct DocumentNode {
     /// The bytes of the value.
     pub range: Range<usize>,
     /// What it consists of.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a value consists of.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// Members in the order of the text; a name may occur more than once.
-    Object(Vec<Member>),
+    Object(Vec<DocumentMember>),
     /// Items.
-    Array(Vec<Node>),
+    Array(Vec<DocumentNode>),
     /// A string, a number, `true`, `false` or `null` of JSON.
     Scalar,
     /// A scalar of TOML, which writes them in other ways.
@@ -37,14 +37,14 @@ pub enum Kind {
 
 /// A member of an object.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct DocumentMember {
     /// Where its name stands, with its quotes.
     pub key: Range<usize>,
     /// Its value.
-    pub value: Node,
+    pub value: DocumentNode,
 }
 
-impl Member {
+impl DocumentMember {
     /// Returns the name; none where its escapes make no text.
     #[must_use]
     pub fn name<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
@@ -59,18 +59,18 @@ impl Member {
     }
 }
 
-impl Node {
+impl DocumentNode {
     /// Says whether it is an object.
     #[must_use]
     pub const fn is_object(&self) -> bool {
-        matches!(self.kind, Kind::Object(_))
+        matches!(self.kind, NodeKind::Object(_))
     }
 
     /// Returns the members of an object; a value of another kind has none.
-    pub(crate) fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[DocumentMember] {
         match &self.kind {
-            Kind::Object(members) => members,
-            Kind::Array(_) | Kind::Scalar | Kind::Decoded(_) => &[],
+            NodeKind::Object(members) => members,
+            NodeKind::Array(_) | NodeKind::Scalar | NodeKind::Decoded(_) => &[],
         }
     }
 
@@ -104,8 +104,8 @@ impl Node {
     /// Returns the items of a list.
     pub(crate) fn items(&self) -> Option<&[Self]> {
         match &self.kind {
-            Kind::Array(items) => Some(items),
-            Kind::Object(_) | Kind::Scalar | Kind::Decoded(_) => None,
+            NodeKind::Array(items) => Some(items),
+            NodeKind::Object(_) | NodeKind::Scalar | NodeKind::Decoded(_) => None,
         }
     }
 
@@ -117,15 +117,15 @@ impl Node {
     /// Reads the value; what no machine type holds is read as `null`.
     pub(crate) fn read(&self, text: &str) -> Value {
         match &self.kind {
-            Kind::Object(members) => {
-                let read = |member: &Member| {
+            NodeKind::Object(members) => {
+                let read = |member: &DocumentMember| {
                     Some((member.name(text)?.into_owned(), member.value.read(text)))
                 };
                 Value::Object(members.iter().filter_map(read).collect())
             }
-            Kind::Array(items) => items.iter().map(|item| item.read(text)).collect(),
-            Kind::Scalar => serde_json::from_str(self.raw(text)).unwrap_or_default(),
-            Kind::Decoded(value) => (**value).clone(),
+            NodeKind::Array(items) => items.iter().map(|item| item.read(text)).collect(),
+            NodeKind::Scalar => serde_json::from_str(self.raw(text)).unwrap_or_default(),
+            NodeKind::Decoded(value) => (**value).clone(),
         }
     }
 
@@ -133,17 +133,17 @@ impl Node {
     pub(crate) fn content<'t>(&'t self, text: &'t str) -> FieldContent<'t> {
         let raw = self.raw(text);
         match (&self.kind, raw) {
-            (Kind::Object(_), _) => FieldContent::Object,
-            (Kind::Array(_), _) => FieldContent::Array,
-            (Kind::Decoded(value), _) => FieldValue::Json(value).content(),
-            (Kind::Scalar, "null") => FieldContent::Null,
-            (Kind::Scalar, "true") => FieldContent::Boolean(true),
-            (Kind::Scalar, "false") => FieldContent::Boolean(false),
-            (Kind::Scalar, _) if raw.starts_with('"') => string(raw).map_or(
+            (NodeKind::Object(_), _) => FieldContent::Object,
+            (NodeKind::Array(_), _) => FieldContent::Array,
+            (NodeKind::Decoded(value), _) => FieldValue::Json(value).content(),
+            (NodeKind::Scalar, "null") => FieldContent::Null,
+            (NodeKind::Scalar, "true") => FieldContent::Boolean(true),
+            (NodeKind::Scalar, "false") => FieldContent::Boolean(false),
+            (NodeKind::Scalar, _) if raw.starts_with('"') => string(raw).map_or(
                 FieldContent::Unreadable("a string with broken escapes"),
                 FieldContent::String,
             ),
-            (Kind::Scalar, _) => serde_json::from_str(raw).map_or(
+            (NodeKind::Scalar, _) => serde_json::from_str(raw).map_or(
                 FieldContent::Unreadable("a number that is too large"),
                 FieldContent::Number,
             ),

@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use toml_edit::{Document, Item, Key, Table, TableLike, Value as TomlValue};
 
-use super::node::{Kind, Member, Node};
+use super::node::{DocumentMember, DocumentNode, NodeKind};
 
 /// Says why a text could not be read, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub struct SyntaxError {
 /// # Errors
 ///
 /// The text is not JSON.
-pub fn parse_json(text: &str) -> Result<Node, SyntaxError> {
+pub fn parse_json(text: &str) -> Result<DocumentNode, SyntaxError> {
     // The other parser also takes control characters in strings and blanks that JSON does not know.
     let _: IgnoredAny = serde_json::from_str(text)?;
     let parsed = match parse(text, false) {
@@ -49,7 +49,7 @@ pub fn parse_json(text: &str) -> Result<Node, SyntaxError> {
 /// # Errors
 ///
 /// The text is not JSON, or has a key twice.
-pub fn parse_unique_json(text: &str) -> Result<Node, SyntaxError> {
+pub fn parse_unique_json(text: &str) -> Result<DocumentNode, SyntaxError> {
     let root = parse_json(text)?;
     match root.doubled(text).into_iter().next() {
         None => Ok(root),
@@ -65,15 +65,15 @@ pub fn parse_unique_json(text: &str) -> Result<Node, SyntaxError> {
 /// # Errors
 ///
 /// The text is not TOML, or has a number that JSON cannot hold or a key whose escapes JSON does not know.
-pub fn parse_toml(text: &str) -> Result<Node, SyntaxError> {
+pub fn parse_toml(text: &str) -> Result<DocumentNode, SyntaxError> {
     let document = Document::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         SyntaxError::at(text, at, error.message().trim_end().replace('\n', ", "))
     })?;
-    Ok(Node { range: 0..text.len(), kind: toml_table(text, document.as_table())? })
+    Ok(DocumentNode { range: 0..text.len(), kind: toml_table(text, document.as_table())? })
 }
 
-fn toml_item(text: &str, item: &Item, key: &Range<usize>) -> Result<Node, SyntaxError> {
+fn toml_item(text: &str, item: &Item, key: &Range<usize>) -> Result<DocumentNode, SyntaxError> {
     // A table that exists only because of those below it has no place of its own.
     let range = item.span().unwrap_or(key.clone());
     let kind = match item {
@@ -82,16 +82,20 @@ fn toml_item(text: &str, item: &Item, key: &Range<usize>) -> Result<Node, Syntax
         Item::ArrayOfTables(tables) => {
             let table = |table: &Table| {
                 let range = table.span().unwrap_or(key.clone());
-                Ok(Node { range, kind: toml_table(text, table)? })
+                Ok(DocumentNode { range, kind: toml_table(text, table)? })
             };
-            Kind::Array(tables.iter().map(table).collect::<Result<_, SyntaxError>>()?)
+            NodeKind::Array(tables.iter().map(table).collect::<Result<_, SyntaxError>>()?)
         }
         Item::None => decoded(()),
     };
-    Ok(Node { range, kind })
+    Ok(DocumentNode { range, kind })
 }
 
-fn toml_value(text: &str, value: &TomlValue, key: &Range<usize>) -> Result<Node, SyntaxError> {
+fn toml_value(
+    text: &str,
+    value: &TomlValue,
+    key: &Range<usize>,
+) -> Result<DocumentNode, SyntaxError> {
     let range = value.span().unwrap_or(key.clone());
     let kind = match value {
         TomlValue::String(text) => decoded(text.value().as_str()),
@@ -105,22 +109,22 @@ fn toml_value(text: &str, value: &TomlValue, key: &Range<usize>) -> Result<Node,
         }
         TomlValue::Array(items) => {
             let items = items.iter().map(|item| toml_value(text, item, key));
-            Kind::Array(items.collect::<Result<_, _>>()?)
+            NodeKind::Array(items.collect::<Result<_, _>>()?)
         }
         TomlValue::InlineTable(table) => toml_table(text, table)?,
     };
-    Ok(Node { range, kind })
+    Ok(DocumentNode { range, kind })
 }
 
-fn decoded(scalar: impl Into<Value>) -> Kind {
-    Kind::Decoded(Box::new(scalar.into()))
+fn decoded(scalar: impl Into<Value>) -> NodeKind {
+    NodeKind::Decoded(Box::new(scalar.into()))
 }
 
-fn toml_table(text: &str, table: &dyn TableLike) -> Result<Kind, SyntaxError> {
+fn toml_table(text: &str, table: &dyn TableLike) -> Result<NodeKind, SyntaxError> {
     let mut members = Vec::with_capacity(table.len());
     for (name, item) in table.iter() {
         let key = table.key(name).and_then(Key::span).unwrap_or_default();
-        let member = Member { value: toml_item(text, item, &key)?, key };
+        let member = DocumentMember { value: toml_item(text, item, &key)?, key };
         if !member.is_called(text, name) {
             let reason = format!("the key `{name}` is written with an escape that is not read");
             return Err(SyntaxError::at(text, member.key.start, reason));
@@ -129,15 +133,15 @@ fn toml_table(text: &str, table: &dyn TableLike) -> Result<Kind, SyntaxError> {
     }
     // Tables follow values here; a person reads, and a model is sent, the file's order.
     members.sort_by_key(|member| member.key.start);
-    Ok(Kind::Object(members))
+    Ok(NodeKind::Object(members))
 }
 
 /// Reads JSON with comments, and commas behind the last item of something; none where the text has no value.
-pub(super) fn parse_jsonc(text: &str) -> Result<Option<Node>, SyntaxError> {
+pub(super) fn parse_jsonc(text: &str) -> Result<Option<DocumentNode>, SyntaxError> {
     parse(text, true)
 }
 
-fn parse(text: &str, is_jsonc: bool) -> Result<Option<Node>, SyntaxError> {
+fn parse(text: &str, is_jsonc: bool) -> Result<Option<DocumentNode>, SyntaxError> {
     let options = ParseOptions {
         allow_comments: is_jsonc,
         allow_trailing_commas: is_jsonc,
@@ -154,23 +158,23 @@ fn parse(text: &str, is_jsonc: bool) -> Result<Option<Node>, SyntaxError> {
     Ok(parsed.value.map(node))
 }
 
-fn node(parsed: Parsed<'_>) -> Node {
+fn node(parsed: Parsed<'_>) -> DocumentNode {
     let range = parsed.start()..parsed.end();
     let kind = match parsed {
         Parsed::Object(object) => {
             let member = |property: jsonc_parser::ast::ObjectProp<'_>| {
                 let key = property.name.start()..property.name.end();
-                Member { key, value: node(property.value) }
+                DocumentMember { key, value: node(property.value) }
             };
-            Kind::Object(object.properties.into_iter().map(member).collect())
+            NodeKind::Object(object.properties.into_iter().map(member).collect())
         }
-        Parsed::Array(array) => Kind::Array(array.elements.into_iter().map(node).collect()),
+        Parsed::Array(array) => NodeKind::Array(array.elements.into_iter().map(node).collect()),
         Parsed::StringLit(_)
         | Parsed::NumberLit(_)
         | Parsed::BooleanLit(_)
-        | Parsed::NullKeyword(_) => Kind::Scalar,
+        | Parsed::NullKeyword(_) => NodeKind::Scalar,
     };
-    Node { range, kind }
+    DocumentNode { range, kind }
 }
 
 /// Returns the line that a byte of `text` is on and its column in characters, both from 1.

@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use super::fault::FieldProblem;
 use super::reader::{NamedField, did_you_mean};
-use crate::document::{Member, Node};
+use crate::document::{DocumentMember, DocumentNode};
 use crate::excerpt::excerpt;
 use crate::numbers::whole;
 
@@ -20,7 +20,7 @@ pub enum FieldValue<'a> {
     /// A value without a position, such as the arguments of a call.
     Json(&'a Value),
     /// A part of a document and the text of that document.
-    Text(&'a Node, &'a str),
+    Text(&'a DocumentNode, &'a str),
 }
 
 /// What a value is; the parts of an array or an object are asked for by themselves.
@@ -221,7 +221,7 @@ impl<'a> FieldValue<'a> {
                 members.map(field).collect()
             }
             Self::Text(node, text) => {
-                let field = |member: &'a Member| {
+                let field = |member: &'a DocumentMember| {
                     let (name, at) = (member.name(text)?, member.key.start);
                     Some(NamedField { name, at, value: Self::Text(&member.value, text) })
                 };

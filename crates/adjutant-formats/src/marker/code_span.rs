@@ -11,22 +11,22 @@ const SHORT: usize = 3;
 /// Questions must come in the order of the text: each length remembers how far it was asked. Runs
 /// of `k` different lengths take `k²/2` bytes, so the map stays small.
 #[derive(Debug, Default)]
-pub(super) struct Runs {
-    /// Those of one backtick, of two and so on; their room serves the next stretch again.
-    short: [Starts; SHORT],
-    long: BTreeMap<usize, Starts>,
+pub(super) struct BacktickRuns {
+    /// Runs of one backtick, of two, and so on. The allocations are reused for the next block.
+    short: [RunStarts; SHORT],
+    long: BTreeMap<usize, RunStarts>,
 }
 
 #[derive(Debug, Default)]
-struct Starts {
+struct RunStarts {
     starts: Vec<usize>,
     next: usize,
 }
 
-impl Runs {
-    /// Forgets what it holds and collects the runs inside `block`.
+impl BacktickRuns {
+    /// Clears the old runs and collects the runs inside `block`.
     pub(super) fn collect(&mut self, text: &str, block: Range<usize>) {
-        for Starts { starts, next } in &mut self.short {
+        for RunStarts { starts, next } in &mut self.short {
             starts.clear();
             *next = 0;
         }
@@ -49,7 +49,7 @@ impl Runs {
     /// many runs had to be passed to know.
     pub(super) fn end(&mut self, len: usize, after: usize) -> (Option<usize>, usize) {
         let short = len.checked_sub(1).and_then(|nth| self.short.get_mut(nth));
-        let Some(Starts { starts, next }) = short.or_else(|| self.long.get_mut(&len)) else {
+        let Some(RunStarts { starts, next }) = short.or_else(|| self.long.get_mut(&len)) else {
             return (None, 0);
         };
         let asked = *next;
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn code_ends_at_the_next_run_of_the_same_length() {
         let text = "`a`` b ``c` ```";
-        let mut runs = Runs::default();
+        let mut runs = BacktickRuns::default();
         runs.collect(text, 0..text.len());
         assert_eq!(runs.end(1, 1).0, Some(11));
         assert_eq!(runs.end(2, 4).0, Some(9));
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn runs_outside_the_block_do_not_count() {
-        let mut runs = Runs::default();
+        let mut runs = BacktickRuns::default();
         runs.collect("`a` `b`", 2..6);
         assert_eq!(runs.end(1, 3).0, Some(5));
         assert_eq!(runs.end(1, 5).0, None);
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn runs_of_the_stretch_before_are_forgotten() {
         let text = "`a` ````b```` `c ````d";
-        let mut runs = Runs::default();
+        let mut runs = BacktickRuns::default();
         runs.collect(text, 0..14);
         assert_eq!((runs.end(1, 1).0, runs.end(4, 8).0), (Some(3), Some(13)));
         runs.collect(text, 14..text.len());

@@ -5,9 +5,11 @@
 //! of markers and rejects are in order, do not overlap and lie on character boundaries, so that
 //! they and what lies between them make up the text.
 
-mod block;
 mod code_span;
 mod parse;
+mod prose_blocks;
 mod scan;
 
-pub use parse::{Cause, MAX_HOURS, Marker, Parsed, Reject, Request, parse};
+pub use parse::{
+    InvalidMarker, InvalidMarkerCause, MAX_HOURS, Marker, MarkerContext, ParsedMarkers, parse,
+};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use super::scan::{Candidate, PREFIX, candidates};
+use super::scan::{MarkerCandidate, PREFIX, candidates};
 use crate::excerpt::excerpt;
 use crate::ids::story_child;
 
@@ -20,7 +20,7 @@ const SHOWN_CHARS: usize = 80;
 
 /// On whose behalf a text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct MarkerContext<'a> {
     /// The story whose agent wrote the text.
     pub parent: &'a str,
     /// The depth of that agent; its children sit one deeper.
@@ -33,11 +33,11 @@ pub struct Request<'a> {
 
 /// What a text asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Parsed {
-    /// The delegations, in the order of the text; none when there are too many.
+pub struct ParsedMarkers {
+    /// The valid markers in text order; empty if there are too many.
     pub delegations: Vec<Marker>,
-    /// What looked like a marker and was not accepted, in the order of the text.
-    pub errors: Vec<Reject>,
+    /// The invalid markers in text order.
+    pub errors: Vec<InvalidMarker>,
 }
 
 /// One accepted marker.
@@ -62,19 +62,19 @@ pub struct Marker {
 ///
 /// On the wire: `text`, `reason` and `offset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reject {
-    /// The text as it stands there, whole.
+pub struct InvalidMarker {
+    /// The complete text.
     pub text: String,
-    /// What is wrong with it.
-    pub cause: Cause,
-    /// Where it stands in the text, in bytes.
+    /// Why it is invalid.
+    pub cause: InvalidMarkerCause,
+    /// Its byte range in the text.
     pub span: Range<usize>,
 }
 
 /// Says why a marker was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Its bracket is not closed on its line.
+pub enum InvalidMarkerCause {
+    /// The bracket is not closed on the same line.
     Unclosed,
     /// No colon separates a description from hours.
     NoHours,
@@ -91,8 +91,8 @@ pub enum Cause {
     },
 }
 
-impl Reject {
-    /// Returns where the text stands, in bytes.
+impl InvalidMarker {
+    /// Returns the byte offset of the text.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.span.start
@@ -102,26 +102,28 @@ impl Reject {
     #[must_use]
     pub fn reason(&self) -> String {
         let hint = match self.cause {
-            Cause::TooMany { count, max } => {
+            InvalidMarkerCause::TooMany { count, max } => {
                 return format!("Too many delegations ({count}). Maximum: {max}");
             }
-            Cause::Unclosed => "the bracket is not closed on its line".to_owned(),
-            Cause::NoHours => "the hours are missing".to_owned(),
-            Cause::BadHours => format!("hours must be a whole number from 0 to {MAX_HOURS}"),
-            Cause::NoDescription => "the description is empty".to_owned(),
+            InvalidMarkerCause::Unclosed => "the bracket is not closed on its line".to_owned(),
+            InvalidMarkerCause::NoHours => "the hours are missing".to_owned(),
+            InvalidMarkerCause::BadHours => {
+                format!("hours must be a whole number from 0 to {MAX_HOURS}")
+            }
+            InvalidMarkerCause::NoDescription => "the description is empty".to_owned(),
         };
         let shown = excerpt(&self.text, SHOWN_CHARS);
         format!("Invalid delegation syntax: {shown} ({hint})")
     }
 }
 
-impl fmt::Display for Reject {
+impl fmt::Display for InvalidMarker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason())
     }
 }
 
-impl Serialize for Reject {
+impl Serialize for InvalidMarker {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut reject = serializer.serialize_struct("Reject", 3)?;
         reject.serialize_field("text", &self.text)?;
@@ -138,8 +140,8 @@ impl Serialize for Reject {
 /// or inline code, on a line of a block quote or within quotation marks do not count. With more than `request.max` markers the whole text is refused: that is
 /// more likely a loop than a plan, and dropping the surplus would hide it.
 #[must_use]
-pub fn parse(text: &str, request: &Request<'_>) -> Parsed {
-    let mut parsed = Parsed::default();
+pub fn parse(text: &str, request: &MarkerContext<'_>) -> ParsedMarkers {
+    let mut parsed = ParsedMarkers::default();
     for candidate in candidates(text) {
         match read(text, &candidate) {
             Ok((description, hours)) => {
@@ -153,12 +155,15 @@ pub fn parse(text: &str, request: &Request<'_>) -> Parsed {
     parsed
 }
 
-fn read<'a>(text: &'a str, candidate: &Candidate) -> Result<(&'a str, u32), Cause> {
+fn read<'a>(
+    text: &'a str,
+    candidate: &MarkerCandidate,
+) -> Result<(&'a str, u32), InvalidMarkerCause> {
     if !candidate.is_closed {
-        return Err(Cause::Unclosed);
+        return Err(InvalidMarkerCause::Unclosed);
     }
     let inner = &text[candidate.span.start + PREFIX.len()..candidate.span.end - 1];
-    let (description, hours) = inner.rsplit_once(':').ok_or(Cause::NoHours)?;
+    let (description, hours) = inner.rsplit_once(':').ok_or(InvalidMarkerCause::NoHours)?;
     let description = description.trim();
     let hours = hours.trim();
     // `parse` alone would take a sign.
@@ -167,8 +172,8 @@ fn read<'a>(text: &'a str, candidate: &Candidate) -> Result<(&'a str, u32), Caus
     // Less than an hour counts as one, as part of an hour does in a PRD.
     let hours = hours.map(|hours| hours.max(1));
     match (description, hours) {
-        (_, None) => Err(Cause::BadHours),
-        ("", Some(_)) => Err(Cause::NoDescription),
+        (_, None) => Err(InvalidMarkerCause::BadHours),
+        ("", Some(_)) => Err(InvalidMarkerCause::NoDescription),
         (description, Some(hours)) => Ok((description, hours)),
     }
 }
@@ -178,7 +183,7 @@ fn marker(
     estimated_hours: u32,
     nth: usize,
     span: Range<usize>,
-    request: &Request<'_>,
+    request: &MarkerContext<'_>,
 ) -> Marker {
     // Saturation is never reached: a run ends long before it has four thousand million children.
     let number = request.start.saturating_add(u32::try_from(nth).unwrap_or(u32::MAX));
@@ -192,14 +197,14 @@ fn marker(
     }
 }
 
-fn reject(text: &str, span: Range<usize>, cause: Cause) -> Reject {
-    Reject { text: text[span.clone()].to_owned(), cause, span }
+fn reject(text: &str, span: Range<usize>, cause: InvalidMarkerCause) -> InvalidMarker {
+    InvalidMarker { text: text[span.clone()].to_owned(), cause, span }
 }
 
-fn refuse_surplus(text: &str, max: usize, parsed: &mut Parsed) {
+fn refuse_surplus(text: &str, max: usize, parsed: &mut ParsedMarkers) {
     let count = parsed.delegations.len();
     let Some(first) = parsed.delegations.get(max) else { return };
-    let surplus = reject(text, first.span.clone(), Cause::TooMany { count, max });
+    let surplus = reject(text, first.span.clone(), InvalidMarkerCause::TooMany { count, max });
     let at = parsed.errors.partition_point(|error| error.offset() < surplus.offset());
     parsed.errors.insert(at, surplus);
     parsed.delegations.clear();
@@ -211,7 +216,8 @@ mod tests {
 
     use super::*;
 
-    const REQUEST: Request<'_> = Request { parent: "US-007", depth: 0, start: 1, max: 10 };
+    const REQUEST: MarkerContext<'_> =
+        MarkerContext { parent: "US-007", depth: 0, start: 1, max: 10 };
 
     fn check(text: &str) -> String {
         let parsed = parse(text, &REQUEST);
@@ -263,8 +269,8 @@ mod tests {
 
     #[test]
     fn numbers_and_depth_go_on_where_the_request_says() {
-        // D13: ids must not restart with every text.
-        let request = Request { parent: "US-007-DEL-002", depth: 1, start: 7, max: 10 };
+        // D13: child numbers must not restart with every text.
+        let request = MarkerContext { parent: "US-007-DEL-002", depth: 1, start: 7, max: 10 };
         let parsed = parse("[delegate:a:1][delegate:b:2]", &request);
         let ids: Vec<_> = parsed.delegations.iter().map(|it| it.child_story_id.as_str()).collect();
         assert_eq!(ids, ["US-007-DEL-002-DEL-007", "US-007-DEL-002-DEL-008"]);
@@ -364,22 +370,22 @@ mod tests {
         152: Too many delegations (11). Maximum: 10
         166: Invalid delegation syntax: [delegate:c] (the hours are missing)
         ");
-        let request = Request { max: 11, ..REQUEST };
+        let request = MarkerContext { max: 11, ..REQUEST };
         assert_eq!(parse(&text, &request).delegations.len(), 11);
-        let request = Request { max: 0, ..REQUEST };
+        let request = MarkerContext { max: 0, ..REQUEST };
         assert_eq!(
             parse("[delegate:a:1]", &request).errors[0].cause,
-            Cause::TooMany { count: 1, max: 0 }
+            InvalidMarkerCause::TooMany { count: 1, max: 0 }
         );
     }
 
     #[test]
     fn the_greatest_numbers_do_not_overflow() {
-        let request = Request { depth: u32::MAX, start: u32::MAX, ..REQUEST };
+        let request = MarkerContext { depth: u32::MAX, start: u32::MAX, ..REQUEST };
         assert_eq!(parse("[delegate:a:1][delegate:b:1]", &request).delegations.len(), 2);
     }
 
-    fn spans(parsed: &Parsed) -> Vec<Range<usize>> {
+    fn spans(parsed: &ParsedMarkers) -> Vec<Range<usize>> {
         let markers = parsed.delegations.iter().map(|it| it.span.clone());
         let rejects = parsed.errors.iter().map(|it| it.span.clone());
         let mut spans: Vec<_> = markers.chain(rejects).collect();
@@ -402,7 +408,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_lost_and_every_span_slices_back(text in markdown(), max in 0_usize..12) {
-            let parsed = parse(&text, &Request { max, ..REQUEST });
+            let parsed = parse(&text, &MarkerContext { max, ..REQUEST });
             let mut whole = String::new();
             for span in spans(&parsed) {
                 prop_assert!(span.start >= whole.len(), "spans overlap");
@@ -422,7 +428,7 @@ mod tests {
 
         #[test]
         fn a_marker_read_alone_says_the_same(text in markdown()) {
-            for marker in parse(&text, &Request { max: usize::MAX, ..REQUEST }).delegations {
+            for marker in parse(&text, &MarkerContext { max: usize::MAX, ..REQUEST }).delegations {
                 let alone = parse(&text[marker.span.clone()], &REQUEST);
                 prop_assert_eq!(&alone.delegations[0].description, &marker.description);
                 prop_assert_eq!(alone.delegations[0].estimated_hours, marker.estimated_hours);
@@ -432,7 +438,7 @@ mod tests {
         #[test]
         fn nothing_counts_inside_a_fence(text in "[a-z\\[\\]: \\n]{0,40}", hours in 1_u32..9) {
             let fenced = format!("```text\n{text}[delegate:a:{hours}]\n```\n");
-            prop_assert_eq!(parse(&fenced, &REQUEST), Parsed::default());
+            prop_assert_eq!(parse(&fenced, &REQUEST), ParsedMarkers::default());
         }
 
         #[test]

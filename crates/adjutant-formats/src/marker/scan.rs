@@ -3,25 +3,25 @@
 
 use std::ops::Range;
 
-use super::block::prose;
-use super::code_span::{Runs, run_len};
+use super::code_span::{BacktickRuns, run_len};
+use super::prose_blocks::prose;
 
 /// What every marker starts with; case matters.
 pub(super) const PREFIX: &str = "[delegate:";
 
 /// Something that starts like a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    /// Where it stands.
+pub(super) struct MarkerCandidate {
+    /// Its byte range.
     pub(super) span: Range<usize>,
     /// Whether its bracket is closed on its line.
     pub(super) is_closed: bool,
 }
 
-/// Returns all candidates in order; none lies inside another.
-pub(super) fn candidates(text: &str) -> Vec<Candidate> {
-    let mut scan = Scan::new(text);
-    // Most prose holds none, and looking for one is much cheaper than reading it.
+/// Returns all candidates in order; no candidate is inside another.
+pub(super) fn candidates(text: &str) -> Vec<MarkerCandidate> {
+    let mut scan = MarkerScanner::new(text);
+    // Most prose has no marker, and searching for the prefix is much cheaper than a full scan.
     let brackets = text.match_indices('[').map(|(at, _)| at);
     let mut starts = brackets.filter(|at| is_start(text, *at)).peekable();
     let mut blocks = prose(text);
@@ -52,20 +52,20 @@ fn is_cited(text: &str, span: &Range<usize>) -> bool {
 
 /// An opening bracket that waits for its partner.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenBracket {
     at: usize,
     is_marker: bool,
 }
 
-/// One pass over the text; no byte is looked at more often than a constant number of times.
-struct Scan<'a> {
+/// Scans the text in one pass that looks at each byte a bounded number of times.
+struct MarkerScanner<'a> {
     text: &'a str,
-    found: Vec<Candidate>,
-    /// The backticks of the current block.
-    runs: Runs,
-    /// Brackets open on the current line.
-    open: Vec<Open>,
-    /// How many of them start a marker.
+    found: Vec<MarkerCandidate>,
+    /// The backtick runs of the current block.
+    runs: BacktickRuns,
+    /// The open brackets of the current line.
+    open: Vec<OpenBracket>,
+    /// How many of the open brackets start a marker.
     open_markers: usize,
     /// Where in `found` the current line begins.
     line_found: usize,
@@ -75,12 +75,12 @@ struct Scan<'a> {
     steps: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> MarkerScanner<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             text,
             found: Vec::new(),
-            runs: Runs::default(),
+            runs: BacktickRuns::default(),
             open: Vec::new(),
             open_markers: 0,
             line_found: 0,
@@ -133,21 +133,21 @@ impl<'a> Scan<'a> {
         let is_marker = is_start(self.text, at);
         // Outside a marker a bracket has nothing to balance.
         if is_marker || self.open_markers > 0 {
-            self.open.push(Open { at, is_marker });
+            self.open.push(OpenBracket { at, is_marker });
         }
         self.open_markers += usize::from(is_marker);
         if is_marker { at + PREFIX.len() } else { at + 1 }
     }
 
     fn bracket_closes(&mut self, at: usize) -> usize {
-        if let Some(Open { at: start, is_marker: true }) = self.open.pop() {
+        if let Some(OpenBracket { at: start, is_marker: true }) = self.open.pop() {
             self.open_markers -= 1;
             // Markers inside this one are part of its description.
             while self.found[self.line_found..].last().is_some_and(|it| it.span.start > start) {
                 self.spend(1);
                 self.found.pop();
             }
-            self.found.push(Candidate { span: start..at + 1, is_closed: true });
+            self.found.push(MarkerCandidate { span: start..at + 1, is_closed: true });
         }
         at + 1
     }
@@ -168,7 +168,7 @@ impl<'a> Scan<'a> {
             let mut line = self.found.split_off(self.line_found);
             let unclosed = self.open.iter().filter(|open| open.is_marker);
             line.extend(
-                unclosed.map(|open| Candidate { span: open.at..open.at, is_closed: false }),
+                unclosed.map(|open| MarkerCandidate { span: open.at..open.at, is_closed: false }),
             );
             line.sort_by_key(|candidate| candidate.span.start);
             self.close_gaps(line, next_line);
@@ -177,7 +177,7 @@ impl<'a> Scan<'a> {
         self.open_markers = 0;
     }
 
-    fn close_gaps(&mut self, line: Vec<Candidate>, next_line: usize) {
+    fn close_gaps(&mut self, line: Vec<MarkerCandidate>, next_line: usize) {
         let ends: Vec<usize> = line.iter().skip(1).map(|candidate| candidate.span.start).collect();
         let ends = ends.into_iter().chain([self.line_end.min(next_line)]);
         for (mut candidate, end) in line.into_iter().zip(ends) {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Vec<String> {
-        let shown = |it: Candidate| {
+        let shown = |it: MarkerCandidate| {
             let sign = if it.is_closed { "" } else { "? " };
             format!("{sign}{}", &text[it.span])
         };
@@ -320,7 +320,7 @@ mod tests {
             "    [delegate:a:1]\n",
         ] {
             let text = unit.repeat(SIZE / unit.len());
-            let mut scan = Scan::new(&text);
+            let mut scan = MarkerScanner::new(&text);
             for block in prose(&text) {
                 scan.block(block);
             }
@@ -328,7 +328,7 @@ mod tests {
         }
         // Nesting that closes only at the end.
         let text = "[delegate:".repeat(10_000) + &"]".repeat(10_000);
-        let mut scan = Scan::new(&text);
+        let mut scan = MarkerScanner::new(&text);
         scan.block(0..text.len());
         assert_eq!(scan.found.len(), 1);
         assert!(scan.steps <= 3 * text.len());

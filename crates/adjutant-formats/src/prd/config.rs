@@ -1,13 +1,13 @@
 //! `delegationConfig`: what a PRD would like of the policy, of which only the tighter part counts.
 
-use super::finding::Findings;
+use super::finding::PrdFindings;
 use super::read::Prd;
 use crate::fields::{FieldReader, FieldValue};
 
 /// The wishes of a PRD about delegation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DelegationConfig {
-    /// Whether to delegate; `true` is a hint for a person, nothing more.
+pub struct PrdDelegationConfig {
+    /// Whether to delegate. `true` is only a hint for the user.
     pub enabled: Option<bool>,
     /// The deepest level; 0 switches delegation off.
     pub max_depth: Option<u64>,
@@ -19,15 +19,16 @@ pub struct DelegationConfig {
     pub allow_parallel_execution: Option<bool>,
 }
 
-impl DelegationConfig {
-    pub(super) fn read(root: &FieldReader<'_>, out: &mut Findings<'_>) -> Self {
+impl PrdDelegationConfig {
+    pub(super) fn read(root: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Self {
         let name = "delegationConfig";
         let Some(fields) = out.keep(root.optional(name, |value| FieldReader::new(value, name)))
         else {
             return Self::default();
         };
-        let whole =
-            |name, out: &mut Findings<'_>| out.keep(fields.optional(name, FieldValue::any_integer));
+        let whole = |name, out: &mut PrdFindings<'_>| {
+            out.keep(fields.optional(name, FieldValue::any_integer))
+        };
         Self {
             enabled: out.keep(fields.optional("enabled", FieldValue::boolean)),
             max_depth: whole("max_depth", out),

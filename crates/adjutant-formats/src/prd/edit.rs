@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::error::PrdError;
-use super::outcome::{CONTEXT, ChildOutcome, Outcome, RECORD, is_taken};
+use super::outcome::{CONTEXT, PrdChildOutcome, PrdOutcome, RECORD, is_taken};
 use super::read::{BYTE_ORDER_MARK, Prd};
-use crate::document::{Node, Splice, apply};
+use crate::document::{DocumentNode, Splice, apply};
 
 impl Prd {
     /// Returns the text as it was read.
@@ -27,8 +27,8 @@ impl Prd {
     ///
     /// # Errors
     ///
-    /// When there is no such story, or the text cannot take the outcome.
-    pub fn edit(&self, story_id: &str, outcome: &Outcome) -> Result<String, PrdError> {
+    /// If the story does not exist or the outcome cannot be written.
+    pub fn edit(&self, story_id: &str, outcome: &PrdOutcome) -> Result<String, PrdError> {
         let id = || story_id.to_owned();
         let found = self.place(story_id).and_then(|place| Some((place, self.node(place)?)));
         let Some((place, node)) = found else {
@@ -54,7 +54,7 @@ impl Prd {
         let text = apply(&self.text, splices).ok_or_else(|| PrdError::Unwritable { id: id() })?;
         let text = self.marked(&text);
         let again = Self::read(&text).ok().filter(|again| {
-            let is_there = |child: &&ChildOutcome| again.story(&child.id).is_some();
+            let is_there = |child: &&PrdChildOutcome| again.story(&child.id).is_some();
             again.stories().len() == self.stories().len() + new.len()
                 && again.story(story_id).is_some_and(|story| story.passes == outcome.passes)
                 && new.iter().all(is_there)
@@ -67,8 +67,8 @@ impl Prd {
         mark + text
     }
 
-    /// Sets the members of an entry that say something else.
-    fn set(&self, entry: &Node, fields: &[(&str, Value)]) -> Vec<Splice> {
+    /// Sets the members of an entry whose values differ.
+    fn set(&self, entry: &DocumentNode, fields: &[(&str, Value)]) -> Vec<Splice> {
         let is_new = |(key, value): &&(&str, Value)| {
             let known = entry.member(&self.text, key);
             known.is_none_or(|known| !says(known.raw(&self.text), value))
@@ -77,8 +77,8 @@ impl Prd {
         entry.set_all(&self.text, &new.collect::<Vec<_>>())
     }
 
-    /// Adds the entries of children behind their parent's and those of its other children.
-    fn add(&self, place: usize, parent: &Node, new: &[&ChildOutcome]) -> Option<Splice> {
+    /// Adds entries for children after their parent's entry and its existing children.
+    fn add(&self, place: usize, parent: &DocumentNode, new: &[&PrdChildOutcome]) -> Option<Splice> {
         if new.is_empty() {
             return None;
         }
@@ -106,9 +106,9 @@ impl Prd {
     fn sorted<'o>(
         &self,
         story_id: &'o str,
-        children: &'o [ChildOutcome],
-    ) -> (Vec<&'o ChildOutcome>, Vec<&'o ChildOutcome>) {
-        let mut by_parent: BTreeMap<&str, Vec<&ChildOutcome>> = BTreeMap::new();
+        children: &'o [PrdChildOutcome],
+    ) -> (Vec<&'o PrdChildOutcome>, Vec<&'o PrdChildOutcome>) {
+        let mut by_parent: BTreeMap<&str, Vec<&PrdChildOutcome>> = BTreeMap::new();
         for child in children {
             by_parent.entry(&child.parent).or_default().push(child);
         }
@@ -129,7 +129,7 @@ impl Prd {
         order.extend(children.iter().filter(|child| seen.insert(&child.id)));
         let (known, new): (Vec<_>, Vec<_>) =
             order.into_iter().partition(|child| self.story(&child.id).is_some());
-        let is_ours = |child: &&ChildOutcome| {
+        let is_ours = |child: &&PrdChildOutcome| {
             self.story(&child.id).and_then(|story| story.parent()) == Some(child.parent.as_str())
         };
         (known.into_iter().filter(is_ours).collect(), new)

@@ -1,6 +1,6 @@
 //! Why a PRD cannot be read, run or changed.
 
-use super::finding::Finding;
+use super::finding::PrdFinding;
 
 /// Says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,9 +21,9 @@ pub enum PrdError {
     /// Fields say what they cannot say.
     #[error("{}", listed(.findings, *.more))]
     Faults {
-        /// The first of them, at most twenty.
-        findings: Vec<Finding>,
-        /// How many there are beyond those.
+        /// The first faults, at most twenty.
+        findings: Vec<PrdFinding>,
+        /// How many more there are.
         more: usize,
     },
     /// There is no such story.
@@ -80,7 +80,7 @@ pub enum PrdError {
     },
 }
 
-fn listed(findings: &[Finding], more: usize) -> String {
+fn listed(findings: &[PrdFinding], more: usize) -> String {
     if let ([only], 0) = (findings, more) {
         return only.to_string();
     }

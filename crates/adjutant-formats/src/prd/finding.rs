@@ -16,8 +16,8 @@ const SHOWN_CHARS: usize = 64;
 
 /// Something in a PRD that is wrong or odd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The id of the story it is about, or its place such as `#3` where the id is what is wrong.
+pub struct PrdFinding {
+    /// The id of the story, or its position such as `#3` if the id itself is invalid.
     pub story: Option<String>,
     /// The field it is about.
     pub field: Option<String>,
@@ -29,7 +29,7 @@ pub struct Finding {
     pub what: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for PrdFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {} column {}: ", self.line, self.column)?;
         if let Some(story) = &self.story {
@@ -41,7 +41,7 @@ impl fmt::Display for Finding {
 
 /// What a finding is about, within its story.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject<'a> {
+pub(super) struct FindingSubject<'a> {
     pub(super) field: Option<&'a str>,
     /// The byte it stands at.
     pub(super) at: usize,
@@ -49,16 +49,16 @@ pub(super) struct Subject<'a> {
 
 /// The findings about one text, while they are collected.
 #[derive(Debug)]
-pub(super) struct Findings<'t> {
+pub(super) struct PrdFindings<'t> {
     text: &'t str,
     /// The story that further findings are about.
     story: Option<String>,
-    faults: Vec<Finding>,
+    faults: Vec<PrdFinding>,
     more_faults: usize,
-    warnings: Vec<Finding>,
+    warnings: Vec<PrdFinding>,
 }
 
-impl<'t> Findings<'t> {
+impl<'t> PrdFindings<'t> {
     pub(super) const fn new(text: &'t str) -> Self {
         Self { text, story: None, faults: Vec::new(), more_faults: 0, warnings: Vec::new() }
     }
@@ -78,13 +78,13 @@ impl<'t> Findings<'t> {
 
     /// Records a fault of a field.
     pub(super) fn complain(&mut self, fault: &FieldFault) {
-        let subject = Subject { field: Some(&fault.path), at: fault.at };
+        let subject = FindingSubject { field: Some(&fault.path), at: fault.at };
         self.fault(subject, fault.to_string());
     }
 
-    /// Records what refuses the PRD.
-    pub(super) fn fault(&mut self, subject: Subject<'_>, what: impl Into<String>) {
-        // Places are looked up only for what is kept, so that a thousand faults cost no more.
+    /// Records a fault, which makes the PRD invalid.
+    pub(super) fn fault(&mut self, subject: FindingSubject<'_>, what: impl Into<String>) {
+        // Positions are computed only for faults that are kept, so thousands of faults stay cheap.
         if !self.is_full() {
             self.faults.push(self.finding(subject, what.into()));
         } else {
@@ -92,15 +92,15 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Records what a person should know.
-    pub(super) fn warning(&mut self, subject: Subject<'_>, what: impl Into<String>) {
+    /// Records a warning.
+    pub(super) fn warning(&mut self, subject: FindingSubject<'_>, what: impl Into<String>) {
         if self.warnings.len() < MAX_FINDINGS {
             self.warnings.push(self.finding(subject, what.into()));
         }
     }
 
-    /// Returns the warnings, or the faults and how many there are beyond them.
-    pub(super) fn end(self) -> Result<Vec<Finding>, (Vec<Finding>, usize)> {
+    /// Returns the warnings, or the faults and the number of faults that were not kept.
+    pub(super) fn end(self) -> Result<Vec<PrdFinding>, (Vec<PrdFinding>, usize)> {
         if self.faults.is_empty() {
             Ok(self.warnings)
         } else {
@@ -118,10 +118,10 @@ impl<'t> Findings<'t> {
         position(self.text, at).0
     }
 
-    fn finding(&self, subject: Subject<'_>, what: String) -> Finding {
+    fn finding(&self, subject: FindingSubject<'_>, what: String) -> PrdFinding {
         let (line, column) = position(self.text, subject.at);
         let (story, field) = (self.story.clone(), subject.field.map(str::to_owned));
-        Finding { story, field, line, column, what }
+        PrdFinding { story, field, line, column, what }
     }
 }
 

@@ -7,30 +7,30 @@
 //! Start at [`Prd::read`]. Invariant: [`Prd::edit`] changes the entry of one story and those of its
 //! children; every other byte is the byte that came in.
 
-mod asked;
 mod config;
+mod consent;
 mod edit;
 mod error;
 mod finding;
-mod id;
 mod order;
 mod outcome;
-mod planned;
+mod planned_child;
 mod priority;
 mod prompt;
 mod read;
 mod story;
-mod wishes;
+mod story_digest;
+mod story_id;
 
-pub use asked::asked;
-pub use config::DelegationConfig;
+pub use config::PrdDelegationConfig;
+pub use consent::{ConsentRequest, ConsentRequests};
 pub use error::PrdError;
-pub use finding::Finding;
+pub use finding::PrdFinding;
 pub use order::child_number;
-pub use outcome::{ChildOutcome, Outcome};
-pub use planned::Planned;
-pub use priority::Priority;
+pub use outcome::{PrdChildOutcome, PrdOutcome};
+pub use planned_child::PlannedChild;
+pub use priority::StoryPriority;
 pub use prompt::story_prompt;
 pub use read::Prd;
-pub use story::{Context, Story};
-pub use wishes::{Wish, Wishes};
+pub use story::{Story, StoryContext};
+pub use story_digest::story_digest;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::error::PrdError;
-use super::finding::Findings;
+use super::finding::PrdFindings;
 use super::read::Prd;
 use super::story::Story;
 use crate::nearest::nearest;
@@ -170,7 +170,7 @@ impl Prd {
         let name = |place: &usize| self.stories()[*place].id.clone();
         let node = path.first().and_then(|place| self.node(*place));
         let says = node.map(|node| node.member(&self.text, "dependencies").unwrap_or(node));
-        let line = says.map_or(1, |node| Findings::new(&self.text).line(node.range.start));
+        let line = says.map_or(1, |node| PrdFindings::new(&self.text).line(node.range.start));
         PrdError::Cycle { line, path: path.iter().map(name).collect() }
     }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::document::Node;
+use crate::document::DocumentNode;
 use crate::money::Usd;
-use crate::outcome::Outcome as Status;
+use crate::outcome::Outcome;
 use crate::time::rfc3339;
 
 /// Where the entry of a story says what came of it.
@@ -26,8 +26,8 @@ const RECORDED: [&str; 12] = [
     "children",
 ];
 
-/// Says whether the entry of a story has something of a person where its outcome is to stand.
-pub(super) fn is_taken(text: &str, entry: &Node) -> bool {
+/// Returns whether the user has something else where the outcome would be recorded.
+pub(super) fn is_taken(text: &str, entry: &DocumentNode) -> bool {
     let Some(there) = entry.member(text, RECORD).filter(|there| !there.is_null(text)) else {
         return false;
     };
@@ -41,14 +41,14 @@ pub(super) const CONTEXT: &str = "delegationContext";
 
 /// What came of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Whether it is done; what the engine found, not what a model said.
+pub struct PrdOutcome {
+    /// Whether it passes, as determined by the engine, not by a model.
     pub passes: bool,
     /// The run it was done in.
     pub run: String,
     /// How it ended.
-    pub status: Status,
-    /// What was done, in a few sentences.
+    pub status: Outcome,
+    /// A summary of the work.
     pub summary: String,
     /// The branch its work is on, where there is one.
     pub branch: Option<String>,
@@ -66,13 +66,13 @@ pub struct Outcome {
     pub tokens_out: u64,
     /// When it ended, in Unix milliseconds.
     pub finished_ms: u64,
-    /// Those it delegated to, and those they delegated to, in any order.
-    pub children: Vec<ChildOutcome>,
+    /// All its descendants, in any order.
+    pub children: Vec<PrdChildOutcome>,
 }
 
 /// What came of a child of a story, or of a child's child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChildOutcome {
+pub struct PrdChildOutcome {
     /// Its id, such as `US-007-DEL-001`.
     pub id: String,
     /// The story or child it is a part of.
@@ -92,8 +92,8 @@ pub struct ChildOutcome {
     /// Whether it is done.
     pub passes: bool,
     /// How it ended.
-    pub status: Status,
-    /// What was done.
+    pub status: Outcome,
+    /// A summary of the work.
     pub summary: String,
     /// The files that are different, by their paths.
     pub files_changed: Vec<String>,
@@ -107,9 +107,8 @@ pub struct ChildOutcome {
     pub tokens_out: u64,
 }
 
-impl Outcome {
-    /// Returns what stands under [`RECORD`] in the entry of the story, given what stands there by now:
-    /// what a person added to it stays.
+impl PrdOutcome {
+    /// Returns the new value of [`RECORD`]; members that the user added to the `known` value stay.
     pub(super) fn record(&self, known: Option<Value>) -> Value {
         let mut record = Map::new();
         record.insert("run".into(), json!(self.run));
@@ -123,7 +122,7 @@ impl Outcome {
         record.insert("tokens_in".into(), json!(self.tokens_in));
         record.insert("tokens_out".into(), json!(self.tokens_out));
         record.insert("finished".into(), json!(rfc3339(self.finished_ms)));
-        let children: Vec<Value> = self.children.iter().map(ChildOutcome::record).collect();
+        let children: Vec<Value> = self.children.iter().map(PrdChildOutcome::record).collect();
         record.insert("children".into(), json!(children));
         if let Some(Value::Object(known)) = known {
             let is_theirs = |(key, _): &(String, Value)| !RECORDED.contains(&key.as_str());
@@ -133,7 +132,7 @@ impl Outcome {
     }
 }
 
-impl ChildOutcome {
+impl PrdChildOutcome {
     fn record(&self) -> Value {
         let mut record = Map::new();
         record.insert("id".into(), json!(self.id));

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 /// Numbers count as they are; the words `critical`, `high`, `medium` and `low` stand for 0 to 3, and
 /// `P2` for 2. A story that says nothing comes last.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Priority(f64);
+pub struct StoryPriority(f64);
 
-impl Priority {
-    /// The priority of a story that names none.
+impl StoryPriority {
+    /// The priority of a story that has none.
     pub const NONE: Self = Self(f64::INFINITY);
 
     /// Takes a number.

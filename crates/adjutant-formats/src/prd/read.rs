@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config::DelegationConfig;
+use super::config::PrdDelegationConfig;
 use super::error::PrdError;
-use super::finding::{Finding, Findings, Subject, quoted};
+use super::finding::{FindingSubject, PrdFinding, PrdFindings, quoted};
 use super::story::{self, Story};
-use crate::document::{Node, SyntaxError, parse_json};
+use crate::document::{DocumentNode, SyntaxError, parse_json};
 use crate::fields::{FieldFault, FieldReader, FieldValue};
 
 /// The names the list of stories may have.
@@ -22,15 +22,15 @@ pub struct Prd {
     pub(super) has_mark: bool,
     /// The text behind the mark.
     pub(super) text: String,
-    /// The list of stories; the story of each item stands at the same place of `stories`.
-    pub(super) list: Node,
+    /// The list of stories; items have the same indices as in `stories`.
+    pub(super) list: DocumentNode,
     stories: Vec<Story>,
     /// The places of the stories by their ids.
     index: BTreeMap<String, usize>,
     project: Option<String>,
-    config: DelegationConfig,
+    config: PrdDelegationConfig,
     merge: Option<String>,
-    warnings: Vec<Finding>,
+    warnings: Vec<PrdFinding>,
 }
 
 impl Prd {
@@ -49,13 +49,13 @@ impl Prd {
         })?;
         let fields =
             FieldReader::new(FieldValue::Text(&root, text), "").map_err(|_| PrdError::NotObject)?;
-        let mut out = Findings::new(text);
+        let mut out = PrdFindings::new(text);
         named_once(text, &root, &mut out);
         let project = root.string(text, "project");
-        let config = DelegationConfig::read(&fields, &mut out);
+        let config = PrdDelegationConfig::read(&fields, &mut out);
         let merge = merge(&fields, &mut out);
         let list = list(text, &root, &mut out);
-        let items = list.and_then(Node::items).unwrap_or_default();
+        let items = list.and_then(DocumentNode::items).unwrap_or_default();
         let read =
             items.iter().enumerate().map(|(nth, item)| story::read(text, item, nth, &mut out));
         let read: Vec<Option<Story>> = read.collect();
@@ -94,7 +94,7 @@ impl Prd {
 
     /// Returns what the PRD says about delegation.
     #[must_use]
-    pub const fn config(&self) -> &DelegationConfig {
+    pub const fn config(&self) -> &PrdDelegationConfig {
         &self.config
     }
 
@@ -106,7 +106,7 @@ impl Prd {
 
     /// Returns what a person should know; at most twenty.
     #[must_use]
-    pub fn warnings(&self) -> &[Finding] {
+    pub fn warnings(&self) -> &[PrdFinding] {
         &self.warnings
     }
 
@@ -115,36 +115,40 @@ impl Prd {
         self.index.get(id).copied()
     }
 
-    /// Returns the entry at a place.
-    pub(super) fn node(&self, place: usize) -> Option<&Node> {
+    /// Returns the entry at an index.
+    pub(super) fn node(&self, place: usize) -> Option<&DocumentNode> {
         self.list.items()?.get(place)
     }
 }
 
-/// Says no to names that an object has twice: which of the two is meant nobody can tell.
-fn named_once(text: &str, root: &Node, out: &mut Findings<'_>) {
+/// Reports repeated keys, because it is unclear which value is meant.
+fn named_once(text: &str, root: &DocumentNode, out: &mut PrdFindings<'_>) {
     for (first, second) in root.doubled(text) {
         let name = text[second.clone()].trim_matches('"');
         let line = if out.is_full() { 0 } else { out.line(first.start) };
-        let subject = Subject { field: Some(name), at: second.start };
+        let subject = FindingSubject { field: Some(name), at: second.start };
         let name = quoted(name);
         out.fault(subject, format!("{name} is there a second time, after the one at line {line}"));
     }
 }
 
 /// Finds the list of stories.
-fn list<'a>(text: &str, root: &'a Node, out: &mut Findings<'_>) -> Option<&'a Node> {
+fn list<'a>(
+    text: &str,
+    root: &'a DocumentNode,
+    out: &mut PrdFindings<'_>,
+) -> Option<&'a DocumentNode> {
     let found = LISTS.map(|name| root.member(text, name).filter(|list| !list.is_null(text)));
     let (name, node) = match found {
         [Some(node), None] => (LISTS[0], node),
         [None, Some(node)] => (LISTS[1], node),
         [Some(_), Some(second)] => {
-            let subject = Subject { field: Some(LISTS[1]), at: second.range.start };
+            let subject = FindingSubject { field: Some(LISTS[1]), at: second.range.start };
             out.fault(subject, "both `userStories` and `stories` are there; only one may be");
             return None;
         }
         [None, None] => {
-            let subject = Subject { field: Some(LISTS[0]), at: root.range.start };
+            let subject = FindingSubject { field: Some(LISTS[0]), at: root.range.start };
             out.fault(subject, "there is neither a list `userStories` nor a list `stories`");
             return None;
         }
@@ -156,8 +160,8 @@ fn list<'a>(text: &str, root: &'a Node, out: &mut Findings<'_>) -> Option<&'a No
     Some(node)
 }
 
-/// Reads how results are to be merged; `false` is no wish.
-fn merge(root: &FieldReader<'_>, out: &mut Findings<'_>) -> Option<String> {
+/// Reads the requested merge mode; `false` means none.
+fn merge(root: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Option<String> {
     let value = root.filled("merge")?;
     if let Ok(is_wanted) = value.boolean() {
         return is_wanted.then(|| "true".to_owned());
@@ -169,16 +173,16 @@ fn merge(root: &FieldReader<'_>, out: &mut Findings<'_>) -> Option<String> {
 
 /// Says no to ids that are used twice.
 fn unique(
-    items: &[Node],
+    items: &[DocumentNode],
     stories: &[Option<Story>],
-    out: &mut Findings<'_>,
+    out: &mut PrdFindings<'_>,
 ) -> BTreeMap<String, usize> {
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     for (place, (item, story)) in items.iter().zip(stories).enumerate() {
         let Some(story) = story else { continue };
         if let Some(&first) = index.get(&story.id) {
             out.of_story(&story.id);
-            let subject = Subject { field: Some("id"), at: item.range.start };
+            let subject = FindingSubject { field: Some("id"), at: item.range.start };
             let line = if out.is_full() { 0 } else { out.line(items[first].range.start) };
             out.fault(subject, format!("the id is used already, by the story at line {line}"));
         } else {
@@ -188,10 +192,10 @@ fn unique(
     index
 }
 
-/// Says no to dependencies on stories that are not there; of parents it is only told.
-fn known(text: &str, items: &[Node], stories: &[Option<Story>], out: &mut Findings<'_>) {
-    // The id of a story with another fault is looked for where it stands, lest one fault make two.
-    let name = |(item, story): (&Node, &Option<Story>)| match story {
+/// Reports dependencies on missing stories as faults, and missing parents as warnings.
+fn known(text: &str, items: &[DocumentNode], stories: &[Option<Story>], out: &mut PrdFindings<'_>) {
+    // The id of a story with another fault is read from the text, so that one fault does not cause a second.
+    let name = |(item, story): (&DocumentNode, &Option<Story>)| match story {
         Some(story) => Some(story.id.clone()),
         None => item.string(text, "id"),
     };
@@ -200,7 +204,7 @@ fn known(text: &str, items: &[Node], stories: &[Option<Story>], out: &mut Findin
         let Some(story) = story else { continue };
         let subject = |field: &'static str| {
             let at = item.member(text, field).unwrap_or(item).range.start;
-            Subject { field: Some(field), at }
+            FindingSubject { field: Some(field), at }
         };
         for missing in story.dependencies.iter().filter(|id| !names.contains(*id)) {
             let what = format!("it depends on {}, which is not there", quoted(missing));

@@ -1,11 +1,11 @@
 //! One story of a PRD and its fields.
 
-use super::finding::{Findings, Subject, quoted};
-use super::id::{self, Whose};
+use super::finding::{FindingSubject, PrdFindings, quoted};
 use super::outcome::{RECORD, is_taken};
-use super::planned::{self, Planned};
-use super::priority::Priority;
-use crate::document::Node;
+use super::planned_child::{self, PlannedChild};
+use super::priority::StoryPriority;
+use super::story_id::{self, StoryIdKind};
+use crate::document::DocumentNode;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
 
@@ -23,9 +23,9 @@ pub struct Story {
     pub description: String,
     /// What must hold when it is done.
     pub acceptance_criteria: Vec<String>,
-    /// How much it matters.
-    pub priority: Priority,
-    /// How much work it may be.
+    /// Its priority.
+    pub priority: StoryPriority,
+    /// The estimate in hours.
     pub estimated_hours: Option<f64>,
     /// How hard it may be, as it is written.
     pub estimated_complexity: Option<String>,
@@ -41,16 +41,16 @@ pub struct Story {
     pub notes: Option<String>,
     /// The command that says whether it is done; needs a person's consent.
     pub verify: Option<String>,
-    /// The children that are planned already.
-    pub planned: Vec<Planned>,
-    /// Where it stands among others, for a child of another story.
-    pub context: Option<Context>,
+    /// The children that the PRD plans in advance.
+    pub planned: Vec<PlannedChild>,
+    /// For a child of another story: its parent and its limits.
+    pub context: Option<StoryContext>,
 }
 
 /// Where a child story stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Context {
-    /// The story it is a part of.
+pub struct StoryContext {
+    /// The id of its parent.
     pub parent_story_id: Option<String>,
     /// Its depth; a story of the PRD has 0.
     pub depth: Option<u64>,
@@ -68,32 +68,37 @@ impl Story {
     }
 }
 
-/// Reads the entry at `place`, counted from 0.
-pub(super) fn read(text: &str, node: &Node, place: usize, out: &mut Findings<'_>) -> Option<Story> {
+/// Reads the entry with index `place`.
+pub(super) fn read(
+    text: &str,
+    node: &DocumentNode,
+    place: usize,
+    out: &mut PrdFindings<'_>,
+) -> Option<Story> {
     out.of_story(&format!("#{}", place + 1));
     let Ok(fields) = FieldReader::new(FieldValue::Text(node, text), "") else {
-        out.fault(Subject { field: None, at: node.range.start }, "it is not an object");
+        out.fault(FindingSubject { field: None, at: node.range.start }, "it is not an object");
         return None;
     };
     let id = out.keep(fields.require("id", FieldValue::string).map(Some))?.into_owned();
     let parent = node.member(text, "delegationContext");
     let parent = parent.and_then(|context| context.string(text, "parent_story_id"));
-    let whose = if parent.is_some() { Whose::Child } else { Whose::Story };
-    if let Some(fault) = id::fault(&id, whose) {
+    let whose = if parent.is_some() { StoryIdKind::Child } else { StoryIdKind::Story };
+    if let Some(fault) = story_id::fault(&id, whose) {
         out.complain(&fields.fault("id", format!("{} {fault}", quoted(&id))));
         return None;
     }
     out.of_story(&id);
     let story = named(&fields, id, out);
-    // Told before anything is done: what cannot be written down would be done in vain.
-    if whose == Whose::Story && !story.passes && is_taken(text, node) {
+    // Reported before any work starts: work whose outcome cannot be recorded would be wasted.
+    if whose == StoryIdKind::Story && !story.passes && is_taken(text, node) {
         let what = "is where the outcome of a story is written, and yours is none of ours; give it another name";
         out.complain(&fields.fault(RECORD, what));
     }
     Some(story)
 }
 
-fn named(fields: &FieldReader<'_>, id: String, out: &mut Findings<'_>) -> Story {
+fn named(fields: &FieldReader<'_>, id: String, out: &mut PrdFindings<'_>) -> Story {
     let description = string(fields, "description", out).unwrap_or_default();
     let title = title(fields, &description, out);
     Story {
@@ -109,22 +114,22 @@ fn named(fields: &FieldReader<'_>, id: String, out: &mut Findings<'_>) -> Story 
         passes: out.keep(fields.optional("passes", FieldValue::boolean)).unwrap_or(false),
         notes: words(fields, "notes", out),
         verify: words(fields, "verify", out),
-        planned: planned::read(fields, out),
+        planned: planned_child::read(fields, out),
         context: context(fields, out),
         description,
     }
 }
 
-fn string(fields: &FieldReader<'_>, name: &str, out: &mut Findings<'_>) -> Option<String> {
+fn string(fields: &FieldReader<'_>, name: &str, out: &mut PrdFindings<'_>) -> Option<String> {
     out.keep(fields.optional(name, FieldValue::string)).map(Into::into)
 }
 
-/// Reads a string; one without words is absent.
-fn words(fields: &FieldReader<'_>, name: &str, out: &mut Findings<'_>) -> Option<String> {
+/// Reads a string; a blank one counts as absent.
+fn words(fields: &FieldReader<'_>, name: &str, out: &mut PrdFindings<'_>) -> Option<String> {
     string(fields, name, out).filter(|text| !text.trim().is_empty())
 }
 
-fn strings(fields: &FieldReader<'_>, name: &str, out: &mut Findings<'_>) -> Vec<String> {
+fn strings(fields: &FieldReader<'_>, name: &str, out: &mut PrdFindings<'_>) -> Vec<String> {
     let read = fields.each(name, |item| item.string().map(String::from));
     read.unwrap_or_else(|faults| {
         faults.iter().for_each(|fault| out.complain(fault));
@@ -143,8 +148,8 @@ fn word_or_number(value: FieldValue<'_>) -> Result<String, FieldProblem> {
     }
 }
 
-fn title(fields: &FieldReader<'_>, description: &str, out: &mut Findings<'_>) -> String {
-    // A title of another type is a fault already.
+fn title(fields: &FieldReader<'_>, description: &str, out: &mut PrdFindings<'_>) -> String {
+    // A title of the wrong type has been reported already.
     let is_sound = fields.filled("title").is_none_or(|title| title.string().is_ok());
     let title = words(fields, "title", out);
     let first = description.lines().map(str::trim).find(|line| !line.is_empty());
@@ -161,29 +166,29 @@ fn title(fields: &FieldReader<'_>, description: &str, out: &mut Findings<'_>) ->
     }
 }
 
-fn priority(fields: &FieldReader<'_>, out: &mut Findings<'_>) -> Priority {
-    let Some(value) = fields.filled("priority") else { return Priority::NONE };
+fn priority(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> StoryPriority {
+    let Some(value) = fields.filled("priority") else { return StoryPriority::NONE };
     if let FieldContent::Number(number) = value.content() {
-        return number.as_f64().map_or(Priority::NONE, Priority::new);
+        return number.as_f64().map_or(StoryPriority::NONE, StoryPriority::new);
     }
     let Ok(word) = value.string() else {
         out.complain(&fields.fault("priority", value.unfit("a number or a word")));
-        return Priority::NONE;
+        return StoryPriority::NONE;
     };
-    Priority::word(&word).unwrap_or_else(|| {
+    StoryPriority::word(&word).unwrap_or_else(|| {
         let what = format!(
             "`priority` {} is none of critical, high, medium and low, nor a number; the story comes last",
             quoted(&word)
         );
-        out.warning(Subject { field: Some("priority"), at: value.at() }, what);
-        Priority::NONE
+        out.warning(FindingSubject { field: Some("priority"), at: value.at() }, what);
+        StoryPriority::NONE
     })
 }
 
-fn context(fields: &FieldReader<'_>, out: &mut Findings<'_>) -> Option<Context> {
+fn context(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Option<StoryContext> {
     let name = "delegationContext";
     let within = out.keep(fields.optional(name, |value| FieldReader::new(value, name)))?;
-    Some(Context {
+    Some(StoryContext {
         parent_story_id: words(&within, "parent_story_id", out),
         depth: out.keep(within.optional("depth", FieldValue::any_integer)),
         can_delegate: out.keep(within.optional("can_delegate", FieldValue::boolean)),

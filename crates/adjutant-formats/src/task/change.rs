@@ -5,12 +5,12 @@ use std::path::{Component, Path};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::book::{Book, Task};
-use super::disagree::{Disagreement, Side};
+use super::disagreements::{TaskDisagreement, TaskFile};
+use super::error::{MAX_DESCRIPTION_BYTES, MAX_TITLE_CHARS, TaskError};
+use super::new_task::{NewTaskText, TaskPriority, one_line, paragraphs};
 use super::number::TaskNumber;
-use super::plan::{Plan, Priority, one_line, paragraphs};
-use super::refused::{MAX_DESCRIPTION_BYTES, MAX_TITLE_CHARS, TaskError};
-use super::status::Status;
+use super::status::TaskStatus;
+use super::task_files::{Task, TaskFiles};
 use crate::contract::ArtifactKind;
 use crate::document::{Splice, apply};
 use crate::time::{date, rfc3339};
@@ -26,19 +26,16 @@ pub struct NewTask {
     /// Its language; `general` where none is given.
     pub language: Option<String>,
     /// How much it matters.
-    pub priority: Priority,
+    pub priority: TaskPriority,
     /// How much work it may be; `TBD` where nobody said.
     pub effort: Option<String>,
     /// More about it.
     pub description: Option<String>,
 }
 
-/// Why a task is blocked or given up.
-pub type Reason = String;
-
 /// Something that was made for a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Artifact {
+pub struct TaskArtifact {
     /// What it is.
     #[serde(rename = "type")]
     pub kind: ArtifactKind,
@@ -48,18 +45,18 @@ pub struct Artifact {
 
 /// What came of work on a task: where it stands now and what was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Update {
+pub struct TaskUpdate {
     /// Where it goes; none where it stays. What only IN PROGRESS leads to is reached through it.
-    pub status: Option<Status>,
+    pub status: Option<TaskStatus>,
     /// Why; BLOCKED and ABANDONED need it, nothing else takes it.
-    pub reason: Option<Reason>,
+    pub reason: Option<String>,
     /// What was made; a link that is there already is left as it is.
-    pub links: Vec<Artifact>,
+    pub links: Vec<TaskArtifact>,
 }
 
 /// What is to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum TaskChange {
     /// A new task.
     Add(NewTask),
     /// Another status; BLOCKED and ABANDONED need a reason.
@@ -67,29 +64,29 @@ pub enum Change {
         /// The task.
         number: TaskNumber,
         /// Where it goes.
-        to: Status,
+        to: TaskStatus,
         /// Why.
-        reason: Option<Reason>,
+        reason: Option<String>,
     },
     /// A link to something that was made for the task.
     Link {
         /// The task.
         number: TaskNumber,
         /// What was made.
-        artifact: Artifact,
+        artifact: TaskArtifact,
     },
     /// A status and links at once; what holds already changes nothing.
     Update {
         /// The task.
         number: TaskNumber,
         /// What came of the work.
-        update: Update,
+        update: TaskUpdate,
     },
 }
 
 /// What came of a change: the new texts of both files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct TaskChangeResult {
     /// The new `TODO.md`.
     pub todo: String,
     /// The new `state.json`.
@@ -97,29 +94,29 @@ pub struct Changed {
     /// The task as it stands now.
     pub task: Task,
     /// Where it stood before; none for a new task.
-    pub from: Option<Status>,
+    pub from: Option<TaskStatus>,
     /// Whether anything is different at all.
     pub is_different: bool,
     /// What the two files still disagree about in this task.
-    pub disagreements: Vec<Disagreement>,
+    pub disagreements: Vec<TaskDisagreement>,
 }
 
 /// The changes to both files, while they are collected.
 #[derive(Default)]
-struct Splices {
+struct TaskSplices {
     todo: Vec<Splice>,
     state: Vec<Splice>,
 }
 
 /// One step of a change.
-struct Step {
+struct ChangeStep {
     number: TaskNumber,
-    from: Option<Status>,
+    from: Option<TaskStatus>,
     /// The book behind it; none where it brought nothing new.
-    book: Option<Book>,
+    book: Option<TaskFiles>,
 }
 
-impl Book {
+impl TaskFiles {
     /// Works a change out; `wall_ms` is the Unix time in milliseconds, `folder` the path of the
     /// files from the root of the project.
     ///
@@ -128,11 +125,11 @@ impl Book {
     /// When the change is not allowed, or makes no sense.
     pub fn change(
         &self,
-        change: &Change,
+        change: &TaskChange,
         wall_ms: u64,
         folder: &str,
-    ) -> Result<Changed, TaskError> {
-        if let Change::Update { number, update } = change {
+    ) -> Result<TaskChangeResult, TaskError> {
+        if let TaskChange::Update { number, update } = change {
             return self.update(*number, update, wall_ms, folder);
         }
         let step = self.step(change, wall_ms, folder)?;
@@ -140,23 +137,28 @@ impl Book {
     }
 
     /// Takes one step.
-    fn step(&self, change: &Change, wall_ms: u64, folder: &str) -> Result<Step, TaskError> {
-        let mut splices = Splices::default();
+    fn step(
+        &self,
+        change: &TaskChange,
+        wall_ms: u64,
+        folder: &str,
+    ) -> Result<ChangeStep, TaskError> {
+        let mut splices = TaskSplices::default();
         let (number, from) = match change {
-            Change::Add(task) => (self.add(task, wall_ms, &mut splices)?, None),
-            Change::SetStatus { number, to, reason } => {
+            TaskChange::Add(task) => (self.add(task, wall_ms, &mut splices)?, None),
+            TaskChange::SetStatus { number, to, reason } => {
                 let from =
                     self.set_status(*number, *to, reason.as_deref(), wall_ms, &mut splices)?;
                 (*number, Some(from))
             }
-            Change::Link { number, artifact } => {
+            TaskChange::Link { number, artifact } => {
                 let from = self.link(*number, artifact, wall_ms, folder, &mut splices)?;
                 (*number, from)
             }
-            Change::Update { number, .. } => (*number, self.only(*number)?.status),
+            TaskChange::Update { number, .. } => (*number, self.only(*number)?.status),
         };
         if splices.todo.is_empty() && splices.state.is_empty() {
-            return Ok(Step { number, from, book: None });
+            return Ok(ChangeStep { number, from, book: None });
         }
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
@@ -165,17 +167,17 @@ impl Book {
             todo.zip(state).and_then(|(todo, state)| Self::take(Some(todo), Some(state)).ok());
         let again = again.filter(|book| self.is_meant(change, number, book));
         let book = again.ok_or(TaskError::Unwritable { number })?;
-        Ok(Step { number, from, book: Some(book) })
+        Ok(ChangeStep { number, from, book: Some(book) })
     }
 
     /// Takes the steps of an update one after the other; the first that is refused refuses all.
     fn update(
         &self,
         number: TaskNumber,
-        update: &Update,
+        update: &TaskUpdate,
         wall_ms: u64,
         folder: &str,
-    ) -> Result<Changed, TaskError> {
+    ) -> Result<TaskChangeResult, TaskError> {
         let task = self.only(number)?;
         let mut book: Option<Self> = None;
         for change in steps(&task, update)? {
@@ -186,7 +188,12 @@ impl Book {
     }
 
     /// Returns what came of a change: the book behind it, or this one where it brought nothing new.
-    fn outcome(&self, number: TaskNumber, from: Option<Status>, book: Option<Self>) -> Changed {
+    fn outcome(
+        &self,
+        number: TaskNumber,
+        from: Option<TaskStatus>,
+        book: Option<Self>,
+    ) -> TaskChangeResult {
         let new = book.as_ref().unwrap_or(self);
         let (task, disagreements) = (new.merged(number), new.disagreements_about(number));
         let is_different = book.is_some();
@@ -194,22 +201,27 @@ impl Book {
             Some(book) => (book.todo.text, book.state.text),
             None => (self.todo.text.clone(), self.state.text.clone()),
         };
-        Changed { todo, state, task, from, is_different, disagreements }
+        TaskChangeResult { todo, state, task, from, is_different, disagreements }
     }
 
-    fn is_meant(&self, change: &Change, number: TaskNumber, again: &Self) -> bool {
+    fn is_meant(&self, change: &TaskChange, number: TaskNumber, again: &Self) -> bool {
         let Some(task) = again.task(number) else { return false };
         let status = match change {
-            Change::Add(_) => Some(Status::NotStarted),
-            Change::SetStatus { to, .. } => Some(*to),
-            Change::Link { .. } | Change::Update { .. } => task.status,
+            TaskChange::Add(_) => Some(TaskStatus::NotStarted),
+            TaskChange::SetStatus { to, .. } => Some(*to),
+            TaskChange::Link { .. } | TaskChange::Update { .. } => task.status,
         };
         let is_new = self.entry(number).is_none();
         let expected = self.todo.entries.len() + usize::from(is_new);
         task.status == status && again.todo.entries.len() == expected
     }
 
-    fn add(&self, new: &NewTask, wall_ms: u64, out: &mut Splices) -> Result<TaskNumber, TaskError> {
+    fn add(
+        &self,
+        new: &NewTask,
+        wall_ms: u64,
+        out: &mut TaskSplices,
+    ) -> Result<TaskNumber, TaskError> {
         let title = one_line(&new.title);
         match title.chars().count() {
             0 => return Err(TaskError::NoTitle),
@@ -223,10 +235,10 @@ impl Book {
         let language = new.language.as_deref().map_or(Ok("general".to_owned()), language)?;
         let number = self.next_number().ok_or(TaskError::NoNumber)?;
         let next = number.next().ok_or(TaskError::NoNumber)?;
-        let plan = Plan {
+        let plan = NewTaskText {
             number,
             title: &title,
-            status: Status::NotStarted,
+            status: TaskStatus::NotStarted,
             language: &language,
             priority: new.priority,
             effort: new.effort.as_deref().map(one_line).filter(|effort| !effort.is_empty()),
@@ -241,11 +253,11 @@ impl Book {
     fn set_status(
         &self,
         number: TaskNumber,
-        to: Status,
+        to: TaskStatus,
         reason: Option<&str>,
         wall_ms: u64,
-        out: &mut Splices,
-    ) -> Result<Status, TaskError> {
+        out: &mut TaskSplices,
+    ) -> Result<TaskStatus, TaskError> {
         let task = self.only(number)?;
         let from = task.status.ok_or_else(|| TaskError::UnknownStatus {
             number,
@@ -253,7 +265,7 @@ impl Book {
         })?;
         from.step(to).map_err(|step| TaskError::Step { number, step })?;
         let reason = reason.map(one_line).filter(|reason| !reason.is_empty());
-        let needs_reason = matches!(to, Status::Blocked | Status::Abandoned);
+        let needs_reason = matches!(to, TaskStatus::Blocked | TaskStatus::Abandoned);
         match &reason {
             // Staying blocked for the reason that is known needs no second one.
             None if needs_reason && !(from == to && task.reason.is_some()) => {
@@ -274,7 +286,7 @@ impl Book {
     }
 
     /// Removes what was said only because the task stood where it is not any more.
-    fn forget(&self, number: TaskNumber, from: Status, out: &mut Splices) {
+    fn forget(&self, number: TaskNumber, from: TaskStatus, out: &mut TaskSplices) {
         let (names, keys): (Vec<_>, Vec<_>) = dated_by(from).iter().copied().unzip();
         let entry = self.entry(number);
         let removed = |name: &&str| entry.as_ref().and_then(|entry| entry.remove(name));
@@ -287,27 +299,27 @@ impl Book {
     fn write_status(
         &self,
         task: &Task,
-        to: Status,
+        to: TaskStatus,
         reason: Option<String>,
         wall_ms: u64,
-        out: &mut Splices,
+        out: &mut TaskSplices,
     ) {
         let (today, now) = (date(wall_ms), rfc3339(wall_ms));
         let mut fields = Map::new();
         fields.insert("status".into(), json!(to));
         fields.insert("last_updated".into(), json!(now));
         let mut dated: Vec<(&str, &str, String)> = Vec::new();
-        if to == Status::Completed {
+        if to == TaskStatus::Completed {
             dated.push(("Completed", "completed", today));
-        } else if to == Status::Blocked {
+        } else if to == TaskStatus::Blocked {
             dated.push(("Blocked", "blocked", today));
-        } else if to == Status::Abandoned {
+        } else if to == TaskStatus::Abandoned {
             dated.push(("Abandoned", "abandoned", today));
         } else if to.is_under_way() && !self.has_field(task.number, "started") {
             dated.push(("Started", "started", today));
         }
         if let Some(reason) = reason {
-            dated.push(if to == Status::Abandoned {
+            dated.push(if to == TaskStatus::Abandoned {
                 ("Abandonment Reason", "abandonment_reason", reason)
             } else {
                 ("Blocking Reason", "blocking_reason", reason)
@@ -319,7 +331,7 @@ impl Book {
         match self.entry(task.number) {
             Some(entry) => {
                 let text = &self.todo.text;
-                let is_alias = entry.marker(text).and_then(Status::read_alias).is_some();
+                let is_alias = entry.marker(text).and_then(TaskStatus::read_alias).is_some();
                 if entry.status(text) != Some(to) || is_alias {
                     out.todo.push(entry.set_status(text, to));
                 }
@@ -341,10 +353,10 @@ impl Book {
     fn write_project(
         &self,
         task: &Task,
-        status: Status,
+        status: TaskStatus,
         fields: &Map<String, Value>,
         now: &str,
-        out: &mut Splices,
+        out: &mut TaskSplices,
     ) {
         match self.project(task.number) {
             Some(project) => out.state.extend(project.set(&self.state.text, fields)),
@@ -359,18 +371,18 @@ impl Book {
     fn link(
         &self,
         number: TaskNumber,
-        artifact: &Artifact,
+        artifact: &TaskArtifact,
         wall_ms: u64,
         folder: &str,
-        out: &mut Splices,
-    ) -> Result<Option<Status>, TaskError> {
+        out: &mut TaskSplices,
+    ) -> Result<Option<TaskStatus>, TaskError> {
         let task = self.only(number)?;
         let path = below_root(&artifact.path)?;
         let target = from_folder(&path, folder);
         let (name, link) = (field_name(artifact.kind), markdown_link(&path, &target));
         let text = &self.todo.text;
         // A task without a known status keeps what stands there; only a restored entry needs one.
-        let status = task.status.unwrap_or(Status::NotStarted);
+        let status = task.status.unwrap_or(TaskStatus::NotStarted);
         match self.entry(number) {
             Some(entry) => {
                 let known = entry.value(text, name).unwrap_or_default();
@@ -405,7 +417,7 @@ impl Book {
     fn only(&self, number: TaskNumber) -> Result<Task, TaskError> {
         let task = self.task(number).ok_or(TaskError::Unknown { number })?;
         let is_twice = |side| self.on(side, number).count() > 1;
-        if is_twice(Side::Todo) || is_twice(Side::State) {
+        if is_twice(TaskFile::Todo) || is_twice(TaskFile::State) {
             return Err(TaskError::Twice { number });
         }
         Ok(task)
@@ -416,8 +428,8 @@ impl Book {
     }
 
     /// Returns a task that one of the files lacks as it is written there.
-    fn restored<'a>(&self, task: &'a Task, status: Status) -> Plan<'a> {
-        Plan {
+    fn restored<'a>(&self, task: &'a Task, status: TaskStatus) -> NewTaskText<'a> {
+        NewTaskText {
             number: task.number,
             title: &task.title,
             status,
@@ -430,31 +442,31 @@ impl Book {
 }
 
 /// Returns the fields that a status brings, as `TODO.md` and as `state.json` name them.
-const fn dated_by(status: Status) -> &'static [(&'static str, &'static str)] {
+const fn dated_by(status: TaskStatus) -> &'static [(&'static str, &'static str)] {
     match status {
-        Status::Completed => &[("Completed", "completed")],
-        Status::Blocked => &[("Blocked", "blocked"), ("Blocking Reason", "blocking_reason")],
-        Status::Abandoned => {
+        TaskStatus::Completed => &[("Completed", "completed")],
+        TaskStatus::Blocked => &[("Blocked", "blocked"), ("Blocking Reason", "blocking_reason")],
+        TaskStatus::Abandoned => {
             &[("Abandoned", "abandoned"), ("Abandonment Reason", "abandonment_reason")]
         }
-        Status::NotStarted
-        | Status::InProgress
-        | Status::Researching
-        | Status::Researched
-        | Status::Planning
-        | Status::Planned
-        | Status::Revising
-        | Status::Revised
-        | Status::Implementing
-        | Status::Partial => &[],
+        TaskStatus::NotStarted
+        | TaskStatus::InProgress
+        | TaskStatus::Researching
+        | TaskStatus::Researched
+        | TaskStatus::Planning
+        | TaskStatus::Planned
+        | TaskStatus::Revising
+        | TaskStatus::Revised
+        | TaskStatus::Implementing
+        | TaskStatus::Partial => &[],
     }
 }
 
 /// Returns the steps of an update for a task as it stands.
-fn steps(task: &Task, update: &Update) -> Result<Vec<Change>, TaskError> {
+fn steps(task: &Task, update: &TaskUpdate) -> Result<Vec<TaskChange>, TaskError> {
     let number = task.number;
     let mut steps = Vec::new();
-    let set = |to, reason| Change::SetStatus { number, to, reason };
+    let set = |to, reason| TaskChange::SetStatus { number, to, reason };
     // A reason alone is one for where the task stands.
     let stays = task.status.filter(|_| update.reason.is_some());
     if let Some(to) = update.status.or(stays) {
@@ -464,7 +476,7 @@ fn steps(task: &Task, update: &Update) -> Result<Vec<Change>, TaskError> {
         steps.extend(through.map(|between| set(between, None)));
         steps.push(set(to, update.reason.clone()));
     }
-    let link = |artifact: &Artifact| Change::Link { number, artifact: artifact.clone() };
+    let link = |artifact: &TaskArtifact| TaskChange::Link { number, artifact: artifact.clone() };
     steps.extend(update.links.iter().map(link));
     Ok(steps)
 }

@@ -5,25 +5,25 @@
 //! texts come in, new texts go out. Start at [`Book`]. Invariant: a change returns both texts, and
 //! every byte outside what it names is the byte that came in.
 
-mod book;
 mod change;
-mod disagree;
-mod entry;
-mod errors;
-mod lines;
+mod disagreements;
+mod error;
+mod errors_json;
+mod markdown_lines;
+mod new_task;
 mod number;
-mod plan;
-mod refused;
-mod state;
+mod state_file;
 mod status;
-mod todo;
+mod task_files;
+mod todo_entry;
+mod todo_file;
 
-pub use book::{Book, BookError, Task};
-pub use change::{Artifact, Change, Changed, NewTask, Reason, Update};
-pub use disagree::{Disagreement, Field, Side};
-pub use errors::merge_errors;
-pub use number::{NumberError, TaskNumber};
-pub use plan::Priority;
-pub use refused::TaskError;
-pub use state::StateError;
-pub use status::{Status, Transition};
+pub use change::{NewTask, TaskArtifact, TaskChange, TaskChangeResult, TaskUpdate};
+pub use disagreements::{DisputedField, TaskDisagreement, TaskFile};
+pub use error::TaskError;
+pub use errors_json::merge_errors;
+pub use new_task::TaskPriority;
+pub use number::{TaskNumber, TaskNumberError};
+pub use state_file::StateFileError;
+pub use status::{RefusedTransition, TaskStatus};
+pub use task_files::{Task, TaskFiles, TaskFilesError};

@@ -25,12 +25,12 @@ impl TaskNumber {
     /// # Errors
     ///
     /// When nothing was typed, or something that is no such number.
-    pub fn read(command: &str, typed: Option<&str>) -> Result<Self, NumberError> {
+    pub fn read(command: &str, typed: Option<&str>) -> Result<Self, TaskNumberError> {
         let typed = typed.map(str::trim).filter(|typed| !typed.is_empty());
         let Some(typed) = typed else {
-            return Err(NumberError::Missing { command: command.to_owned() });
+            return Err(TaskNumberError::Missing { command: command.to_owned() });
         };
-        Self::digits(typed).ok_or_else(|| NumberError::NotPositive { got: typed.to_owned() })
+        Self::digits(typed).ok_or_else(|| TaskNumberError::NotPositive { got: typed.to_owned() })
     }
 
     /// Reads digits, the first of them not 0.
@@ -62,7 +62,7 @@ impl fmt::Display for TaskNumber {
 ///
 /// The texts are those of the command system the numbers come from, so they begin with a capital.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NumberError {
+pub enum TaskNumberError {
     /// Nothing was typed.
     #[error("Task number required for /{command} command")]
     Missing {

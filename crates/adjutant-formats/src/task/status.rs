@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum TaskStatus {
     /// Nobody has begun.
     NotStarted,
     /// Someone works on it, in no stage that has a name of its own.
@@ -39,12 +39,12 @@ pub enum Status {
     Partial,
 }
 
-use Status::{
+use TaskStatus::{
     Abandoned, Blocked, Completed, Implementing, InProgress, NotStarted, Partial, Planned,
     Planning, Researched, Researching, Revised, Revising,
 };
 
-impl Status {
+impl TaskStatus {
     /// Every status, in the order of the standard.
     pub const ALL: [Self; 13] = [
         NotStarted,
@@ -159,11 +159,11 @@ impl Status {
     /// # Errors
     ///
     /// When `to` may not follow.
-    pub fn step(self, to: Self) -> Result<(), Transition> {
+    pub fn step(self, to: Self) -> Result<(), RefusedTransition> {
         if self == to || self.next().contains(&to) {
             Ok(())
         } else {
-            Err(Transition { from: self, to })
+            Err(RefusedTransition { from: self, to })
         }
     }
 
@@ -173,9 +173,9 @@ impl Status {
     /// # Errors
     ///
     /// When `to` may not follow, not even then. Work leads nowhere from COMPLETED.
-    pub fn through(self, to: Self) -> Result<Option<Self>, Transition> {
+    pub fn through(self, to: Self) -> Result<Option<Self>, RefusedTransition> {
         if self == Completed && to != Completed {
-            return Err(Transition { from: self, to });
+            return Err(RefusedTransition { from: self, to });
         }
         match self.step(to) {
             Ok(()) => Ok(None),
@@ -205,7 +205,7 @@ fn normalised(text: &str) -> String {
 }
 
 /// Other words for a status that are found in files; what is written is always the word of the standard.
-fn alias(word: &str) -> Option<Status> {
+fn alias(word: &str) -> Option<TaskStatus> {
     match word {
         "complete" | "done" | "finished" => Some(Completed),
         "todo" | "to_do" | "open" => Some(NotStarted),
@@ -215,7 +215,7 @@ fn alias(word: &str) -> Option<Status> {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for TaskStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -223,14 +223,14 @@ impl fmt::Display for Status {
 
 /// A step that is not allowed; its text names those that are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transition {
+pub struct RefusedTransition {
     /// Where the task stands.
-    pub from: Status,
+    pub from: TaskStatus,
     /// Where it was to go.
-    pub to: Status,
+    pub to: TaskStatus,
 }
 
-impl fmt::Display for Transition {
+impl fmt::Display for RefusedTransition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
         write!(f, "{} cannot become {}", from.marker(), to.marker())?;
@@ -239,7 +239,7 @@ impl fmt::Display for Transition {
     }
 }
 
-impl std::error::Error for Transition {}
+impl std::error::Error for RefusedTransition {}
 
 #[cfg(test)]
 mod tests {
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn every_status_is_read_back_from_its_marker_and_its_word() {
-        for status in Status::ALL {
-            assert_eq!(Status::read(status.marker()), Some(status));
-            assert_eq!(Status::read(status.as_str()), Some(status));
+        for status in TaskStatus::ALL {
+            assert_eq!(TaskStatus::read(status.marker()), Some(status));
+            assert_eq!(TaskStatus::read(status.as_str()), Some(status));
             let wire = serde_json::to_string(&status).unwrap();
             assert_eq!(wire, format!("\"{}\"", status.as_str()));
         }
@@ -264,7 +264,7 @@ mod tests {
             ("[EXPANDED]", None),
             ("", None),
         ] {
-            assert_eq!(Status::read(text), expected, "{text}");
+            assert_eq!(TaskStatus::read(text), expected, "{text}");
         }
     }
 
@@ -278,13 +278,13 @@ mod tests {
             ("[Not Started]", None),
             ("[EXPANDED]", None),
         ] {
-            assert_eq!(Status::read_alias(text), expected, "{text}");
+            assert_eq!(TaskStatus::read_alias(text), expected, "{text}");
         }
     }
 
     #[test]
     fn every_status_but_the_last_can_be_blocked_or_given_up() {
-        for status in Status::ALL {
+        for status in TaskStatus::ALL {
             assert!(!status.next().contains(&status), "{status} names itself");
             if status == Completed {
                 assert_eq!(status.next(), [InProgress]);
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn what_is_done_is_opened_by_a_step_and_never_by_work() {
         assert_eq!(Completed.step(InProgress), Ok(()));
-        for to in Status::ALL {
+        for to in TaskStatus::ALL {
             assert_eq!(Completed.through(to).is_ok(), to == Completed, "{to}");
         }
     }

@@ -1,8 +1,8 @@
 //! The return contract, judged on every example the seeds give.
 
 use adjutant_formats::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Open, Return, Returned, Status, Verdict,
-    unchecked, validate,
+    ArtifactFileState, JudgedReturn, MetadataSource, OpenWord, Return, ReturnContract,
+    ReturnMetadata, ReturnStatus, ReturnVerdict, unchecked, validate,
 };
 use adjutant_formats::{AgentName, Code, SessionId};
 use serde_json::{Value, json};
@@ -159,11 +159,11 @@ fn session(text: &str) -> Option<SessionId> {
     text.parse().ok()
 }
 
-fn check(text: &str, contract: &Contract) -> String {
+fn check(text: &str, contract: &ReturnContract) -> String {
     shown(&validate(text, contract, &unchecked))
 }
 
-fn shown(verdict: &Verdict) -> String {
+fn shown(verdict: &ReturnVerdict) -> String {
     let mut lines = vec![if verdict.valid { "valid" } else { "invalid" }.to_owned()];
     for (word, complaints) in [("error", &verdict.errors), ("warn", &verdict.warnings)] {
         lines.extend(complaints.iter().map(|it| {
@@ -181,9 +181,10 @@ fn the_three_examples_of_the_standard_satisfy_it() {
         (PARTIAL, "sess_20251226_def456"),
         (FAILED, "sess_20251226_ghi789"),
     ] {
-        let contract = Contract { expected_session: session(id), ..Contract::default() };
+        let contract =
+            ReturnContract { expected_session: session(id), ..ReturnContract::default() };
         assert_eq!(check(text, &contract), "valid");
-        assert_eq!(check(text, &Contract::default()), "valid");
+        assert_eq!(check(text, &ReturnContract::default()), "valid");
     }
 }
 
@@ -191,7 +192,7 @@ fn the_three_examples_of_the_standard_satisfy_it() {
 fn an_accepted_example_is_printed_as_it_came() {
     // Seed 003: our types spell every field the standard's way, in its order.
     for text in [RESEARCH, PARTIAL, FAILED] {
-        let verdict = validate(text, &Contract::default(), &unchecked);
+        let verdict = validate(text, &ReturnContract::default(), &unchecked);
         let original: Value = serde_json::from_str(text).unwrap();
         let returned = serde_json::to_string(&verdict.returned).unwrap();
         assert_eq!(returned, original.to_string());
@@ -202,7 +203,7 @@ fn an_accepted_example_is_printed_as_it_came() {
 
 #[test]
 fn the_template_of_the_standard_is_no_return() {
-    insta::assert_snapshot!(check(FORMAT, &Contract::default()), @r"
+    insta::assert_snapshot!(check(FORMAT, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED status: Invalid status: completed|failed|partial|blocked
     error VALIDATION_FAILED metadata.session_id: Invalid session ID: unique_session_identifier
@@ -215,7 +216,7 @@ fn the_template_of_the_standard_is_no_return() {
 
 #[test]
 fn d24_the_error_sample_of_the_guide_lacks_exactly_three_fields() {
-    insta::assert_snapshot!(check(BUILD_ERROR, &Contract::default()), @r"
+    insta::assert_snapshot!(check(BUILD_ERROR, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED metadata.duration_seconds: Missing required field: metadata.duration_seconds
     error VALIDATION_FAILED metadata.delegation_depth: Missing required field: metadata.delegation_depth
@@ -247,11 +248,11 @@ const LOGGED: &str = r#"{
 
 #[test]
 fn what_looks_like_a_return_in_the_other_guides_is_none() {
-    insta::assert_snapshot!(check(SKETCH, &Contract::default()), @r"
+    insta::assert_snapshot!(check(SKETCH, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED return: Return is not valid JSON
     ");
-    insta::assert_snapshot!(check(LOGGED, &Contract::default()), @r"
+    insta::assert_snapshot!(check(LOGGED, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED summary: Missing required field: summary
     error VALIDATION_FAILED artifacts: Missing required field: artifacts
@@ -263,7 +264,7 @@ fn what_looks_like_a_return_in_the_other_guides_is_none() {
     warn VALIDATION_FAILED success: Unknown field is ignored: success
     ");
     // Seed 000, "Test 4: Return Validation".
-    insta::assert_snapshot!(check(r#"{"status": "invalid_status"}"#, &Contract::default()), @r"
+    insta::assert_snapshot!(check(r#"{"status": "invalid_status"}"#, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED summary: Missing required field: summary
     error VALIDATION_FAILED artifacts: Missing required field: artifacts
@@ -276,31 +277,34 @@ fn what_looks_like_a_return_in_the_other_guides_is_none() {
 fn d24_an_error_without_a_code_as_seed_002_lists_it_is_accepted_with_a_warning() {
     let mut sent: Value = serde_json::from_str(FAILED).unwrap();
     sent["errors"][0].as_object_mut().unwrap().remove("code");
-    let verdict = validate(&sent, &Contract::default(), &unchecked);
+    let verdict = validate(&sent, &ReturnContract::default(), &unchecked);
     insta::assert_snapshot!(shown(&verdict), @r"
     valid
     warn VALIDATION_FAILED errors[0].code: Missing code is taken as UNKNOWN_ERROR
     ");
     let returned = verdict.accepted().unwrap();
-    assert_eq!(returned.errors[0].code, Open::Known(Code::UnknownError));
+    assert_eq!(returned.errors[0].code, OpenWord::Known(Code::UnknownError));
 }
 
 #[test]
 fn the_timeout_sample_of_the_guide_lacks_its_metadata() {
-    insta::assert_snapshot!(check(TIMEOUT, &Contract::default()), @r"
+    insta::assert_snapshot!(check(TIMEOUT, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED metadata: Missing required field: metadata
     warn VALIDATION_FAILED summary: Summary should have 2 to 5 sentences, it has 1
     ");
-    let contract = Contract { metadata: MetadataSource::Engine(metadata()), ..Contract::default() };
+    let contract = ReturnContract {
+        metadata: MetadataSource::Engine(metadata()),
+        ..ReturnContract::default()
+    };
     insta::assert_snapshot!(check(TIMEOUT, &contract), @r"
     valid
     warn VALIDATION_FAILED summary: Summary should have 2 to 5 sentences, it has 1
     ");
 }
 
-fn metadata() -> Metadata {
-    Metadata {
+fn metadata() -> ReturnMetadata {
+    ReturnMetadata {
         // sess_1735460684_a1b2c3
         session_id: SessionId::new(1_735_460_684, [0, 27, 1, 28, 2, 29]),
         duration_seconds: 3600,
@@ -312,12 +316,15 @@ fn metadata() -> Metadata {
 
 #[test]
 fn what_the_engine_knows_replaces_what_a_model_claims() {
-    let contract = Contract { metadata: MetadataSource::Engine(metadata()), ..Contract::default() };
+    let contract = ReturnContract {
+        metadata: MetadataSource::Engine(metadata()),
+        ..ReturnContract::default()
+    };
     let verdict = validate(TIMEOUT, &contract, &unchecked);
     let returned = verdict.accepted().unwrap();
     assert_eq!(returned.metadata, metadata());
-    assert_eq!(returned.status, Status::Partial);
-    assert_eq!(returned.errors[0].code, Open::Known(Code::Timeout));
+    assert_eq!(returned.status, ReturnStatus::Partial);
+    assert_eq!(returned.errors[0].code, OpenWord::Known(Code::Timeout));
     insta::assert_snapshot!(check(BUILD_ERROR, &contract), @r"
     invalid
     error VALIDATION_FAILED metadata.session_id: Session ID mismatch: sess_20251226_abc123 != sess_1735460684_a1b2c3
@@ -329,7 +336,7 @@ fn what_the_engine_knows_replaces_what_a_model_claims() {
 #[test]
 fn a_foreign_session_is_refused_in_the_words_of_requirement_34() {
     let expected_session = session("sess_1735460684_a1b2c3");
-    let contract = Contract { expected_session, ..Contract::default() };
+    let contract = ReturnContract { expected_session, ..ReturnContract::default() };
     insta::assert_snapshot!(check(RESEARCH, &contract), @r"
     invalid
     error VALIDATION_FAILED metadata.session_id: Session ID mismatch: sess_20251226_abc123 != sess_1735460684_a1b2c3
@@ -340,10 +347,10 @@ fn a_foreign_session_is_refused_in_the_words_of_requirement_34() {
 fn artifacts_that_are_not_there_are_named_with_their_code() {
     // Requirement 35: "phantom research" is what happens otherwise.
     let facts = |path: &str| match path.ends_with("research-001.md") {
-        true => ArtifactFact::Missing,
-        false => ArtifactFact::Empty,
+        true => ArtifactFileState::Missing,
+        false => ArtifactFileState::Empty,
     };
-    insta::assert_snapshot!(shown(&validate(RESEARCH, &Contract::default(), &facts)), @r"
+    insta::assert_snapshot!(shown(&validate(RESEARCH, &ReturnContract::default(), &facts)), @r"
     invalid
     error FILE_NOT_FOUND artifacts[0].path: Artifact does not exist: .opencode/specs/195_lean_tools_research/reports/research-001.md
     error VALIDATION_FAILED artifacts[1].path: Artifact is empty: .opencode/specs/195_lean_tools_research/summaries/research-summary.md
@@ -352,7 +359,7 @@ fn artifacts_that_are_not_there_are_named_with_their_code() {
 
 #[test]
 fn a_verdict_is_printed_as_validate_prints_it() {
-    let verdict = validate("[]", &Contract::default(), &unchecked);
+    let verdict = validate("[]", &ReturnContract::default(), &unchecked);
     assert_eq!(
         serde_json::to_value(&verdict).unwrap(),
         json!({
@@ -366,15 +373,15 @@ fn a_verdict_is_printed_as_validate_prints_it() {
             "return": [],
         })
     );
-    let verdict = validate("Done.", &Contract::default(), &unchecked);
+    let verdict = validate("Done.", &ReturnContract::default(), &unchecked);
     assert_eq!(serde_json::to_value(&verdict).unwrap()["return"], Value::Null);
 }
 
 #[test]
 fn requirement_35_a_refused_return_is_kept_as_it_came() {
     let sent = json!({"status": "done", "key_findings": ["a"], "project_number": 7});
-    let verdict = validate(&sent, &Contract::default(), &unchecked);
-    assert_eq!(verdict.returned, Some(Returned::Original(sent)));
+    let verdict = validate(&sent, &ReturnContract::default(), &unchecked);
+    assert_eq!(verdict.returned, Some(JudgedReturn::Original(sent)));
 }
 
 #[test]
@@ -384,7 +391,7 @@ fn requirement_37_an_old_return_is_migrated_and_says_so() {
     object.remove("summary");
     object.insert("key_findings".to_owned(), json!(["All three have APIs", "REST is first"]));
     object.insert("project_number".to_owned(), json!(195));
-    let verdict = validate(&old, &Contract::default(), &unchecked);
+    let verdict = validate(&old, &ReturnContract::default(), &unchecked);
     insta::assert_snapshot!(shown(&verdict), @r"
     valid
     warn VALIDATION_FAILED key_findings: Old field is used as the summary

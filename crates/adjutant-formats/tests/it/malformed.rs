@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use adjutant_formats::contract::{
-    ArtifactFact, Contract, Metadata, MetadataSource, Required, Returned, Verdict, repair_message,
-    validate,
+    ArtifactFileState, JudgedReturn, MetadataSource, RequiredArtifacts, ReturnContract,
+    ReturnMetadata, ReturnVerdict, repair_message, validate,
 };
 use adjutant_formats::{AgentName, Code, SessionId};
 use serde::Deserialize;
@@ -37,8 +37,8 @@ struct Case {
     expect: Vec<String>,
 }
 
-fn metadata() -> Metadata {
-    Metadata {
+fn metadata() -> ReturnMetadata {
+    ReturnMetadata {
         // sess_1735460684_a1b2c3
         session_id: SessionId::new(1_735_460_684, [0, 27, 1, 28, 2, 29]),
         duration_seconds: 5,
@@ -82,34 +82,35 @@ impl Case {
         value.to_string()
     }
 
-    fn contract(&self) -> Contract {
-        let base = Contract::default();
+    fn contract(&self) -> ReturnContract {
+        let base = ReturnContract::default();
         let another = "sess_1735460684_zzzzzz".parse::<SessionId>().unwrap();
-        let engine = |session_id| MetadataSource::Engine(Metadata { session_id, ..metadata() });
+        let engine =
+            |session_id| MetadataSource::Engine(ReturnMetadata { session_id, ..metadata() });
         match self.contract.as_deref() {
             None => base,
-            Some("artifacts") => Contract { artifacts: Required::Any, ..base },
-            Some("another session") => Contract { expected_session: Some(another), ..base },
-            Some("engine") => Contract { metadata: engine(metadata().session_id), ..base },
-            Some("engine, another session") => Contract { metadata: engine(another), ..base },
+            Some("artifacts") => ReturnContract { artifacts: RequiredArtifacts::Any, ..base },
+            Some("another session") => ReturnContract { expected_session: Some(another), ..base },
+            Some("engine") => ReturnContract { metadata: engine(metadata().session_id), ..base },
+            Some("engine, another session") => ReturnContract { metadata: engine(another), ..base },
             Some(other) => panic!("{}: no such contract: {other}", self.case),
         }
     }
 
-    fn fact(&self) -> ArtifactFact {
+    fn fact(&self) -> ArtifactFileState {
         match self.fact.as_deref() {
-            None => ArtifactFact::Present,
-            Some("missing") => ArtifactFact::Missing,
-            Some("empty") => ArtifactFact::Empty,
-            Some("not_a_file") => ArtifactFact::NotAFile,
-            Some("outside") => ArtifactFact::Outside,
+            None => ArtifactFileState::Present,
+            Some("missing") => ArtifactFileState::Missing,
+            Some("empty") => ArtifactFileState::Empty,
+            Some("not_a_file") => ArtifactFileState::NotAFile,
+            Some("outside") => ArtifactFileState::Outside,
             Some(other) => panic!("{}: no such fact: {other}", self.case),
         }
     }
 }
 
 /// Spells the complaints of a verdict as the cases do, in any order.
-fn complaints(verdict: &Verdict) -> Vec<String> {
+fn complaints(verdict: &ReturnVerdict) -> Vec<String> {
     let all = [("error", &verdict.errors), ("warn", &verdict.warnings)];
     let mut lines: Vec<String> = all
         .into_iter()
@@ -124,14 +125,14 @@ fn complaints(verdict: &Verdict) -> Vec<String> {
 }
 
 /// What holds of every verdict, whatever was sent.
-fn holds(case: &str, text: &str, verdict: &Verdict) {
+fn holds(case: &str, text: &str, verdict: &ReturnVerdict) {
     assert_eq!(verdict.valid, verdict.errors.is_empty(), "{case}");
     assert_eq!(verdict.valid, verdict.accepted().is_some(), "{case}");
     for complaint in verdict.errors.iter().chain(&verdict.warnings) {
         assert!(complaint.message.len() <= LONGEST_COMPLAINT, "{case}: {complaint:?}");
         assert!(!complaint.field.is_empty() && !complaint.message.is_empty(), "{case}");
     }
-    if let Some(Returned::Original(original)) = &verdict.returned {
+    if let Some(JudgedReturn::Original(original)) = &verdict.returned {
         let sent: Option<Value> = serde_json::from_str(text).ok();
         assert!(sent.is_none_or(|sent| sent == *original), "{case}: it is kept otherwise");
     }
@@ -202,7 +203,8 @@ fn returns_of_any_size_are_judged_and_answered_shortly() {
         ),
         ("five thousand fences", "```json\n".repeat(5_000), "error return"),
     ] {
-        let verdict = validate(text.as_str(), &Contract::default(), &|_| ArtifactFact::Present);
+        let verdict =
+            validate(text.as_str(), &ReturnContract::default(), &|_| ArtifactFileState::Present);
         holds(case, &text, &verdict);
         let found = complaints(&verdict);
         let first = found.first().map_or("", String::as_str);

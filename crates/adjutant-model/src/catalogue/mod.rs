@@ -21,7 +21,7 @@ const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// One model of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The provider that serves it.
     pub provider: &'static str,
     /// The model as that provider names it.
@@ -38,7 +38,7 @@ pub struct Entry {
     pub is_default: bool,
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// Returns `provider/model`.
     #[must_use]
     pub fn name(&self) -> String {
@@ -48,7 +48,7 @@ impl Entry {
 
 /// The table of well-known models.
 #[derive(Clone, Copy, Debug)]
-pub struct Catalogue(&'static [Entry]);
+pub struct Catalogue(&'static [CatalogueEntry]);
 
 /// Returns the table of well-known models.
 #[must_use]
@@ -58,13 +58,13 @@ pub const fn catalogue() -> Catalogue {
 
 impl Catalogue {
     /// Lists the models, by provider, the strongest first.
-    pub fn iter(&self) -> impl Iterator<Item = &'static Entry> + use<> {
+    pub fn iter(&self) -> impl Iterator<Item = &'static CatalogueEntry> + use<> {
         self.0.iter()
     }
 
     /// Finds a model; a dated name (`claude-haiku-4-5-20251001`) is its undated one.
     #[must_use]
-    pub fn find(&self, provider: &str, model: &str) -> Option<&'static Entry> {
+    pub fn find(&self, provider: &str, model: &str) -> Option<&'static CatalogueEntry> {
         let mut of_provider = self.0.iter().filter(|entry| entry.provider == provider);
         let exact = of_provider.clone().find(|entry| entry.model == model);
         exact.or_else(|| of_provider.find(|entry| is_dated(model, entry.model)))
@@ -80,7 +80,7 @@ impl Catalogue {
 
     /// Returns what a provider is asked for when nobody chose.
     #[must_use]
-    pub fn default_of(&self, provider: &str) -> Option<&'static Entry> {
+    pub fn default_of(&self, provider: &str) -> Option<&'static CatalogueEntry> {
         self.0.iter().find(|entry| entry.is_default && entry.provider == provider)
     }
 }
@@ -94,7 +94,7 @@ fn is_dated(model: &str, undated: &str) -> bool {
 
 /// A person's own figures for a model; what is absent keeps the table's.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Override {
+pub struct ModelOverride {
     /// Tokens the window holds.
     pub window: Option<u64>,
     /// The most output tokens of one call.
@@ -105,7 +105,7 @@ pub struct Override {
 
 /// What is known of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Described {
+pub struct ModelDescription {
     /// What it holds and charges.
     pub spec: ModelSpec,
     /// Whether the figures are a careful guess, which is worth a warning.
@@ -113,8 +113,8 @@ pub struct Described {
     pub(crate) reasoning: bool,
 }
 
-impl Described {
-    pub(crate) fn new(provider: &str, model: &str, own: Option<&Override>) -> Self {
+impl ModelDescription {
+    pub(crate) fn new(provider: &str, model: &str, own: Option<&ModelOverride>) -> Self {
         let entry = catalogue().find(provider, model);
         let own = own.cloned().unwrap_or_default();
         let assumed = entry.is_none() && (own.window.is_none() || own.max_output.is_none());

@@ -2,7 +2,7 @@
 
 use adjutant_core::Price;
 
-use super::Entry;
+use super::CatalogueEntry;
 
 /// When the table was last compared with the providers' pages.
 pub const AS_OF: &str = "2026-11-15";
@@ -20,23 +20,36 @@ const fn entry(
     window: u64,
     max_output: u64,
     price: Option<Price>,
-) -> Entry {
-    Entry { provider, model, window, max_output, price, reasoning: true, is_default: false }
+) -> CatalogueEntry {
+    CatalogueEntry {
+        provider,
+        model,
+        window,
+        max_output,
+        price,
+        reasoning: true,
+        is_default: false,
+    }
 }
 
-const fn claude(model: &'static str, window: u64, max: u64, price: Option<Price>) -> Entry {
+const fn claude(
+    model: &'static str,
+    window: u64,
+    max: u64,
+    price: Option<Price>,
+) -> CatalogueEntry {
     entry("anthropic", model, window, max, price)
 }
 
-const fn gpt(model: &'static str, window: u64, max: u64, price: Option<Price>) -> Entry {
+const fn gpt(model: &'static str, window: u64, max: u64, price: Option<Price>) -> CatalogueEntry {
     entry("openai", model, window, max, price)
 }
 
-const fn gemini(model: &'static str, window: u64, price: Option<Price>) -> Entry {
+const fn gemini(model: &'static str, window: u64, price: Option<Price>) -> CatalogueEntry {
     entry("gemini", model, window, 65_536, price)
 }
 
-impl Entry {
+impl CatalogueEntry {
     const fn default_here(self) -> Self {
         Self { is_default: true, ..self }
     }
@@ -51,7 +64,7 @@ const GPT_SHORT: u64 = 272_000;
 /// Gemini's Pro models charge more beyond this.
 const GEMINI_SHORT: u64 = 200_000;
 
-pub(super) const MODELS: &[Entry] = &[
+pub(super) const MODELS: &[CatalogueEntry] = &[
     claude("claude-fable-5-1", 1_000_000, 128_000, usd(10.0, 50.0, 1.0, 12.5)),
     claude("claude-opus-5-5", 1_000_000, 128_000, usd(4.0, 20.0, 0.4, 5.0)),
     claude("claude-sonnet-5-5", 1_000_000, 128_000, usd(2.0, 10.0, 0.2, 2.5)).default_here(),

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
 
-use super::sources::{ProviderConfig, Shared, Sources};
+use super::sources::{ModelSources, ProviderConfig, SharedConnections};
 use crate::errors::{from_status, plain, truncated, unreached, without_key};
-use crate::limiter::{Limiter, draw};
-use crate::model::{BoxFuture, Model, Progress, TurnRequest};
-use crate::record::{Foreign, Recorder, Tape, misplaced};
+use crate::limiter::{ProviderLimiter, draw};
+use crate::model::{BoxFuture, Model, TurnProgress, TurnRequest};
+use crate::record::{NonStreamBody, Recorder, ResponseRecorder, misplaced};
 use crate::retry_after::retry_after_ms;
-use crate::wire::{Bodies, Codec};
+use crate::wire::{SessionBodies, WireCodec};
 
 /// The most bytes of an error's body that are looked at.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -24,33 +24,33 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// A model at a provider.
-pub(super) struct Client {
+pub(super) struct ProviderClient {
     spec: ModelSpec,
     provider: String,
-    codec: Codec,
+    codec: WireCodec,
     url: Url,
     headers: HeaderMap,
     key: Option<Secret>,
-    shared: Arc<Shared>,
-    limiter: Arc<Limiter>,
+    shared: Arc<SharedConnections>,
+    limiter: Arc<ProviderLimiter>,
     recorder: Option<Recorder>,
-    bodies: Bodies,
+    bodies: SessionBodies,
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for ProviderClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("name", &self.spec.name).finish_non_exhaustive()
     }
 }
 
-impl Client {
+impl ProviderClient {
     pub(super) fn new(
         spec: ModelSpec,
-        codec: Codec,
+        codec: WireCodec,
         url: Url,
         headers: HeaderMap,
         config: &ProviderConfig,
-        sources: &Sources,
+        sources: &ModelSources,
     ) -> Self {
         let shared = &sources.shared;
         if let Some(recorder) = &sources.recorder {
@@ -66,23 +66,23 @@ impl Client {
             limiter: shared.limiter(&config.name),
             shared: Arc::clone(shared),
             recorder: sources.recorder.clone(),
-            bodies: Bodies::default(),
+            bodies: SessionBodies::default(),
         }
     }
 
     async fn ask(
         &self,
         request: TurnRequest<'_>,
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let draw = draw(request.session, request.turn, request.attempt);
         let tell = |wait: Duration| {
             let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            progress(Progress::Waiting { provider: &self.provider, ms });
+            progress(TurnProgress::Waiting { provider: &self.provider, ms });
         };
         self.limiter.pass(draw, tell).await;
         let body = self.bodies.write(&self.codec, &request);
-        let mut tape = Tape::new(self.recorder.is_some());
+        let mut tape = ResponseRecorder::new(self.recorder.is_some());
         let attempt = self.exchange(body.clone(), request.turn, &mut tape, progress).await;
         if let Some(recorder) = &self.recorder {
             recorder.keep(&self.spec.name, &request, &body, tape);
@@ -97,8 +97,8 @@ impl Client {
         &self,
         body: Bytes,
         turn: u32,
-        tape: &mut Tape,
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        tape: &mut ResponseRecorder,
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let encrypted = self.url.scheme() == "https";
         let client = self.shared.http.client(encrypted).ok_or_else(|| {
@@ -128,8 +128,8 @@ impl Client {
         &self,
         mut response: Response,
         turn: u32,
-        tape: &mut Tape,
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        tape: &mut ResponseRecorder,
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let mut reader = self.codec.reader(turn);
         while let Some(chunk) =
@@ -162,7 +162,7 @@ impl Client {
     }
 }
 
-impl Model for Client {
+impl Model for ProviderClient {
     fn spec(&self) -> &ModelSpec {
         &self.spec
     }
@@ -170,7 +170,7 @@ impl Model for Client {
     fn turn<'a>(
         &'a self,
         request: TurnRequest<'a>,
-        progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &'a mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> BoxFuture<'a, AttemptResult> {
         Box::pin(self.ask(request, progress))
     }
@@ -181,12 +181,12 @@ impl Model for Client {
 }
 
 /// Names what an answer is when it cannot be a stream of events.
-fn foreign(response: &Response) -> Option<Foreign> {
+fn foreign(response: &Response) -> Option<NonStreamBody> {
     let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     if kind.starts_with("application/json") {
-        Some(Foreign::Json)
+        Some(NonStreamBody::Json)
     } else if kind.starts_with("text/html") {
-        Some(Foreign::WebPage)
+        Some(NonStreamBody::WebPage)
     } else {
         None
     }

@@ -1,11 +1,11 @@
 //! Providers: who serves models, with which key, and the client that asks them.
 //!
-//! Start at [`open_model`]. Keys and addresses are handed in with [`Sources`]; nothing here looks
+//! Start at [`open_model`]. Keys and addresses are handed in with [`ModelSources`]; nothing here looks
 //! for them.
 
 mod client;
 mod open;
 mod sources;
 
-pub use open::{OpenError, open_model, open_model_with};
-pub use sources::{ProviderConfig, Sources};
+pub use open::{OpenModelError, open_model, open_model_with};
+pub use sources::{ModelSources, ProviderConfig};

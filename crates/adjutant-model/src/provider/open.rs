@@ -6,15 +6,15 @@ use adjutant_core::nearest;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
-use super::client::Client;
-use super::sources::{ProviderConfig, Sources};
+use super::client::ProviderClient;
+use super::sources::{ModelSources, ProviderConfig};
 use crate::model::Model;
-use crate::settings::Settings;
-use crate::wire::{Codec, Wire};
+use crate::settings::ModelSettings;
+use crate::wire::{Wire, WireCodec};
 
 /// Says why a model cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenModelError {
     /// The name is not of the form `provider/model`.
     #[error("`{name}` is not provider/model; {}", name_advice(.suggestions))]
     Name {
@@ -75,31 +75,31 @@ fn meant(nearest: &Option<String>) -> String {
 /// Opens the model of that name.
 ///
 /// Nothing is sent and nothing is loaded before its first turn.
-pub fn open_model(name: &str, sources: &Sources) -> Result<Arc<dyn Model>, OpenError> {
-    open_model_with(name, sources, Settings::default())
+pub fn open_model(name: &str, sources: &ModelSources) -> Result<Arc<dyn Model>, OpenModelError> {
+    open_model_with(name, sources, ModelSettings::default())
 }
 
 /// Opens the model of that name, to be asked as `settings` say.
 pub fn open_model_with(
     name: &str,
-    sources: &Sources,
-    settings: Settings,
-) -> Result<Arc<dyn Model>, OpenError> {
+    sources: &ModelSources,
+    settings: ModelSettings,
+) -> Result<Arc<dyn Model>, OpenModelError> {
     let (provider, model) = name
         .split_once('/')
         .filter(|(provider, model)| !provider.is_empty() && !model.is_empty())
-        .ok_or_else(|| OpenError::Name {
+        .ok_or_else(|| OpenModelError::Name {
             name: name.escape_debug().to_string(),
             suggestions: sources.models_like(name),
         })?;
     let config = sources.provider(provider).ok_or_else(|| unknown(provider, sources))?;
     check_model(model)?;
     if config.needs_key && config.key.is_none() {
-        return Err(OpenError::NoKey { provider: config.name.clone() });
+        return Err(OpenModelError::NoKey { provider: config.name.clone() });
     }
     let described = sources.describe(&config.name, model);
     let base = base_url(config)?;
-    let codec = Codec {
+    let codec = WireCodec {
         wire: config.wire,
         model: model.to_owned(),
         official: is_openai(&base),
@@ -108,28 +108,32 @@ pub fn open_model_with(
     };
     let url = endpoint(base, &codec);
     let headers = headers(config)?;
-    Ok(Arc::new(Client::new(described.spec, codec, url, headers, config, sources)))
+    Ok(Arc::new(ProviderClient::new(described.spec, codec, url, headers, config, sources)))
 }
 
-fn unknown(provider: &str, sources: &Sources) -> OpenError {
+fn unknown(provider: &str, sources: &ModelSources) -> OpenModelError {
     let known: Vec<String> = sources.providers().map(|known| known.name.clone()).collect();
     let nearest = nearest(provider, known.iter().map(String::as_str)).map(str::to_owned);
-    OpenError::UnknownProvider { provider: provider.escape_debug().to_string(), nearest, known }
+    OpenModelError::UnknownProvider {
+        provider: provider.escape_debug().to_string(),
+        nearest,
+        known,
+    }
 }
 
 /// A model's name may end up in an address, so it must not be able to lead elsewhere.
-fn check_model(model: &str) -> Result<(), OpenError> {
+fn check_model(model: &str) -> Result<(), OpenModelError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@+".contains(&byte);
     let is_name = model.bytes().all(plain) && !model.contains("..") && model.len() <= 200;
     if is_name {
         return Ok(());
     }
     let shown: String = model.chars().take(80).collect();
-    Err(OpenError::ModelName { model: shown.escape_debug().to_string() })
+    Err(OpenModelError::ModelName { model: shown.escape_debug().to_string() })
 }
 
-fn base_url(config: &ProviderConfig) -> Result<Url, OpenError> {
-    let wrong = |problem| OpenError::BaseUrl { provider: config.name.clone(), problem };
+fn base_url(config: &ProviderConfig) -> Result<Url, OpenModelError> {
+    let wrong = |problem| OpenModelError::BaseUrl { provider: config.name.clone(), problem };
     let url = Url::parse(config.base_url.trim()).map_err(|_| wrong("is no address"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong("is neither http nor https"));
@@ -149,7 +153,7 @@ pub(super) fn is_openai(base: &Url) -> bool {
 }
 
 /// Completes an address the way people write it: with or without its version.
-fn endpoint(mut base: Url, codec: &Codec) -> Url {
+fn endpoint(mut base: Url, codec: &WireCodec) -> Url {
     let path = base.path().trim_end_matches('/').to_owned();
     let last = path.rsplit('/').next().unwrap_or_default();
     let has_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(char::is_numeric));
@@ -166,7 +170,7 @@ fn endpoint(mut base: Url, codec: &Codec) -> Url {
     base
 }
 
-fn headers(config: &ProviderConfig) -> Result<HeaderMap, OpenError> {
+fn headers(config: &ProviderConfig) -> Result<HeaderMap, OpenModelError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if config.wire == Wire::Anthropic {
@@ -180,7 +184,7 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, OpenError> {
         Wire::Chat | Wire::Responses => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
     };
     let mut value = HeaderValue::from_str(&value)
-        .map_err(|_| OpenError::Key { provider: config.name.clone() })?;
+        .map_err(|_| OpenModelError::Key { provider: config.name.clone() })?;
     value.set_sensitive(true);
     headers.insert(name, value);
     Ok(headers)

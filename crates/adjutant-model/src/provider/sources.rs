@@ -7,9 +7,9 @@ use adjutant_core::{Secret, nearest};
 use reqwest::Url;
 
 use super::open::is_openai;
-use crate::catalogue::{Described, Override, catalogue};
-use crate::http::{Http, Timeouts};
-use crate::limiter::Limiter;
+use crate::catalogue::{ModelDescription, ModelOverride, catalogue};
+use crate::http::{HttpClients, HttpTimeouts};
+use crate::limiter::ProviderLimiter;
 use crate::record::Recorder;
 use crate::wire::Wire;
 
@@ -29,36 +29,36 @@ pub struct ProviderConfig {
 }
 
 /// The providers everyone knows, in the order a default is looked for.
-const BUILT_IN: [BuiltIn; 5] = [
-    BuiltIn {
+const BUILT_IN: [BuiltInProvider; 5] = [
+    BuiltInProvider {
         name: "anthropic",
         wire: Wire::Anthropic,
         base_url: "https://api.anthropic.com",
         key_vars: &["ANTHROPIC_API_KEY"],
         url_vars: &["ANTHROPIC_BASE_URL"],
     },
-    BuiltIn {
+    BuiltInProvider {
         name: "openai",
         wire: Wire::Responses,
         base_url: "https://api.openai.com/v1",
         key_vars: &["OPENAI_API_KEY"],
         url_vars: &["OPENAI_BASE_URL"],
     },
-    BuiltIn {
+    BuiltInProvider {
         name: "gemini",
         wire: Wire::Gemini,
         base_url: "https://generativelanguage.googleapis.com",
         key_vars: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         url_vars: &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"],
     },
-    BuiltIn {
+    BuiltInProvider {
         name: "openrouter",
         wire: Wire::Chat,
         base_url: "https://openrouter.ai/api/v1",
         key_vars: &["OPENROUTER_API_KEY"],
         url_vars: &["OPENROUTER_BASE_URL"],
     },
-    BuiltIn {
+    BuiltInProvider {
         name: "ollama",
         wire: Wire::Chat,
         base_url: "http://127.0.0.1:11434/v1",
@@ -67,7 +67,7 @@ const BUILT_IN: [BuiltIn; 5] = [
     },
 ];
 
-struct BuiltIn {
+struct BuiltInProvider {
     name: &'static str,
     wire: Wire,
     base_url: &'static str,
@@ -80,37 +80,37 @@ const SUGGESTED: usize = 4;
 
 /// Everything needed to open models; clones share their connections and pauses.
 #[derive(Clone, Debug)]
-pub struct Sources {
+pub struct ModelSources {
     providers: Vec<ProviderConfig>,
-    overrides: BTreeMap<String, Override>,
-    pub(super) shared: Arc<Shared>,
+    overrides: BTreeMap<String, ModelOverride>,
+    pub(super) shared: Arc<SharedConnections>,
     pub(super) recorder: Option<Recorder>,
 }
 
 /// What all models of a process have in common.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    pub(super) http: Http,
+pub(super) struct SharedConnections {
+    pub(super) http: HttpClients,
     // A std mutex: held for a look-up, never across an await.
-    limiters: Mutex<BTreeMap<String, Arc<Limiter>>>,
+    limiters: Mutex<BTreeMap<String, Arc<ProviderLimiter>>>,
 }
 
-impl Shared {
+impl SharedConnections {
     /// Returns the one pause of a provider.
-    pub(super) fn limiter(&self, provider: &str) -> Arc<Limiter> {
+    pub(super) fn limiter(&self, provider: &str) -> Arc<ProviderLimiter> {
         let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(limiters.entry(provider.to_owned()).or_default())
     }
 }
 
-impl Default for Sources {
+impl Default for ModelSources {
     /// The well-known providers without any key.
     fn default() -> Self {
         Self::from_vars(|_| None)
     }
 }
 
-impl Sources {
+impl ModelSources {
     /// Reads the usual variables through `get`, which the front end provides.
     #[must_use]
     pub fn from_vars(get: impl Fn(&str) -> Option<String>) -> Self {
@@ -118,7 +118,7 @@ impl Sources {
             let mut values = names.iter().filter_map(|name| get(name));
             values.find(|value| !value.trim().is_empty())
         };
-        let provider = |known: &BuiltIn| {
+        let provider = |known: &BuiltInProvider| {
             let url = first(known.url_vars).map(|url| url.trim().to_owned());
             // Lookalikes of OpenAI speak Chat; only OpenAI itself is sure to speak Responses.
             let own = |url: &String| Url::parse(url).is_ok_and(|url| is_openai(&url));
@@ -183,7 +183,7 @@ impl Sources {
 
     /// Sets a person's own figures for `provider/model`.
     #[must_use]
-    pub fn with_override(mut self, model: impl Into<String>, figures: Override) -> Self {
+    pub fn with_override(mut self, model: impl Into<String>, figures: ModelOverride) -> Self {
         self.overrides.insert(model.into(), figures);
         self
     }
@@ -197,8 +197,11 @@ impl Sources {
 
     /// Replaces the waiting times; connections made so far are not shared any more.
     #[must_use]
-    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
-        self.shared = Arc::new(Shared { http: Http::new(timeouts), limiters: Mutex::default() });
+    pub fn with_timeouts(mut self, timeouts: HttpTimeouts) -> Self {
+        self.shared = Arc::new(SharedConnections {
+            http: HttpClients::new(timeouts),
+            limiters: Mutex::default(),
+        });
         self
     }
 
@@ -230,8 +233,8 @@ impl Sources {
 
     /// Returns what is known of a model, a person's own figures first.
     #[must_use]
-    pub fn describe(&self, provider: &str, model: &str) -> Described {
+    pub fn describe(&self, provider: &str, model: &str) -> ModelDescription {
         let own = self.overrides.get(&format!("{provider}/{model}"));
-        Described::new(provider, model, own)
+        ModelDescription::new(provider, model, own)
     }
 }

@@ -4,10 +4,10 @@ use adjutant_core::ModelSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::response::Response;
+use super::response::RecordedResponse;
 use crate::model::TurnRequest;
-use crate::settings::Settings;
-use crate::wire::{Codec, Wire};
+use crate::settings::ModelSettings;
+use crate::wire::{Wire, WireCodec};
 
 /// The version that this build writes, and the newest it reads.
 pub(super) const VERSION: u32 = 1;
@@ -15,60 +15,60 @@ pub(super) const VERSION: u32 = 1;
 /// One line of the file, while it is written.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Written<'a> {
+pub(super) enum WrittenLine<'a> {
     /// The first line.
     Recording { version: u32 },
     /// A model, before its first exchange; the first of a file is the one the run began with.
-    Model(&'a ModelLine),
+    Model(&'a RecordedModel),
     /// A request and what came of it.
-    Exchange(&'a Exchange),
+    Exchange(&'a RecordedExchange),
 }
 
 /// One line of the file, as it is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line {
+pub(super) enum RecordingLine {
     Recording { version: u32 },
-    Model(ModelLine),
-    Exchange(Exchange),
+    Model(RecordedModel),
+    Exchange(RecordedExchange),
 }
 
 /// What it takes to speak to a model as before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ModelLine {
+pub(super) struct RecordedModel {
     pub(super) spec: ModelSpec,
     pub(super) wire: Wire,
     /// The model, as its server names it.
     pub(super) model: String,
     pub(super) official: bool,
     pub(super) reasoning: bool,
-    pub(super) settings: Settings,
+    pub(super) settings: ModelSettings,
 }
 
-impl ModelLine {
-    pub(super) fn new(spec: &ModelSpec, codec: &Codec) -> Self {
-        let Codec { wire, model, official, reasoning, settings } = codec.clone();
+impl RecordedModel {
+    pub(super) fn new(spec: &ModelSpec, codec: &WireCodec) -> Self {
+        let WireCodec { wire, model, official, reasoning, settings } = codec.clone();
         Self { spec: spec.clone(), wire, model, official, reasoning, settings }
     }
 
-    pub(super) fn codec(&self) -> Codec {
+    pub(super) fn codec(&self) -> WireCodec {
         let Self { spec: _, wire, model, official, reasoning, settings } = self.clone();
-        Codec { wire, model, official, reasoning, settings }
+        WireCodec { wire, model, official, reasoning, settings }
     }
 }
 
 /// A request and what came of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Exchange {
-    pub(super) place: Place,
+pub(super) struct RecordedExchange {
+    pub(super) place: ExchangeKey,
     /// The request's body.
     pub(super) request: Box<RawValue>,
-    pub(super) response: Response,
+    pub(super) response: RecordedResponse,
 }
 
 /// Where in a run an exchange stands; sessions have new names in every run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct ExchangeKey {
     pub(super) model: String,
     pub(super) agent: String,
     pub(super) label: String,
@@ -76,7 +76,7 @@ pub(super) struct Place {
     pub(super) attempt: u32,
 }
 
-impl Place {
+impl ExchangeKey {
     pub(super) fn new(model: &str, request: &TurnRequest<'_>) -> Self {
         Self {
             model: model.to_owned(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::format::{Exchange, Line, ModelLine, VERSION};
+use super::format::{RecordedExchange, RecordedModel, RecordingLine, VERSION};
 
 /// Says why a recording cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -51,19 +51,19 @@ pub enum ReplayError {
 pub(super) struct Recording {
     /// The model that the run began with.
     pub(super) first: Option<String>,
-    pub(super) models: BTreeMap<String, ModelLine>,
+    pub(super) models: BTreeMap<String, RecordedModel>,
     /// The exchanges in the order they ended.
-    pub(super) exchanges: Vec<Exchange>,
+    pub(super) exchanges: Vec<RecordedExchange>,
 }
 
 /// The first line by itself, so that a newer version is told from a broken file.
 #[derive(Deserialize)]
-struct Head {
-    recording: Version,
+struct RecordingHead {
+    recording: RecordingVersion,
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct RecordingVersion {
     version: u32,
 }
 
@@ -107,17 +107,19 @@ impl Recording {
         let line = serde_json::from_slice(text)
             .map_err(|error| format!("not a line of a recording: {error}"))?;
         match line {
-            Line::Recording { version } => {
+            RecordingLine::Recording { version } => {
                 return Err(format!("a second recording, of version {version}, begins here"));
             }
-            Line::Model(model) => {
+            RecordingLine::Model(model) => {
                 self.first.get_or_insert_with(|| model.spec.name.clone());
                 self.models.insert(model.spec.name.clone(), model);
             }
-            Line::Exchange(exchange) if self.models.contains_key(&exchange.place.model) => {
+            RecordingLine::Exchange(exchange)
+                if self.models.contains_key(&exchange.place.model) =>
+            {
                 self.exchanges.push(exchange);
             }
-            Line::Exchange(exchange) => {
+            RecordingLine::Exchange(exchange) => {
                 let model = exchange.place.model.escape_debug();
                 return Err(format!("an exchange with `{model}`, which no line introduced"));
             }
@@ -127,7 +129,7 @@ impl Recording {
 }
 
 fn check_head(path: &Path, text: &[u8]) -> Result<(), ReplayError> {
-    let head: Head = serde_json::from_slice(text)
+    let head: RecordingHead = serde_json::from_slice(text)
         .map_err(|_| malformed(path, 1, "this is no recording; --record FILE writes one".into()))?;
     match head.recording.version {
         VERSION => Ok(()),

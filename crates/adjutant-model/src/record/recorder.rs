@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adjutant_core::ModelSpec;
 
-use super::format::{Exchange, ModelLine, Place, VERSION, Written, sent};
-use super::response::Tape;
+use super::format::{ExchangeKey, RecordedExchange, RecordedModel, VERSION, WrittenLine, sent};
+use super::response::ResponseRecorder;
 use crate::model::TurnRequest;
-use crate::wire::Codec;
+use crate::wire::WireCodec;
 
 /// The shortest key that is masked; shorter ones would tear up ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
@@ -54,16 +54,16 @@ pub enum RecordError {
 /// are. Attempts that are given up before their end are not written. A recording without any
 /// exchange is removed again.
 #[derive(Clone)]
-pub struct Recorder(Arc<Inner>);
+pub struct Recorder(Arc<RecorderInner>);
 
-struct Inner {
+struct RecorderInner {
     path: PathBuf,
     secrets: BTreeSet<String>,
     // A std mutex: held for one write to a file, never across an await.
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
 }
 
-struct State {
+struct RecorderState {
     file: File,
     models: BTreeSet<String>,
     exchanges: u64,
@@ -95,10 +95,10 @@ impl Recorder {
             }
             Err(source) => return Err(RecordError::Create { path, source }),
         };
-        let state = State { file, models: BTreeSet::new(), exchanges: 0, failure: None };
+        let state = RecorderState { file, models: BTreeSet::new(), exchanges: 0, failure: None };
         let secrets = secrets.into_iter().flat_map(spellings).collect();
-        let recorder = Self(Arc::new(Inner { path, secrets, state: Mutex::new(state) }));
-        recorder.write(&mut recorder.state(), &Written::Recording { version: VERSION });
+        let recorder = Self(Arc::new(RecorderInner { path, secrets, state: Mutex::new(state) }));
+        recorder.write(&mut recorder.state(), &WrittenLine::Recording { version: VERSION });
         Ok(recorder)
     }
 
@@ -116,24 +116,30 @@ impl Recorder {
     }
 
     /// Notes a model; the first is the one that a replay begins with.
-    pub(crate) fn introduce(&self, spec: &ModelSpec, codec: &Codec) {
+    pub(crate) fn introduce(&self, spec: &ModelSpec, codec: &WireCodec) {
         let mut state = self.state();
         if state.models.insert(spec.name.clone()) {
-            self.write(&mut state, &Written::Model(&ModelLine::new(spec, codec)));
+            self.write(&mut state, &WrittenLine::Model(&RecordedModel::new(spec, codec)));
         }
     }
 
     /// Keeps an exchange that is over.
-    pub(crate) fn keep(&self, model: &str, request: &TurnRequest<'_>, body: &[u8], tape: Tape) {
+    pub(crate) fn keep(
+        &self,
+        model: &str,
+        request: &TurnRequest<'_>,
+        body: &[u8],
+        tape: ResponseRecorder,
+    ) {
         let Some(response) = tape.into_response() else { return };
-        let place = Place::new(model, request);
-        let exchange = Exchange { place, request: sent(body), response };
+        let place = ExchangeKey::new(model, request);
+        let exchange = RecordedExchange { place, request: sent(body), response };
         let mut state = self.state();
         state.exchanges += 1;
-        self.write(&mut state, &Written::Exchange(&exchange));
+        self.write(&mut state, &WrittenLine::Exchange(&exchange));
     }
 
-    fn write(&self, state: &mut State, line: &Written<'_>) {
+    fn write(&self, state: &mut RecorderState, line: &WrittenLine<'_>) {
         if state.failure.is_some() {
             return;
         }
@@ -149,12 +155,12 @@ impl Recorder {
         state.failure = written.err();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RecorderState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Inner {
+impl Drop for RecorderInner {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.exchanges == 0 {

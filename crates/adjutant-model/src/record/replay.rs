@@ -9,12 +9,12 @@ use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind, ModelSpec, Sess
 use serde_json::value::RawValue;
 
 use super::difference::first_difference;
-use super::format::{Exchange, ModelLine, Place, sent};
+use super::format::{ExchangeKey, RecordedExchange, RecordedModel, sent};
 use super::load::{Recording, ReplayError};
-use super::response::Response;
+use super::response::RecordedResponse;
 use crate::errors::plain;
-use crate::model::{BoxFuture, Model, Progress, TurnRequest};
-use crate::wire::{Bodies, Codec};
+use crate::model::{BoxFuture, Model, TurnProgress, TurnRequest};
+use crate::wire::{SessionBodies, WireCodec};
 
 /// A model that says what a recorded one said, as long as it is asked the same.
 ///
@@ -23,22 +23,22 @@ use crate::wire::{Bodies, Codec};
 /// exchange is played once.
 pub struct ReplayModel {
     spec: ModelSpec,
-    codec: Codec,
-    bodies: Bodies,
-    shelf: Arc<Shelf>,
+    codec: WireCodec,
+    bodies: SessionBodies,
+    shelf: Arc<UnplayedExchanges>,
 }
 
 /// What is left of a recording, shared by all its models.
-struct Shelf {
-    models: BTreeMap<String, ModelLine>,
+struct UnplayedExchanges {
+    models: BTreeMap<String, RecordedModel>,
     // A std mutex: held for a comparison, never across an await.
-    left: Mutex<BTreeMap<Place, Vec<Waiting>>>,
+    left: Mutex<BTreeMap<ExchangeKey, Vec<UnplayedExchange>>>,
 }
 
 /// A request that may still come, and its answer.
-struct Waiting {
+struct UnplayedExchange {
     request: Box<RawValue>,
-    response: Response,
+    response: RecordedResponse,
 }
 
 impl fmt::Debug for ReplayModel {
@@ -55,11 +55,11 @@ impl ReplayModel {
     /// If the file cannot be read, is cut off or broken anywhere, or is newer than this build.
     pub fn load(path: &Path) -> Result<Self, ReplayError> {
         let Recording { first, models, exchanges } = Recording::load(path)?;
-        let mut left: BTreeMap<Place, Vec<_>> = BTreeMap::new();
-        for Exchange { place, request, response } in exchanges {
-            left.entry(place).or_default().push(Waiting { request, response });
+        let mut left: BTreeMap<ExchangeKey, Vec<_>> = BTreeMap::new();
+        for RecordedExchange { place, request, response } in exchanges {
+            left.entry(place).or_default().push(UnplayedExchange { request, response });
         }
-        let shelf = Arc::new(Shelf { models, left: Mutex::new(left) });
+        let shelf = Arc::new(UnplayedExchanges { models, left: Mutex::new(left) });
         first.and_then(|name| Self::of(&shelf, &name)).ok_or_else(|| ReplayError::Malformed {
             path: path.to_owned(),
             line: 1,
@@ -73,12 +73,12 @@ impl ReplayModel {
         Self::of(&self.shelf, name)
     }
 
-    fn of(shelf: &Arc<Shelf>, name: &str) -> Option<Self> {
+    fn of(shelf: &Arc<UnplayedExchanges>, name: &str) -> Option<Self> {
         let line = shelf.models.get(name)?;
         Some(Self {
             spec: line.spec.clone(),
             codec: line.codec(),
-            bodies: Bodies::default(),
+            bodies: SessionBodies::default(),
             shelf: Arc::clone(shelf),
         })
     }
@@ -86,20 +86,20 @@ impl ReplayModel {
     fn answer(
         &self,
         request: &TurnRequest<'_>,
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let body = sent(&self.bodies.write(&self.codec, request));
-        let place = Place::new(&self.spec.name, request);
+        let place = ExchangeKey::new(&self.spec.name, request);
         let response = self.shelf.take(&place, body.get())?;
         response.play(&self.codec, request.turn, progress)
     }
 }
 
-impl Shelf {
+impl UnplayedExchanges {
     /// Takes the first exchange of a place with an equal request.
     ///
     /// There may be several: labels are unique within a call, not within a run.
-    fn take(&self, place: &Place, body: &str) -> Result<Response, AttemptError> {
+    fn take(&self, place: &ExchangeKey, body: &str) -> Result<RecordedResponse, AttemptError> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = left.get_mut(place).filter(|waiting| !waiting.is_empty());
         let Some(waiting) = waiting else { return Err(ended(place)) };
@@ -114,19 +114,19 @@ impl Shelf {
     }
 }
 
-fn ended(place: &Place) -> AttemptError {
+fn ended(place: &ExchangeKey) -> AttemptError {
     let message = format!("the recording has no {} left; record again", described(place));
     plain(ModelErrorKind::ScriptEnded, &message)
 }
 
-fn differs(place: &Place, difference: &str) -> AttemptError {
+fn differs(place: &ExchangeKey, difference: &str) -> AttemptError {
     let message =
         format!("the request of {} is not the recorded one: {difference}", described(place));
     plain(ModelErrorKind::BadRequest, &message)
 }
 
-fn described(place: &Place) -> String {
-    let Place { model, agent, label, turn, attempt } = place;
+fn described(place: &ExchangeKey) -> String {
+    let ExchangeKey { model, agent, label, turn, attempt } = place;
     let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
     format!("turn {turn}{again} for label `{label}` (agent `{agent}`, model {model})")
 }
@@ -139,7 +139,7 @@ impl Model for ReplayModel {
     fn turn<'a>(
         &'a self,
         request: TurnRequest<'a>,
-        progress: &'a mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &'a mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> BoxFuture<'a, AttemptResult> {
         Box::pin(async move { self.answer(&request, progress) })
     }

@@ -4,24 +4,24 @@ use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 use serde::{Deserialize, Serialize};
 
 use crate::errors::{from_json, from_status, plain};
-use crate::model::Progress;
-use crate::wire::{Codec, Wire};
+use crate::model::TurnProgress;
+use crate::wire::{Wire, WireCodec};
 use adjutant_core::Secret;
 
 /// What came back for one request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Response {
+pub(crate) struct RecordedResponse {
     /// The status; absent when nothing came back at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     /// What the body is, when it can be no stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    foreign: Option<Foreign>,
+    foreign: Option<NonStreamBody>,
     /// How long the provider asked us to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(default)]
-    body: Body,
+    body: RecordedBody,
     /// How the connection failed us, when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     broke: Option<AttemptError>,
@@ -30,18 +30,18 @@ pub(crate) struct Response {
 /// What an answer is when it cannot be a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Foreign {
+pub(crate) enum NonStreamBody {
     Json,
     WebPage,
 }
 
-impl Response {
+impl RecordedResponse {
     /// Comes to the verdict that was come to when it arrived.
     pub(super) fn play(
         &self,
-        codec: &Codec,
+        codec: &WireCodec,
         turn: u32,
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let bytes = self.body.bytes();
         match (self.status, self.foreign) {
@@ -55,9 +55,9 @@ impl Response {
     fn read(
         &self,
         bytes: &[u8],
-        codec: &Codec,
+        codec: &WireCodec,
         turn: u32,
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let mut reader = codec.reader(turn);
         if reader.feed(bytes, progress)? {
@@ -77,7 +77,7 @@ fn nothing() -> AttemptError {
 /// Judges an answer that is no stream: an error in disguise, or another kind of server.
 pub(crate) fn misplaced(
     wire: Wire,
-    kind: Foreign,
+    kind: NonStreamBody,
     body: &[u8],
     key: Option<&Secret>,
 ) -> AttemptError {
@@ -86,8 +86,8 @@ pub(crate) fn misplaced(
         return from_json(&value, key);
     }
     let kind = match kind {
-        Foreign::Json => "JSON",
-        Foreign::WebPage => "a web page",
+        NonStreamBody::Json => "JSON",
+        NonStreamBody::WebPage => "a web page",
     };
     let message = format!(
         "the server answered with {kind}, not as wire `{wire}` does; is the base URL right?"
@@ -97,9 +97,9 @@ pub(crate) fn misplaced(
 
 /// Keeps a response while it arrives; keeps nothing when nobody records.
 #[derive(Debug)]
-pub(crate) struct Tape(Option<(Response, Vec<u8>)>);
+pub(crate) struct ResponseRecorder(Option<(RecordedResponse, Vec<u8>)>);
 
-impl Tape {
+impl ResponseRecorder {
     pub(crate) fn new(records: bool) -> Self {
         Self(records.then(Default::default))
     }
@@ -108,7 +108,7 @@ impl Tape {
     pub(crate) fn begin(
         &mut self,
         status: u16,
-        foreign: Option<Foreign>,
+        foreign: Option<NonStreamBody>,
         retry_after_ms: Option<u64>,
     ) {
         if let Some((response, _)) = &mut self.0 {
@@ -132,16 +132,16 @@ impl Tape {
         error
     }
 
-    pub(super) fn into_response(self) -> Option<Response> {
+    pub(super) fn into_response(self) -> Option<RecordedResponse> {
         let (response, bytes) = self.0?;
-        Some(Response { body: Body::new(bytes), ..response })
+        Some(RecordedResponse { body: RecordedBody::new(bytes), ..response })
     }
 }
 
 /// Bytes as text, so that a person can read them and a mask can find a key in them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Body {
+enum RecordedBody {
     Text(String),
     /// A character for each byte, where the bytes are not UTF-8.
     Bytes {
@@ -149,13 +149,13 @@ enum Body {
     },
 }
 
-impl Default for Body {
+impl Default for RecordedBody {
     fn default() -> Self {
         Self::Text(String::new())
     }
 }
 
-impl Body {
+impl RecordedBody {
     fn new(bytes: Vec<u8>) -> Self {
         String::from_utf8(bytes).map_or_else(
             |error| Self::Bytes {
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_survive_the_file() {
         for bytes in [b"data: caf\xc3\xa9\n".to_vec(), b"caf\xe9 \xff\x00".to_vec()] {
-            let kept = serde_json::to_string(&Body::new(bytes.clone())).unwrap();
-            let read: Body = serde_json::from_str(&kept).unwrap();
+            let kept = serde_json::to_string(&RecordedBody::new(bytes.clone())).unwrap();
+            let read: RecordedBody = serde_json::from_str(&kept).unwrap();
             assert_eq!(read.bytes(), bytes, "{kept}");
         }
     }

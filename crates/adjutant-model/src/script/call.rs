@@ -7,7 +7,7 @@ use adjutant_core::ToolCall;
 use adjutant_formats::fields::{FieldContent, FieldValue, NamedField};
 use serde_json::{Map, Value};
 
-use super::error::{Flaw, table};
+use super::error::{ScriptFault, table};
 use super::placeholder;
 use super::template::Template;
 use crate::model::TurnRequest;
@@ -20,42 +20,44 @@ const MAX_DEPTH: usize = 64;
 
 /// A scripted tool call, or several equal ones.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScriptedCall {
     id: Option<String>,
     tool: String,
-    arguments: Arguments,
+    arguments: ScriptedArguments,
     times: u64,
 }
 
 #[derive(Debug)]
-enum Arguments {
-    Json(Tree),
+enum ScriptedArguments {
+    Json(TemplateValue),
     Raw(String),
 }
 
 /// A JSON value whose texts are templates.
 #[derive(Debug)]
-enum Tree {
+enum TemplateValue {
     Plain(Value),
     Text(Template),
-    List(Vec<Tree>),
-    Table(Vec<(String, Tree)>),
+    List(Vec<TemplateValue>),
+    Table(Vec<(String, TemplateValue)>),
 }
 
-impl Call {
-    pub(crate) fn read(value: FieldValue<'_>, document: &str) -> Result<Self, Flaw> {
+impl ScriptedCall {
+    pub(crate) fn read(value: FieldValue<'_>, document: &str) -> Result<Self, ScriptFault> {
         let fields = table(value, "a call", &["tool", "args", "raw_args", "id", "times"])?;
         let text = |key| fields.read(key, |value| value.string().map(String::from));
-        let missing = || Flaw::new(fields.at(), "a call needs its `tool`");
+        let missing = || ScriptFault::new(fields.at(), "a call needs its `tool`");
         let tool = text("tool")?.ok_or_else(missing)?;
         let arguments = match (fields.get("args"), text("raw_args")?) {
             (Some(_), Some(_)) => {
                 let message = "give `args` or `raw_args`, not both";
-                return Err(Flaw::new(fields.at_field("raw_args"), message));
+                return Err(ScriptFault::new(fields.at_field("raw_args"), message));
             }
-            (Some(args), None) => Arguments::Json(Tree::read(args, document, 0)?),
-            (None, Some(raw)) => Arguments::Raw(raw),
-            (None, None) => Arguments::Json(Tree::Plain(Value::Object(Map::new()))),
+            (Some(args), None) => ScriptedArguments::Json(TemplateValue::read(args, document, 0)?),
+            (None, Some(raw)) => ScriptedArguments::Raw(raw),
+            (None, None) => {
+                ScriptedArguments::Json(TemplateValue::Plain(Value::Object(Map::new())))
+            }
         };
         let times = fields.read("times", |value| value.integer(1..=MAX_CALLS))?.unwrap_or(1);
         Ok(Self { id: text("id")?, tool, arguments, times })
@@ -82,7 +84,7 @@ impl Call {
     }
 }
 
-impl Arguments {
+impl ScriptedArguments {
     fn render(&self, request: &TurnRequest<'_>) -> Result<(Value, bool), String> {
         match self {
             Self::Json(tree) => Ok((tree.render(request)?, false)),
@@ -94,11 +96,11 @@ impl Arguments {
     }
 }
 
-impl Tree {
-    fn read(value: FieldValue<'_>, document: &str, depth: usize) -> Result<Self, Flaw> {
+impl TemplateValue {
+    fn read(value: FieldValue<'_>, document: &str, depth: usize) -> Result<Self, ScriptFault> {
         if depth > MAX_DEPTH {
             let message = format!("values nest deeper than {MAX_DEPTH} levels");
-            return Err(Flaw::new(value.at(), message));
+            return Err(ScriptFault::new(value.at(), message));
         }
         Ok(match value.content() {
             FieldContent::Null | FieldContent::Boolean(_) | FieldContent::Number(_) => {
@@ -117,10 +119,10 @@ impl Tree {
                     Ok((field.name.into(), Self::read(field.value, document, depth + 1)?))
                 };
                 let fields = value.members().into_iter().map(pair);
-                Self::Table(fields.collect::<Result<_, Flaw>>()?)
+                Self::Table(fields.collect::<Result<_, ScriptFault>>()?)
             }
             FieldContent::Unreadable(what) => {
-                return Err(Flaw::new(value.at(), format!("this is {what}")));
+                return Err(ScriptFault::new(value.at(), format!("this is {what}")));
             }
         })
     }

@@ -1,6 +1,6 @@
 //! What can be wrong with a script file, and where.
 //!
-//! Readers find a [`Flaw`] at a byte; only [`Flaw::placed`] knows files, lines and columns. [`table`] and the functions
+//! Readers find a [`ScriptFault`] at a byte; only [`ScriptFault::placed`] knows files, lines and columns. [`table`] and the functions
 //! below it read what several parts of a script share.
 
 use std::fmt;
@@ -49,7 +49,7 @@ pub enum ScriptError {
     #[error("{place}: {message}")]
     Malformed {
         /// Where the flaw is.
-        place: Place,
+        place: ScriptPosition,
         /// What is wrong and what is allowed.
         message: String,
     },
@@ -57,7 +57,7 @@ pub enum ScriptError {
 
 /// A position in a script file; shown as `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ScriptPosition {
     /// The file as it was named, or `script` for text without a file.
     pub file: String,
     /// The line; the first is 1.
@@ -66,7 +66,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ScriptPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -74,12 +74,12 @@ impl fmt::Display for Place {
 
 /// A complaint about the byte it stands at.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Flaw {
+pub(crate) struct ScriptFault {
     pub(crate) at: usize,
     pub(crate) message: String,
 }
 
-impl Flaw {
+impl ScriptFault {
     pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
         Self { at, message: message.into() }
     }
@@ -87,12 +87,12 @@ impl Flaw {
     /// Turns the byte into a line and column of `text`.
     pub(crate) fn placed(self, file: &str, text: &str) -> ScriptError {
         let (line, column) = position(text, self.at);
-        let place = Place { file: file.to_owned(), line, column };
+        let place = ScriptPosition { file: file.to_owned(), line, column };
         ScriptError::Malformed { place, message: self.message }
     }
 }
 
-impl From<FieldFault> for Flaw {
+impl From<FieldFault> for ScriptFault {
     fn from(fault: FieldFault) -> Self {
         Self::new(fault.at, fault.to_string())
     }
@@ -103,14 +103,14 @@ pub(crate) fn table<'v>(
     value: FieldValue<'v>,
     what: &str,
     allowed: &[&str],
-) -> Result<FieldReader<'v>, Flaw> {
+) -> Result<FieldReader<'v>, ScriptFault> {
     let fields = FieldReader::new(value, "")
-        .map_err(|_| Flaw::new(value.at(), format!("{what} {}", value.unfit("a table"))))?;
+        .map_err(|_| ScriptFault::new(value.at(), format!("{what} {}", value.unfit("a table"))))?;
     let Some(unknown) = fields.unknown(allowed).into_iter().next() else { return Ok(fields) };
     let (name, meant) = (&unknown.name, did_you_mean(&unknown.name, allowed));
     let allowed = allowed.join(", ");
     let message = format!("unknown key `{name}` in {what}{meant} (allowed: {allowed})");
-    Err(Flaw::new(unknown.at, message))
+    Err(ScriptFault::new(unknown.at, message))
 }
 
 /// Reads the tables of a list, none where it is absent.

@@ -11,9 +11,9 @@ mod entry;
 mod error;
 mod pattern;
 mod placeholder;
-mod scripted;
+mod scripted_model;
 mod select;
 mod template;
 
-pub use error::{Place, ScriptError};
-pub use scripted::ScriptedModel;
+pub use error::{ScriptError, ScriptPosition};
+pub use scripted_model::ScriptedModel;

@@ -3,7 +3,7 @@
 //! Classes are ASCII (`\d` is 0-9) whatever features other crates switch on, `^` and `$` stand at
 //! the ends of lines, and text without special characters is searched for as it is.
 //!
-//! Start at [`Pattern::new`]. Invariant: a pattern that was accepted can be built.
+//! Start at [`ScriptPattern::new`]. Invariant: a pattern that was accepted can be built.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -15,26 +15,26 @@ const MAX_BYTES: usize = 1000;
 
 /// A checked pattern, compiled when it is first used.
 #[derive(Debug)]
-pub(crate) struct Pattern {
-    engine: Engine,
+pub(crate) struct ScriptPattern {
+    engine: PatternMatcher,
 }
 
 // Most patterns in scripts are plain words. They need no automaton, which takes longer to build
 // than the rest of a turn takes to run.
 #[derive(Debug)]
-enum Engine {
+enum PatternMatcher {
     Literal(String),
     Regex { source: String, built: OnceLock<Option<Box<Regex>>> },
 }
 
-impl Pattern {
+impl ScriptPattern {
     /// Checks `source`, or says in one line why it is no pattern.
     pub(crate) fn new(source: &str) -> Result<Self, String> {
         if source.is_empty() || source.len() > MAX_BYTES {
             return Err(format!("a pattern has 1 to {MAX_BYTES} bytes, found {}", source.len()));
         }
         if regex::escape(source) == source {
-            return Ok(Self { engine: Engine::Literal(source.to_owned()) });
+            return Ok(Self { engine: PatternMatcher::Literal(source.to_owned()) });
         }
         let built = OnceLock::new();
         if source.contains('{') {
@@ -45,13 +45,13 @@ impl Pattern {
         } else {
             check_syntax(source).map_err(|error| complaint(source, &error.to_string()))?;
         }
-        Ok(Self { engine: Engine::Regex { source: source.to_owned(), built } })
+        Ok(Self { engine: PatternMatcher::Regex { source: source.to_owned(), built } })
     }
 
     pub(crate) fn is_match(&self, text: &str) -> bool {
         match &self.engine {
-            Engine::Literal(word) => text.contains(word),
-            Engine::Regex { source, built } => {
+            PatternMatcher::Literal(word) => text.contains(word),
+            PatternMatcher::Regex { source, built } => {
                 regex(source, built).is_some_and(|regex| regex.is_match(text.as_bytes()))
             }
         }
@@ -60,8 +60,8 @@ impl Pattern {
     /// Counts the matches that do not overlap.
     pub(crate) fn count(&self, text: &str) -> usize {
         match &self.engine {
-            Engine::Literal(word) => text.matches(word).count(),
-            Engine::Regex { source, built } => {
+            PatternMatcher::Literal(word) => text.matches(word).count(),
+            PatternMatcher::Regex { source, built } => {
                 regex(source, built).map_or(0, |regex| regex.find_iter(text.as_bytes()).count())
             }
         }
@@ -73,8 +73,8 @@ impl Pattern {
         text: &'t str,
     ) -> Box<dyn Iterator<Item = Cow<'t, str>> + 't> {
         match &self.engine {
-            Engine::Literal(word) => Box::new(text.matches(word).map(Cow::Borrowed)),
-            Engine::Regex { source, built } => {
+            PatternMatcher::Literal(word) => Box::new(text.matches(word).map(Cow::Borrowed)),
+            PatternMatcher::Regex { source, built } => {
                 let found = regex(source, built)
                     .into_iter()
                     .flat_map(|regex| regex.captures_iter(text.as_bytes()));

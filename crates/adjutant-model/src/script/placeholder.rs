@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use adjutant_formats::fields::did_you_mean;
 
-use super::error::Flaw;
-use super::pattern::Pattern;
-use super::template::{Filter, Hole, Part, Source, Template};
+use super::error::ScriptFault;
+use super::pattern::ScriptPattern;
+use super::template::{Placeholder, PlaceholderFilter, PlaceholderSource, Template, TemplatePart};
 
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
@@ -31,17 +31,21 @@ const FILTERS: [&str; 11] = [
 ];
 
 /// Reads `text`, the value of these bytes of `document`, as a template.
-pub(crate) fn parse(text: &str, range: Range<usize>, document: &str) -> Result<Template, Flaw> {
+pub(crate) fn parse(
+    text: &str,
+    range: Range<usize>,
+    document: &str,
+) -> Result<Template, ScriptFault> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find(OPEN) {
         push_fixed(&mut parts, &rest[..start]);
-        let mut reader = Reader { rest: &rest[start + OPEN.len()..] };
+        let mut reader = PlaceholderReader { rest: &rest[start + OPEN.len()..] };
         match reader.hole() {
-            Ok(hole) => parts.push(Part::Hole(hole)),
+            Ok(hole) => parts.push(TemplatePart::Hole(hole)),
             Err(message) => {
                 let opened_at = text.len() - rest.len() + start;
-                return Err(Flaw::new(place(text, opened_at, range, document), message));
+                return Err(ScriptFault::new(place(text, opened_at, range, document), message));
             }
         }
         rest = reader.rest;
@@ -50,9 +54,9 @@ pub(crate) fn parse(text: &str, range: Range<usize>, document: &str) -> Result<T
     Ok(Template { parts })
 }
 
-fn push_fixed(parts: &mut Vec<Part>, text: &str) {
+fn push_fixed(parts: &mut Vec<TemplatePart>, text: &str) {
     if !text.is_empty() {
-        parts.push(Part::Fixed(text.to_owned()));
+        parts.push(TemplatePart::Fixed(text.to_owned()));
     }
 }
 
@@ -69,18 +73,18 @@ fn place(text: &str, opened_at: usize, range: Range<usize>, document: &str) -> u
 }
 
 /// What is left to read, just behind an opening.
-struct Reader<'t> {
+struct PlaceholderReader<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
-    fn hole(&mut self) -> Result<Hole, String> {
+impl<'t> PlaceholderReader<'t> {
+    fn hole(&mut self) -> Result<Placeholder, String> {
         let source = self.source()?;
         let mut filters = Vec::new();
         loop {
             self.skip_blanks();
             if self.take(CLOSE) {
-                return Ok(Hole { source, filters });
+                return Ok(Placeholder { source, filters });
             }
             if !self.take("|") {
                 return Err(self.unexpected("`}}` or `|`"));
@@ -89,50 +93,50 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn source(&mut self) -> Result<Source, String> {
+    fn source(&mut self) -> Result<PlaceholderSource, String> {
         self.skip_blanks();
         if self.rest.starts_with('"') {
-            return Ok(Source::Quoted(self.quoted('"')?));
+            return Ok(PlaceholderSource::Quoted(self.quoted('"')?));
         }
         match self.word() {
-            "prompt" => Ok(Source::Prompt),
-            "last" => Ok(Source::Last),
-            "agent" => Ok(Source::Agent),
-            "label" => Ok(Source::Label),
-            "turn" => Ok(Source::Turn),
+            "prompt" => Ok(PlaceholderSource::Prompt),
+            "last" => Ok(PlaceholderSource::Last),
+            "agent" => Ok(PlaceholderSource::Agent),
+            "label" => Ok(PlaceholderSource::Label),
+            "turn" => Ok(PlaceholderSource::Turn),
             "result" => self.result(),
             "" => Err(self.unexpected(&format!("one of {}", SOURCES.join(", ")))),
             other => Err(unknown("placeholder", other, &SOURCES)),
         }
     }
 
-    fn result(&mut self) -> Result<Source, String> {
+    fn result(&mut self) -> Result<PlaceholderSource, String> {
         self.skip_blanks();
         let which = self.word();
         match which.parse::<usize>() {
             Ok(0) => Err("results are counted from 1, found `result 0`".to_owned()),
-            Ok(number) => Ok(Source::NthResult(number)),
-            Err(_) if which.is_empty() => Ok(Source::LastResult),
-            Err(_) => Ok(Source::ResultOf(which.to_owned())),
+            Ok(number) => Ok(PlaceholderSource::NthResult(number)),
+            Err(_) if which.is_empty() => Ok(PlaceholderSource::LastResult),
+            Err(_) => Ok(PlaceholderSource::ResultOf(which.to_owned())),
         }
     }
 
-    fn filter(&mut self) -> Result<Filter, String> {
+    fn filter(&mut self) -> Result<PlaceholderFilter, String> {
         self.skip_blanks();
         match self.word() {
-            "lines" => Ok(Filter::Lines),
-            "bytes" => Ok(Filter::Bytes),
-            "first_line" => Ok(Filter::FirstLine),
-            "last_line" => Ok(Filter::LastLine),
-            "head" => Ok(Filter::Head(self.number("head")?)),
-            "tail" => Ok(Filter::Tail(self.number("tail")?)),
-            "count" => Ok(Filter::Count(self.pattern("count")?)),
-            "match" => Ok(Filter::Match(self.pattern("match")?)),
-            "matches" => Ok(Filter::Matches(self.pattern("matches")?)),
-            "grep" => Ok(Filter::Grep(self.pattern("grep")?)),
+            "lines" => Ok(PlaceholderFilter::Lines),
+            "bytes" => Ok(PlaceholderFilter::Bytes),
+            "first_line" => Ok(PlaceholderFilter::FirstLine),
+            "last_line" => Ok(PlaceholderFilter::LastLine),
+            "head" => Ok(PlaceholderFilter::Head(self.number("head")?)),
+            "tail" => Ok(PlaceholderFilter::Tail(self.number("tail")?)),
+            "count" => Ok(PlaceholderFilter::Count(self.pattern("count")?)),
+            "match" => Ok(PlaceholderFilter::Match(self.pattern("match")?)),
+            "matches" => Ok(PlaceholderFilter::Matches(self.pattern("matches")?)),
+            "grep" => Ok(PlaceholderFilter::Grep(self.pattern("grep")?)),
             "or" => {
                 self.skip_blanks();
-                Ok(Filter::Or(
+                Ok(PlaceholderFilter::Or(
                     self.quoted('"').map_err(|_| wants("or", "text in quotes", "\"none\""))?,
                 ))
             }
@@ -146,11 +150,11 @@ impl<'t> Reader<'t> {
         self.word().parse().map_err(|_| wants(filter, "a number of lines", "3"))
     }
 
-    fn pattern(&mut self, filter: &str) -> Result<Pattern, String> {
+    fn pattern(&mut self, filter: &str) -> Result<ScriptPattern, String> {
         self.skip_blanks();
         let source =
             self.quoted('/').map_err(|_| wants(filter, "a pattern between slashes", "/fn /"))?;
-        Pattern::new(&source)
+        ScriptPattern::new(&source)
     }
 
     /// Reads what stands between two `mark`s; a backslash before a mark makes it plain.

@@ -4,7 +4,7 @@
 //! is remembered between requests, so any interleaving of sessions and any restart in between give
 //! the same answers. `docs/scripted-model.md` tells the rule to users.
 //!
-//! Start at [`Index::select`]. Invariant: a [`Track`] is a pure function of the script, the cache
+//! Start at [`ScriptIndex::select`]. Invariant: a [`ScriptTrack`] is a pure function of the script, the cache
 //! of tracks only saves building it again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adjutant_core::Message;
 
-use super::entry::{Entry, Times};
-use super::error::Flaw;
+use super::entry::{RepeatCount, ScriptEntry};
+use super::error::ScriptFault;
 use crate::model::TurnRequest;
 
 /// The number of an agent or label that the script does not name.
@@ -21,8 +21,8 @@ const UNNAMED: usize = 0;
 
 /// The entries of a script, ready to be asked.
 #[derive(Debug)]
-pub(crate) struct Index {
-    entries: Vec<Entry>,
+pub(crate) struct ScriptIndex {
+    entries: Vec<ScriptEntry>,
     /// Named agents; their numbers start behind [`UNNAMED`].
     agents: BTreeMap<String, usize>,
     /// Named labels; their numbers start behind [`UNNAMED`].
@@ -31,12 +31,12 @@ pub(crate) struct Index {
     by_label: Vec<Vec<usize>>,
     // A std mutex: held for a map lookup or to lay out one track, never across an await. It holds
     // at most one track per pair of names in the script, whatever names the requests bring.
-    tracks: Mutex<BTreeMap<(usize, usize), Arc<Track>>>,
+    tracks: Mutex<BTreeMap<(usize, usize), Arc<ScriptTrack>>>,
 }
 
 /// What the script holds for one agent and label.
 #[derive(Debug, Default)]
-struct Track {
+struct ScriptTrack {
     /// Entries with `turn`, by that turn.
     pinned: BTreeMap<u32, Vec<usize>>,
     /// The turns that the sequence leaves out because an entry without `last` is pinned there.
@@ -44,21 +44,21 @@ struct Track {
     /// Entries with `last` and no `turn`.
     reactive: Vec<usize>,
     /// The sequence, by the place each slot starts at.
-    slots: Vec<Slot>,
+    slots: Vec<SequenceSlot>,
     /// The places of the sequence; `None` when it never ends.
     places: Option<u64>,
 }
 
 /// A stretch of the sequence that the same entries answer.
 #[derive(Debug)]
-struct Slot {
+struct SequenceSlot {
     start: u64,
     entries: Vec<usize>,
 }
 
-impl Index {
+impl ScriptIndex {
     /// Takes the entries of a script and refuses those that can never be reached.
-    pub(crate) fn new(entries: Vec<Entry>) -> Result<Self, Flaw> {
+    pub(crate) fn new(entries: Vec<ScriptEntry>) -> Result<Self, ScriptFault> {
         check_reachable(&entries)?;
         let mut agents = BTreeMap::new();
         let mut labels = BTreeMap::new();
@@ -83,7 +83,7 @@ impl Index {
     }
 
     /// Returns the entry that answers `request` and its number, if the script has one.
-    pub(crate) fn select(&self, request: &TurnRequest<'_>) -> Option<(usize, &Entry)> {
+    pub(crate) fn select(&self, request: &TurnRequest<'_>) -> Option<(usize, &ScriptEntry)> {
         let track = self.track(request);
         let last = request.messages.last().map_or("", Message::text);
         let fits = |number: &usize| {
@@ -109,7 +109,7 @@ impl Index {
         &self,
         candidates: impl Iterator<Item = usize>,
         attempt: u32,
-    ) -> Option<(usize, &Entry)> {
+    ) -> Option<(usize, &ScriptEntry)> {
         let mut failed: u32 = 0;
         let mut last_fault = None;
         for number in candidates {
@@ -118,8 +118,8 @@ impl Index {
                 return Some((number, entry));
             }
             failed = match entry.times {
-                Times::Count(times) => failed.saturating_add(times),
-                Times::Forever => u32::MAX,
+                RepeatCount::Count(times) => failed.saturating_add(times),
+                RepeatCount::Forever => u32::MAX,
             };
             if attempt <= failed {
                 return Some((number, entry));
@@ -129,7 +129,7 @@ impl Index {
         last_fault
     }
 
-    fn track(&self, request: &TurnRequest<'_>) -> Arc<Track> {
+    fn track(&self, request: &TurnRequest<'_>) -> Arc<ScriptTrack> {
         let agent = self.agents.get(request.agent).copied().unwrap_or(UNNAMED);
         let label = self.labels.get(request.label).copied().unwrap_or(UNNAMED);
         // A poisoned lock means a panic while a track was laid out; the map itself is whole.
@@ -138,12 +138,12 @@ impl Index {
         Arc::clone(tracks.entry((agent, label)).or_insert_with(lay_out))
     }
 
-    fn lay_out(&self, agent: &str, label: usize) -> Track {
+    fn lay_out(&self, agent: &str, label: usize) -> ScriptTrack {
         let of = |label: usize| self.by_label.get(label).map_or(&[][..], Vec::as_slice);
         let labelled = if label == UNNAMED { &[][..] } else { of(label) };
         let mut numbers = [of(UNNAMED), labelled].concat();
         numbers.sort_unstable();
-        let mut track = Track::default();
+        let mut track = ScriptTrack::default();
         let mut sequence = Vec::new();
         for number in numbers {
             let entry = &self.entries[number];
@@ -163,7 +163,7 @@ impl Index {
     }
 }
 
-impl Track {
+impl ScriptTrack {
     fn pin(&mut self, turn: u32, number: usize, claims: bool) {
         self.pinned.entry(turn).or_default().push(number);
         if claims {
@@ -171,7 +171,7 @@ impl Track {
         }
     }
 
-    fn lay_sequence(&mut self, sequence: &[usize], entries: &[Entry]) {
+    fn lay_sequence(&mut self, sequence: &[usize], entries: &[ScriptEntry]) {
         let mut places: u64 = 0;
         let mut faults = Vec::new();
         for number in sequence {
@@ -182,18 +182,18 @@ impl Track {
             }
             let after_faults = !faults.is_empty();
             faults.push(*number);
-            self.slots.push(Slot { start: places, entries: std::mem::take(&mut faults) });
-            if after_faults && entry.times != Times::Count(1) {
+            self.slots.push(SequenceSlot { start: places, entries: std::mem::take(&mut faults) });
+            if after_faults && entry.times != RepeatCount::Count(1) {
                 // The faults come once, before the first of the repeated turns.
-                self.slots.push(Slot { start: places + 1, entries: vec![*number] });
+                self.slots.push(SequenceSlot { start: places + 1, entries: vec![*number] });
             }
             match entry.times {
-                Times::Count(times) => places += u64::from(times),
-                Times::Forever => return,
+                RepeatCount::Count(times) => places += u64::from(times),
+                RepeatCount::Forever => return,
             }
         }
         if !faults.is_empty() {
-            self.slots.push(Slot { start: places, entries: faults });
+            self.slots.push(SequenceSlot { start: places, entries: faults });
             places += 1;
         }
         self.places = Some(places);
@@ -212,16 +212,16 @@ impl Track {
 }
 
 /// Refuses an entry that comes after one that answers for ever in its place.
-fn check_reachable(entries: &[Entry]) -> Result<(), Flaw> {
+fn check_reachable(entries: &[ScriptEntry]) -> Result<(), ScriptFault> {
     let mut endless = BTreeSet::new();
     for entry in entries.iter().filter(|entry| entry.is_sequential()) {
         let (agent, label) = (entry.agent.as_deref(), entry.label.as_deref());
         let wider = [(agent, label), (agent, None), (None, label), (None, None)];
         if wider.iter().any(|names| endless.contains(names)) {
             let message = "this turn can never come: one before it repeats \"forever\"";
-            return Err(Flaw::new(entry.at, message));
+            return Err(ScriptFault::new(entry.at, message));
         }
-        if entry.times == Times::Forever {
+        if entry.times == RepeatCount::Forever {
             endless.insert((agent, label));
         }
     }

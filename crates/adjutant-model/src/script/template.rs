@@ -9,32 +9,32 @@ use std::borrow::Cow;
 
 use adjutant_core::Message;
 
-use super::pattern::Pattern;
+use super::pattern::ScriptPattern;
 use crate::model::TurnRequest;
 
 /// A text, cut into what is fixed and what is not.
 #[derive(Debug, Default)]
 pub(crate) struct Template {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<TemplatePart>,
 }
 
 /// A piece of a template.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     Fixed(String),
-    Hole(Hole),
+    Hole(Placeholder),
 }
 
 /// What stands between `{{` and `}}`.
 #[derive(Debug)]
-pub(crate) struct Hole {
-    pub(crate) source: Source,
-    pub(crate) filters: Vec<Filter>,
+pub(crate) struct Placeholder {
+    pub(crate) source: PlaceholderSource,
+    pub(crate) filters: Vec<PlaceholderFilter>,
 }
 
 /// Where a hole's text comes from.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum PlaceholderSource {
     /// The first message of the user.
     Prompt,
     /// The last message, whoever wrote it.
@@ -53,17 +53,17 @@ pub(crate) enum Source {
 
 /// What is done to a hole's text, one after the other.
 #[derive(Debug)]
-pub(crate) enum Filter {
+pub(crate) enum PlaceholderFilter {
     Lines,
     Bytes,
     FirstLine,
     LastLine,
     Head(usize),
     Tail(usize),
-    Count(Pattern),
-    Match(Pattern),
-    Matches(Pattern),
-    Grep(Pattern),
+    Count(ScriptPattern),
+    Match(ScriptPattern),
+    Matches(ScriptPattern),
+    Grep(ScriptPattern),
     Or(String),
 }
 
@@ -73,15 +73,15 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             match part {
-                Part::Fixed(fixed) => text.push_str(fixed),
-                Part::Hole(hole) => text.push_str(&hole.fill(request)?),
+                TemplatePart::Fixed(fixed) => text.push_str(fixed),
+                TemplatePart::Hole(hole) => text.push_str(&hole.fill(request)?),
             }
         }
         Ok(text)
     }
 }
 
-impl Hole {
+impl Placeholder {
     fn fill<'a>(&'a self, request: &TurnRequest<'a>) -> Result<Cow<'a, str>, String> {
         let mut text = self.source.find(request)?;
         for filter in &self.filters {
@@ -91,7 +91,7 @@ impl Hole {
     }
 }
 
-impl Source {
+impl PlaceholderSource {
     fn find<'a>(&'a self, request: &TurnRequest<'a>) -> Result<Cow<'a, str>, String> {
         let messages = request.messages;
         let borrowed = match self {
@@ -128,7 +128,7 @@ impl Source {
     }
 }
 
-impl Filter {
+impl PlaceholderFilter {
     fn apply<'a>(&self, text: Cow<'a, str>) -> Cow<'a, str> {
         match self {
             Self::Lines => Cow::Owned(text.lines().count().to_string()),

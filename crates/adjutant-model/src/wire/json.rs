@@ -70,43 +70,43 @@ pub(super) fn tool_call(id: String, name: String, written: &str) -> ToolCall {
 
 /// A string of an event, borrowed where it holds no escapes; `null` is empty.
 #[derive(Debug, Default)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+pub(super) struct EventText<'a>(pub(super) Cow<'a, str>);
 
-impl std::ops::Deref for Text<'_> {
+impl std::ops::Deref for EventText<'_> {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for EventText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_any(EventTextVisitor)
     }
 }
 
-struct TextVisitor;
+struct EventTextVisitor;
 
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
+impl<'de> Visitor<'de> for EventTextVisitor {
+    type Value = EventText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string or null")
     }
 
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<EventText<'de>, E> {
+        Ok(EventText(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E: Error>(self, text: &str) -> Result<EventText<'de>, E> {
+        Ok(EventText(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_string<E: Error>(self, text: String) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Owned(text)))
+    fn visit_string<E: Error>(self, text: String) -> Result<EventText<'de>, E> {
+        Ok(EventText(Cow::Owned(text)))
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
-        Ok(Text::default())
+    fn visit_unit<E: Error>(self) -> Result<EventText<'de>, E> {
+        Ok(EventText::default())
     }
 }

@@ -1,19 +1,19 @@
 //! The four ways providers spell a conversation, behind one codec.
 //!
 //! Owns request bodies and the reading of event streams. It opens no connection and knows no key.
-//! Start at [`Codec::encode`] and [`Codec::reader`]. Invariants: a request body is only ever
+//! Start at [`WireCodec::encode`] and [`WireCodec::reader`]. Invariants: a request body is only ever
 //! appended to, save for its tail; a reader says `Ok` only after the provider's own end event.
 
 mod anthropic;
-mod bodies;
 mod chat;
 mod gemini;
+mod history_repair;
 mod json;
-mod kept;
-mod mend;
 mod reader;
 mod responses;
-mod tidy;
+mod session_bodies;
+mod session_body;
+mod surrogates;
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,12 +22,12 @@ use adjutant_core::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub(crate) use bodies::Bodies;
-pub use kept::Kept;
-pub use reader::Reader;
+pub use reader::AnswerReader;
+pub(crate) use session_bodies::SessionBodies;
+pub use session_body::SessionBody;
 
 use crate::model::TurnRequest;
-use crate::settings::Settings;
+use crate::settings::ModelSettings;
 
 /// How a server wants to be spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ impl FromStr for Wire {
 
 /// Turns requests into bodies and streams into replies, for one model on one wire.
 #[derive(Clone, Debug)]
-pub struct Codec {
+pub struct WireCodec {
     /// How the server speaks.
     pub wire: Wire,
     /// The model, as the server names it.
@@ -103,27 +103,27 @@ pub struct Codec {
     /// Whether the model thinks before it answers and hands back what it thought, encrypted.
     pub reasoning: bool,
     /// What a person asked for.
-    pub settings: Settings,
+    pub settings: ModelSettings,
 }
 
-impl Codec {
+impl WireCodec {
     /// Returns the body of a request, reusing what `kept` holds of the same session.
     ///
     /// The cost is that of the messages which are new; the rest is kept as it was sent.
-    pub fn encode<'k>(&self, kept: &'k mut Kept, request: &TurnRequest<'_>) -> &'k [u8] {
+    pub fn encode<'k>(&self, kept: &'k mut SessionBody, request: &TurnRequest<'_>) -> &'k [u8] {
         kept.renew(self, request)
     }
 
     /// Returns a reader for the answer to turn number `turn`.
     #[must_use]
-    pub fn reader(&self, turn: u32) -> Reader {
-        let fold: Box<dyn reader::Fold> = match self.wire {
-            Wire::Anthropic => Box::new(anthropic::Stream::new(self)),
-            Wire::Chat => Box::new(chat::Stream::new(self, turn)),
-            Wire::Responses => Box::new(responses::Stream::new(self, turn)),
-            Wire::Gemini => Box::new(gemini::Stream::new(self, turn)),
+    pub fn reader(&self, turn: u32) -> AnswerReader {
+        let fold: Box<dyn reader::AnswerFold> = match self.wire {
+            Wire::Anthropic => Box::new(anthropic::AnthropicStream::new(self)),
+            Wire::Chat => Box::new(chat::ChatStream::new(self, turn)),
+            Wire::Responses => Box::new(responses::ResponsesStream::new(self, turn)),
+            Wire::Gemini => Box::new(gemini::GeminiStream::new(self, turn)),
         };
-        Reader::new(fold)
+        AnswerReader::new(fold)
     }
 
     /// Returns where requests go, below the base address.

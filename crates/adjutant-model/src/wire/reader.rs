@@ -2,21 +2,25 @@
 
 use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 
-use super::mend::Mender;
+use super::surrogates::SurrogateJoiner;
 use crate::errors::{plain, truncated};
-use crate::model::Progress;
-use crate::sse::{Decoder, MAX_LINE_BYTES, Overlong};
+use crate::model::TurnProgress;
+use crate::sse::{LineTooLong, MAX_LINE_BYTES, SseDecoder};
 
 /// The most bytes one answer may have on the wire: 64 MiB.
 const MAX_STREAM_BYTES: usize = 64 << 20;
 
 /// What is told while an answer arrives.
-pub(super) type Listener<'a> = dyn FnMut(Progress<'_>) + Send + 'a;
+pub(super) type ProgressListener<'a> = dyn FnMut(TurnProgress<'_>) + Send + 'a;
 
 /// Folds the events of one answer.
-pub(super) trait Fold: Send + std::fmt::Debug {
+pub(super) trait AnswerFold: Send + std::fmt::Debug {
     /// Takes the data of one event.
-    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError>;
+    fn event(
+        &mut self,
+        data: &[u8],
+        progress: &mut ProgressListener<'_>,
+    ) -> Result<(), AttemptError>;
 
     /// Says whether the provider's own end event has arrived.
     fn ended(&self) -> bool;
@@ -32,20 +36,20 @@ pub(super) trait Fold: Send + std::fmt::Debug {
 
 /// Reads one streamed answer.
 #[derive(Debug)]
-pub struct Reader {
-    decoder: Decoder,
-    mender: Mender,
-    fold: Box<dyn Fold>,
+pub struct AnswerReader {
+    decoder: SseDecoder,
+    mender: SurrogateJoiner,
+    fold: Box<dyn AnswerFold>,
     bytes: usize,
     /// Whether anything came that was an event.
     began: bool,
 }
 
-impl Reader {
-    pub(super) fn new(fold: Box<dyn Fold>) -> Self {
+impl AnswerReader {
+    pub(super) fn new(fold: Box<dyn AnswerFold>) -> Self {
         Self {
-            decoder: Decoder::default(),
-            mender: Mender::default(),
+            decoder: SseDecoder::default(),
+            mender: SurrogateJoiner::default(),
             fold,
             bytes: 0,
             began: false,
@@ -58,7 +62,7 @@ impl Reader {
     pub fn feed(
         &mut self,
         chunk: &[u8],
-        progress: &mut (dyn FnMut(Progress<'_>) + Send),
+        progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> Result<bool, AttemptError> {
         self.bytes = self.bytes.saturating_add(chunk.len());
         if self.bytes > MAX_STREAM_BYTES {
@@ -85,8 +89,8 @@ impl Reader {
     }
 }
 
-impl From<Overlong> for AttemptError {
-    fn from(_: Overlong) -> Self {
+impl From<LineTooLong> for AttemptError {
+    fn from(_: LineTooLong) -> Self {
         too_large("one event of the answer is larger", MAX_LINE_BYTES)
     }
 }

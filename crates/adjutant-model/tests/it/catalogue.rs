@@ -1,14 +1,14 @@
 //! What is known of models, and how a name becomes one.
 
 use adjutant_core::{Price, PriceOverride};
-use adjutant_model::catalogue::{AS_OF_DAY, Override, catalogue};
+use adjutant_model::catalogue::{AS_OF_DAY, ModelOverride, catalogue};
 use adjutant_model::wire::Wire;
-use adjutant_model::{OpenError, ProviderConfig, Secret, Sources, open_model};
+use adjutant_model::{ModelSources, OpenModelError, ProviderConfig, Secret, open_model};
 
 const FAKE: &str = "fake-key-for-tests";
 
-fn vars(pairs: &'static [(&'static str, &'static str)]) -> Sources {
-    Sources::from_vars(|name| {
+fn vars(pairs: &'static [(&'static str, &'static str)]) -> ModelSources {
+    ModelSources::from_vars(|name| {
         pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     })
 }
@@ -38,7 +38,7 @@ fn a_dated_name_is_found_and_an_unknown_one_gets_careful_figures() {
     assert_eq!(find("claude-haiku-4-5-20251001"), Some("claude-haiku-4-5"));
     assert_eq!(find("claude-haiku-4-5"), Some("claude-haiku-4-5"));
     assert_eq!(find("claude-haiku-4-5-turbo"), None);
-    let unknown = Sources::default().describe("ollama", "llama4");
+    let unknown = ModelSources::default().describe("ollama", "llama4");
     assert!(unknown.assumed);
     assert_eq!((unknown.spec.window, unknown.spec.max_output), (32_000, 4_096));
     assert_eq!(unknown.spec.price, None);
@@ -49,14 +49,14 @@ fn a_person_s_own_figures_win() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.0, cache_write: 0.0 };
     let own_price =
         PriceOverride { input: Some(1.0), output: Some(2.0), ..PriceOverride::default() };
-    let sources = Sources::default()
+    let sources = ModelSources::default()
         .with_override(
             "ollama/llama4",
-            Override { window: Some(8_000), max_output: Some(1_000), price: Some(own_price) },
+            ModelOverride { window: Some(8_000), max_output: Some(1_000), price: Some(own_price) },
         )
         .with_override(
             "anthropic/claude-haiku-5-5",
-            Override { window: Some(1_000_000), ..Override::default() },
+            ModelOverride { window: Some(1_000_000), ..ModelOverride::default() },
         );
     let own = sources.describe("ollama", "llama4");
     assert!(!own.assumed);
@@ -68,8 +68,8 @@ fn a_person_s_own_figures_win() {
 #[test]
 fn a_single_price_is_replaced_and_the_others_stay() {
     let dearer = PriceOverride { output: Some(12.5), ..PriceOverride::default() };
-    let own = Override { price: Some(dearer), ..Override::default() };
-    let sources = Sources::default()
+    let own = ModelOverride { price: Some(dearer), ..ModelOverride::default() };
+    let sources = ModelSources::default()
         .with_override("openai/gpt-5", own.clone())
         .with_override("ollama/llama4", own);
     let listed = catalogue().find("openai", "gpt-5").unwrap().price.unwrap();
@@ -106,7 +106,7 @@ fn keys_and_addresses_come_from_the_usual_variables() {
     let said = vars(&[("OPENAI_BASE_URL", "https://eu.api.openai.com/")]);
     assert_eq!(said.provider("openai").unwrap().wire, Wire::Responses);
     assert_eq!(vars(&[]).provider("openai").unwrap().wire, Wire::Responses);
-    assert_eq!(Sources::default().default_model(), None);
+    assert_eq!(ModelSources::default().default_model(), None);
     assert!(!format!("{sources:?}").contains(FAKE));
 }
 
@@ -123,23 +123,24 @@ fn a_model_is_opened_by_its_name() {
 
 #[test]
 fn a_bare_model_name_suggests_the_providers_that_have_it_or_the_nearest_names() {
-    let at_home = Sources::default().with_override("home/gpt-5", Override::default());
+    let at_home = ModelSources::default().with_override("home/gpt-5", ModelOverride::default());
     for (sources, name, expected) in [
-        (Sources::default(), "gpt-5", &["openai/gpt-5"][..]),
+        (ModelSources::default(), "gpt-5", &["openai/gpt-5"][..]),
         (at_home, "gpt-5", &["openai/gpt-5", "home/gpt-5"]),
-        (Sources::default(), "GPT-5-mini", &["openai/gpt-5-mini"]),
-        (Sources::default(), "claude-haiku-4-5-20251001", &["anthropic/claude-haiku-4-5"]),
-        (Sources::default(), "gpt5-mini", &["openai/gpt-5-mini"]),
+        (ModelSources::default(), "GPT-5-mini", &["openai/gpt-5-mini"]),
+        (ModelSources::default(), "claude-haiku-4-5-20251001", &["anthropic/claude-haiku-4-5"]),
+        (ModelSources::default(), "gpt5-mini", &["openai/gpt-5-mini"]),
         (
-            Sources::default(),
+            ModelSources::default(),
             "haiku",
             &["anthropic/claude-haiku-5-5", "anthropic/claude-haiku-4-5"],
         ),
-        (Sources::default(), "/gpt-5", &["openai/gpt-5"]),
-        (Sources::default(), "qwen3", &[]),
-        (Sources::default(), "", &[]),
+        (ModelSources::default(), "/gpt-5", &["openai/gpt-5"]),
+        (ModelSources::default(), "qwen3", &[]),
+        (ModelSources::default(), "", &[]),
     ] {
-        let OpenError::Name { suggestions, .. } = open_model(name, &sources).unwrap_err() else {
+        let OpenModelError::Name { suggestions, .. } = open_model(name, &sources).unwrap_err()
+        else {
             panic!("{name} is no provider/model")
         };
         assert_eq!(suggestions, expected, "{name}");
@@ -155,8 +156,9 @@ fn what_cannot_be_opened_says_why() {
         key: key.and_then(Secret::new),
         needs_key: false,
     };
-    let fails = |name: &str, sources: &Sources| open_model(name, sources).unwrap_err().to_string();
-    let bare = Sources::default();
+    let fails =
+        |name: &str, sources: &ModelSources| open_model(name, sources).unwrap_err().to_string();
+    let bare = ModelSources::default();
     let home = |url| bare.clone().with_provider(local(url, None));
     let complaints = [
         fails("anthropic/claude-opus-5-5", &bare),
@@ -190,6 +192,6 @@ fn what_cannot_be_opened_says_why() {
     "##);
     assert_eq!(
         open_model("openai/gpt-5", &bare).unwrap_err(),
-        OpenError::NoKey { provider: "openai".to_owned() }
+        OpenModelError::NoKey { provider: "openai".to_owned() }
     );
 }

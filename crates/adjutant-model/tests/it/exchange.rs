@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use adjutant_core::{AttemptResult, Message, ModelErrorKind, SessionId, StopReason};
 use adjutant_model::wire::Wire;
 use adjutant_model::{
-    Model, Progress, ProviderConfig, Secret, Sources, Timeouts, TurnRequest, open_model,
+    HttpTimeouts, Model, ModelSources, ProviderConfig, Secret, TurnProgress, TurnRequest,
+    open_model,
 };
 
 use crate::golden::{ANTHROPIC, CHAT, recorded};
@@ -14,8 +15,8 @@ use crate::server::{Act, Server};
 
 const FAKE: &str = "fake-key-for-tests";
 
-fn sources(server: &Server, wire: Wire) -> Sources {
-    Sources::default().with_provider(ProviderConfig {
+fn sources(server: &Server, wire: Wire) -> ModelSources {
+    ModelSources::default().with_provider(ProviderConfig {
         name: "home".to_owned(),
         wire,
         base_url: server.url.clone(),
@@ -46,7 +47,7 @@ async fn ask(model: &dyn Model, number: u8) -> AttemptResult {
         max_output: 100,
         context_tokens: 10,
     };
-    model.turn(request, &mut |_: Progress<'_>| {}).await
+    model.turn(request, &mut |_: TurnProgress<'_>| {}).await
 }
 
 #[tokio::test]
@@ -108,7 +109,7 @@ async fn silence_before_and_inside_an_answer_ends_it_as_idle() {
     for act in [Act::Mute, Act::Silent("data: {\"choices\":[]}\n\n")] {
         let server = Server::start([act]).await;
         let timeouts =
-            Timeouts { connect: Duration::from_secs(5), idle: Duration::from_millis(60) };
+            HttpTimeouts { connect: Duration::from_secs(5), idle: Duration::from_millis(60) };
         let sources = sources(&server, Wire::Chat).with_timeouts(timeouts);
         let model = open_model("home/test-model", &sources).unwrap();
         let error = ask(&*model, 1).await.unwrap_err();
@@ -144,7 +145,7 @@ async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
     let place = closed.local_addr().unwrap();
     let url = format!("http://{place}/?token={FAKE}");
     drop(closed);
-    let sources = Sources::default().with_provider(ProviderConfig {
+    let sources = ModelSources::default().with_provider(ProviderConfig {
         name: "home".to_owned(),
         wire: Wire::Chat,
         base_url: url,
@@ -162,7 +163,7 @@ async fn a_server_that_does_not_encrypt_is_no_encrypted_server() {
     let server = Server::start([]).await;
     let mut encrypted = sources(&server, Wire::Chat).provider("home").unwrap().clone();
     encrypted.base_url = server.url.replace("http:", "https:");
-    let sources = Sources::default().with_provider(encrypted);
+    let sources = ModelSources::default().with_provider(encrypted);
     let error = ask(&*open_model("home/x", &sources).unwrap(), 1).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Network, "{error}");
     assert!(server.got().is_empty(), "nothing was sent in the clear");

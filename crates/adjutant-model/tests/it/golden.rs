@@ -2,8 +2,8 @@
 //! with arguments in fragments, letters outside ASCII, and a bill.
 
 use adjutant_core::{AttemptResult, ModelReply};
-use adjutant_model::wire::{Codec, Wire};
-use adjutant_model::{Progress, Settings};
+use adjutant_model::wire::{Wire, WireCodec};
+use adjutant_model::{ModelSettings, TurnProgress};
 
 pub(crate) const ANTHROPIC: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"test-model","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":40,"cache_read_input_tokens":300,"output_tokens":1}}}
@@ -157,13 +157,13 @@ pub(crate) fn recorded() -> [(Wire, &'static str); 4] {
     ]
 }
 
-pub(crate) fn codec(wire: Wire) -> Codec {
-    Codec {
+pub(crate) fn codec(wire: Wire) -> WireCodec {
+    WireCodec {
         wire,
         model: "test-model".to_owned(),
         official: false,
         reasoning: true,
-        settings: Settings::default(),
+        settings: ModelSettings::default(),
     }
 }
 
@@ -174,10 +174,10 @@ pub(crate) fn read_heard<'a>(
 ) -> (AttemptResult, String) {
     let mut reader = codec(wire).reader(3);
     let mut heard = String::new();
-    let mut progress = |progress: Progress<'_>| match progress {
-        Progress::Text(text) => heard.push_str(text),
-        Progress::Bytes(bytes) => assert!(bytes > 0),
-        Progress::Waiting { .. } => panic!("nobody asked for a pause"),
+    let mut progress = |progress: TurnProgress<'_>| match progress {
+        TurnProgress::Text(text) => heard.push_str(text),
+        TurnProgress::Bytes(bytes) => assert!(bytes > 0),
+        TurnProgress::Waiting { .. } => panic!("nobody asked for a pause"),
     };
     for piece in pieces {
         match reader.feed(piece, &mut progress) {

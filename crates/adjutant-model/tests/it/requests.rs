@@ -1,8 +1,8 @@
 //! Requests for the four APIs, byte by byte.
 
 use adjutant_core::{Message, SessionId, ToolCall, ToolSpec};
-use adjutant_model::wire::{Codec, Kept, Wire};
-use adjutant_model::{Effort, Format, Settings, TurnRequest};
+use adjutant_model::wire::{SessionBody, Wire, WireCodec};
+use adjutant_model::{ModelSettings, OutputFormat, ReasoningEffort, TurnRequest};
 use serde_json::{Value, json};
 
 use crate::golden::{codec, recorded, reply};
@@ -58,8 +58,8 @@ fn talk(wire: Wire, stream: &str) -> Vec<Message> {
     ]
 }
 
-fn body(codec: &Codec, request: &TurnRequest<'_>) -> String {
-    let mut kept = Kept::default();
+fn body(codec: &WireCodec, request: &TurnRequest<'_>) -> String {
+    let mut kept = SessionBody::default();
     String::from_utf8(codec.encode(&mut kept, request).to_vec()).unwrap()
 }
 
@@ -147,14 +147,14 @@ fn gemini_gets_its_signatures_back_on_the_same_parts() {
 
 #[test]
 fn settings_are_spelt_as_each_api_wants_them() {
-    let settings = Settings {
-        effort: Some(Effort::High),
-        format: Some(Format { name: "report".into(), schema: json!({"type":"object"}) }),
+    let settings = ModelSettings {
+        effort: Some(ReasoningEffort::High),
+        format: Some(OutputFormat { name: "report".into(), schema: json!({"type":"object"}) }),
     };
     let messages = [user("Hi")];
     let tails = Wire::ALL.map(|wire| {
-        let codec = Codec { settings: settings.clone(), official: true, ..codec(wire) };
-        let mut kept = Kept::default();
+        let codec = WireCodec { settings: settings.clone(), official: true, ..codec(wire) };
+        let mut kept = SessionBody::default();
         let body = codec.encode(&mut kept, &request(&messages, &[], 100)).to_vec();
         let tail = String::from_utf8(body[kept.stable_len()..].to_vec()).unwrap();
         format!("{wire}: {tail}")
@@ -171,7 +171,7 @@ fn settings_are_spelt_as_each_api_wants_them() {
 fn walk(wire: Wire, mut check: impl FnMut(&str, usize, &str)) {
     let (_, stream) = recorded().into_iter().find(|(of, _)| *of == wire).unwrap();
     let (codec, tools) = (codec(wire), tools());
-    let mut kept = Kept::default();
+    let mut kept = SessionBody::default();
     let mut messages: Vec<Message> = Vec::new();
     let mut before: Option<(String, usize)> = None;
     for turn in 0..6 {
@@ -205,7 +205,7 @@ fn the_same_conversation_in_one_step_or_in_many_is_the_same_bytes() {
     for wire in Wire::ALL {
         let (codec, tools) = (codec(wire), tools());
         let messages = [user("One"), user("Two")];
-        let mut kept = Kept::default();
+        let mut kept = SessionBody::default();
         let first = codec.encode(&mut kept, &request(&messages, &tools, 9)).to_vec();
         let again = codec.encode(&mut kept, &request(&messages, &tools, 9)).to_vec();
         assert_eq!(first, again, "{wire}");
@@ -227,7 +227,7 @@ fn tools_that_are_withdrawn_stay_listed_and_may_not_be_called() {
     ] {
         let (codec, tools) = (codec(wire), tools());
         let messages = [user("One"), user("Report now.")];
-        let mut kept = Kept::default();
+        let mut kept = SessionBody::default();
         codec.encode(&mut kept, &request(&messages[..1], &tools, 9));
         let last = codec.encode(&mut kept, &request(&messages, &[], 9)).to_vec();
         let last = String::from_utf8(last).unwrap();
@@ -241,7 +241,7 @@ fn tools_that_are_withdrawn_stay_listed_and_may_not_be_called() {
 fn another_model_s_secrets_and_calls_that_were_not_made_are_left_out() {
     for (wire, stream) in recorded() {
         let mut messages = talk(wire, stream);
-        let other = Codec { model: "other-model".to_owned(), ..codec(wire) };
+        let other = WireCodec { model: "other-model".to_owned(), ..codec(wire) };
         let foreign = body(&other, &request(&messages, &tools(), 9));
         assert!(!foreign.contains("c2lnbmVk"), "{wire}: {foreign}");
         if let Message::Assistant { tool_calls, .. } = &mut messages[1] {

@@ -1,7 +1,7 @@
 //! A conversation with a scripted model, driven by hand.
 
 use adjutant_core::{AttemptResult, Message, ModelReply, SessionId};
-use adjutant_model::{Model, Progress, ScriptedModel, TurnRequest, estimate};
+use adjutant_model::{Model, ScriptedModel, TurnProgress, TurnRequest, estimate};
 
 /// Loads a script that must be right.
 pub(crate) fn script(toml: &str) -> ScriptedModel {
@@ -58,10 +58,10 @@ impl Child {
             context_tokens,
         };
         let arrived = &mut self.progress;
-        let mut note = |progress: Progress<'_>| match progress {
-            Progress::Text(text) => arrived.push(text.to_owned()),
-            Progress::Bytes(bytes) => arrived.push(format!("{bytes} bytes")),
-            Progress::Waiting { ms, .. } => arrived.push(format!("waits {ms} ms")),
+        let mut note = |progress: TurnProgress<'_>| match progress {
+            TurnProgress::Text(text) => arrived.push(text.to_owned()),
+            TurnProgress::Bytes(bytes) => arrived.push(format!("{bytes} bytes")),
+            TurnProgress::Waiting { ms, .. } => arrived.push(format!("waits {ms} ms")),
         };
         model.turn(request, &mut note).await
     }

@@ -288,7 +288,7 @@ fn a_thousand_calls_in_one_turn_are_read() {
 fn a_reader_is_made_for_its_wire() {
     for wire in Wire::ALL {
         assert_eq!(wire.as_str().parse(), Ok(wire));
-        assert!(format!("{:?}", codec(wire).reader(1)).starts_with("Reader"));
+        assert!(format!("{:?}", codec(wire).reader(1)).starts_with("AnswerReader"));
     }
     insta::assert_snapshot!("chatt".parse::<Wire>().unwrap_err(), @"`chatt` is no wire; known are anthropic, chat, responses, gemini; did you mean chat");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use adjutant_core::Secret;
 use adjutant_model::wire::Wire;
-use adjutant_model::{Model, ProviderConfig, Sources, open_model};
+use adjutant_model::{Model, ModelSources, ProviderConfig, open_model};
 
 use super::api::Api;
 use super::server::{KEY, Running};
@@ -66,8 +66,8 @@ impl Running {
 
     /// Returns everything needed to open models that this server answers for.
     #[must_use]
-    pub fn sources(&self) -> Sources {
-        Sources::default().with_provider(self.provider())
+    pub fn sources(&self) -> ModelSources {
+        ModelSources::default().with_provider(self.provider())
     }
 
     /// Opens the API's well-known model at this server.

@@ -4,7 +4,7 @@
 //! digits where identifiers, types and placeholders do not.
 
 use super::tokens::flips;
-use super::{Kind, OPENING, Span, is_masked, is_word};
+use super::{OPENING, SecretKind, SecretSpan, is_masked, is_word};
 
 /// The longest name and the longest values looked at; they bound the work per separator.
 const MAX_NAME_BYTES: usize = 64;
@@ -33,14 +33,14 @@ const PLACEHOLDERS: [&[u8]; 8] =
 
 /// Who makes the value, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
+enum SecretNameKind {
     Password,
     Secret,
 }
 
 /// How the value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ValueForm {
     Quoted,
     /// `NAME=value` as in an environment file: as good as quoted.
     Environment,
@@ -49,16 +49,20 @@ enum Form {
 }
 
 /// Finds the value assigned by the `=` or `:` at `at`.
-pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
+pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     let name = name_before(&bytes[floor..at])?;
     let who = classify(name)?;
     let (from, typed) = value_start(bytes, at)?;
     let (start, end, form) = match quoted(bytes, from) {
-        Some((start, end)) => (start, end, Form::Quoted),
+        Some((start, end)) => (start, end, ValueForm::Quoted),
         None if typed => return None,
         None => bare(bytes, at, from, name)?,
     };
-    is_secret(&bytes[start..end], who, form).then_some(Span { start, end, kind: Kind::Secret })
+    is_secret(&bytes[start..end], who, form).then_some(SecretSpan {
+        start,
+        end,
+        kind: SecretKind::Secret,
+    })
 }
 
 /// Returns the name before a separator, past spaces and closing quotes; of a long one the end.
@@ -109,7 +113,7 @@ fn typed_value(bytes: &[u8], at: usize, start: usize) -> Option<usize> {
     (window.get(equals + 1) == Some(&b' ')).then_some(start + equals + 2)
 }
 
-fn classify(name: &[u8]) -> Option<Name> {
+fn classify(name: &[u8]) -> Option<SecretNameKind> {
     // The last letters of all endings: most names are done with here.
     if !matches!(name.last()?.to_ascii_lowercase(), b'd' | b'e' | b't' | b'n' | b'y') {
         return None;
@@ -122,9 +126,9 @@ fn classify(name: &[u8]) -> Option<Name> {
     }
     let plain = &plain[..length];
     if PASSWORDS.iter().any(|ending| plain.ends_with(ending)) {
-        return Some(Name::Password);
+        return Some(SecretNameKind::Password);
     }
-    SECRETS.iter().any(|ending| plain.ends_with(ending)).then_some(Name::Secret)
+    SECRETS.iter().any(|ending| plain.ends_with(ending)).then_some(SecretNameKind::Secret)
 }
 
 /// Returns the inside of a string literal that begins at `from`, escaped quotes included.
@@ -150,7 +154,7 @@ fn quoted(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
 }
 
 /// Returns an unquoted value, which runs to the next space or delimiter.
-fn bare(bytes: &[u8], at: usize, from: usize, name: &[u8]) -> Option<(usize, usize, Form)> {
+fn bare(bytes: &[u8], at: usize, from: usize, name: &[u8]) -> Option<(usize, usize, ValueForm)> {
     let window = &bytes[from..bytes.len().min(from + MAX_BARE_BYTES)];
     let cut = from + window.len() < bytes.len();
     let length = match window.iter().position(|byte| ends_bare(*byte)) {
@@ -163,7 +167,7 @@ fn bare(bytes: &[u8], at: usize, from: usize, name: &[u8]) -> Option<(usize, usi
         && from == at + 1
         && bytes[..at].ends_with(word)
         && !word.iter().any(u8::is_ascii_lowercase);
-    let form = if environment { Form::Environment } else { Form::Bare };
+    let form = if environment { ValueForm::Environment } else { ValueForm::Bare };
     Some((from, from + length, form))
 }
 
@@ -171,20 +175,22 @@ fn ends_bare(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"'`,;&|)}<>\\".contains(&byte)
 }
 
-fn is_secret(value: &[u8], name: Name, form: Form) -> bool {
+fn is_secret(value: &[u8], name: SecretNameKind, form: ValueForm) -> bool {
     if is_masked(value) || is_placeholder(value) {
         return false;
     }
-    let mix = Mix::of(value);
+    let mix = CharacterMix::of(value);
     match (form, name) {
-        (Form::Bare, _) => {
+        (ValueForm::Bare, _) => {
             let code = value.starts_with(b"0x") || value.iter().any(|b| b"([{$*!.:".contains(b));
             !code && mix.is_random(value.len(), 12)
         }
-        (Form::Quoted | Form::Environment, Name::Password) => {
+        (ValueForm::Quoted | ValueForm::Environment, SecretNameKind::Password) => {
             value.len() >= 8 && mix.distinct >= 5 && mix.classes() >= 2
         }
-        (Form::Quoted | Form::Environment, Name::Secret) => mix.is_random(value.len(), 16),
+        (ValueForm::Quoted | ValueForm::Environment, SecretNameKind::Secret) => {
+            mix.is_random(value.len(), 16)
+        }
     }
 }
 
@@ -197,7 +203,7 @@ fn is_placeholder(value: &[u8]) -> bool {
 
 /// What a value is made of.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mix {
+struct CharacterMix {
     lower: bool,
     upper: bool,
     digit: bool,
@@ -207,7 +213,7 @@ struct Mix {
     flips: usize,
 }
 
-impl Mix {
+impl CharacterMix {
     fn of(value: &[u8]) -> Self {
         let mut mix = Self { flips: flips(value), ..Self::default() };
         let mut seen = [0_u64; 4];

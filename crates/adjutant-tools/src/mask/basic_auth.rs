@@ -1,13 +1,13 @@
 //! Names and passwords in `Authorization: Basic …`, which is base64 and hides nothing.
 
 use super::assignment::name_before;
-use super::{Kind, Span};
+use super::{SecretKind, SecretSpan};
 
 /// The longest value looked at; bounds the work per separator.
 const MAX_VALUE_BYTES: usize = 1024;
 
 /// Finds the credentials in the header whose name ends at the separator at `at`.
-pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
+pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     let name = name_before(&bytes[floor..at])?;
     let ending = name.len().checked_sub(b"authorization".len())?;
     if !name[ending..].eq_ignore_ascii_case(b"authorization") {
@@ -28,7 +28,7 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
     let is_credentials = start > after && holds_credentials(&window[..length]);
     let padding = window[length..].iter().take(2).take_while(|byte| **byte == b'=').count();
     let end = start + length + padding;
-    is_credentials.then_some(Span { start, end, kind: Kind::Secret })
+    is_credentials.then_some(SecretSpan { start, end, kind: SecretKind::Secret })
 }
 
 /// Says whether base64 decodes to `name:password`, which ordinary words after `Basic` do not.

@@ -4,7 +4,7 @@
 
 use memchr::memmem;
 
-use super::{Kind, Span, is_masked};
+use super::{SecretKind, SecretSpan, is_masked};
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
@@ -24,20 +24,20 @@ const INLINE_RUN_BYTES: usize = 16;
 
 /// Finds key blocks in one text, from left to right.
 #[derive(Debug, Default)]
-pub(super) struct Finder {
+pub(super) struct KeyBlockFinder {
     /// Where the next end marker is, once looked for: many beginnings share one search.
     next_end: Option<usize>,
 }
 
-impl Finder {
+impl KeyBlockFinder {
     /// Finds the key whose beginning marker is at `at`.
-    pub(super) fn find(&mut self, bytes: &[u8], at: usize) -> Option<Span> {
+    pub(super) fn find(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let body = at + begin_marker(&bytes[at..])?;
         let end = match self.end_after(bytes, body) {
             Some((end, close)) if holds_key(&bytes[body..end]) => close,
             Some(_) | None => cut_body(bytes, body)?,
         };
-        Some(Span { start: at, end, kind: Kind::PrivateKey })
+        Some(SecretSpan { start: at, end, kind: SecretKind::PrivateKey })
     }
 
     /// Returns where the next end marker after `from` begins and closes, when it is near.
@@ -140,11 +140,11 @@ const fn is_base64(byte: u8) -> bool {
 ///
 /// For tools that show a part of a file: a part without the beginning marker has no shape.
 #[derive(Debug, Default)]
-pub(crate) struct KeyLines {
+pub(crate) struct KeyLineTracker {
     inside: bool,
 }
 
-impl KeyLines {
+impl KeyLineTracker {
     /// Takes the next line; says whether it is the body of a key.
     pub(crate) fn is_key(&mut self, line: &[u8]) -> bool {
         // The common line costs one search for one byte: markers begin with a hyphen.

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 use memchr::memmem::Finder;
 
-pub(crate) use key_block::{KeyLines, is_body_line};
+pub(crate) use key_block::{KeyLineTracker, is_body_line};
 
 /// The shortest literal that is masked; shorter ones would tear up ordinary text.
 const MIN_LITERAL_BYTES: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) const OPENING: &str = "[masked:";
 
 /// What was found, as shown in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SecretKind {
     Aws,
     GitHub,
     GitLab,
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     OwnKey,
 }
 
-impl Kind {
+impl SecretKind {
     const ALL: [Self; 14] = [
         Self::Aws,
         Self::GitHub,
@@ -84,10 +84,10 @@ impl Kind {
 
 /// A stretch of bytes to replace; both ends lie next to ASCII, so they are character boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct SecretSpan {
     start: usize,
     end: usize,
-    kind: Kind,
+    kind: SecretKind,
 }
 
 /// Masks secrets by shape, and the literals it was made with wherever they appear.
@@ -110,7 +110,9 @@ impl Masker {
             .into_iter()
             .map(|literal| literal.as_ref().trim().to_owned())
             .filter(|literal| literal.len() >= MIN_LITERAL_BYTES)
-            .filter(|literal| Kind::ALL.iter().all(|kind| !kind.replacement().contains(literal)))
+            .filter(|literal| {
+                SecretKind::ALL.iter().all(|kind| !kind.replacement().contains(literal))
+            })
             .collect();
         // Longest first, so that a key which contains another is replaced whole.
         kept.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -148,7 +150,7 @@ fn replace_literal(text: &str, literal: &Finder<'_>) -> Option<String> {
     let mut copied = 0;
     for start in literal.find_iter(text.as_bytes()) {
         out.push_str(&text[copied..start]);
-        out.push_str(Kind::OwnKey.replacement());
+        out.push_str(SecretKind::OwnKey.replacement());
         copied = start + literal.needle().len();
     }
     (copied > 0).then(|| {
@@ -158,15 +160,15 @@ fn replace_literal(text: &str, literal: &Finder<'_>) -> Option<String> {
 }
 
 /// The pairs of bytes at which a rule may begin, so that ordinary text costs little per byte.
-static STARTS: Starts = Starts::new();
+static STARTS: RuleStarts = RuleStarts::new();
 
 /// Two tables of bits: a pair may begin a rule when its two entries share one.
-struct Starts {
+struct RuleStarts {
     first: [u8; 256],
     second: [u8; 256],
 }
 
-impl Starts {
+impl RuleStarts {
     const TOKEN: u8 = 1;
     const DASHES: u8 = 2;
     const SEPARATOR: u8 = 4;
@@ -206,10 +208,10 @@ fn mask_shapes(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut from, mut copied) = (0, 0);
-    let mut blocks = key_block::Finder::default();
+    let mut blocks = key_block::KeyBlockFinder::default();
     // A URL's password is found at its `://` but masked when reached: the name before it may be
     // a token of its own, or the password part of something larger.
-    let mut password: Option<Span> = None;
+    let mut password: Option<SecretSpan> = None;
     loop {
         let next = STARTS.find(&bytes[from..]).map(|offset| from + offset);
         let reached = password.take_if(|span| next.is_none_or(|next| span.start <= next));
@@ -237,7 +239,12 @@ fn mask_shapes(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-fn detect(bytes: &[u8], floor: usize, at: usize, blocks: &mut key_block::Finder) -> Option<Span> {
+fn detect(
+    bytes: &[u8],
+    floor: usize,
+    at: usize,
+    blocks: &mut key_block::KeyBlockFinder,
+) -> Option<SecretSpan> {
     match bytes[at] {
         b'-' => blocks.find(bytes, at),
         b'=' | b':' => {

@@ -3,7 +3,7 @@
 //! `password` alone is an ordinary word. What convicts the next word is the chain of pairs before it, back
 //! to `machine` or `default`.
 
-use super::{Kind, OPENING, Span, is_masked};
+use super::{OPENING, SecretKind, SecretSpan, is_masked};
 
 /// The word that the password follows.
 pub(super) const PASSWORD: &[u8] = b"password";
@@ -12,7 +12,7 @@ pub(super) const PASSWORD: &[u8] = b"password";
 const MAX_ENTRY_BYTES: usize = 512;
 
 /// Finds the password that follows the word at `at`.
-pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
+pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     let rest = bytes[at..].strip_prefix(PASSWORD)?;
     let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let before = &bytes[floor.max(at.saturating_sub(MAX_ENTRY_BYTES))..at];
@@ -22,7 +22,7 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
     }
     let start = at + PASSWORD.len() + blanks;
     let length = bytes[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
-    (length > 0).then_some(Span { start, end: start + length, kind: Kind::Secret })
+    (length > 0).then_some(SecretSpan { start, end: start + length, kind: SecretKind::Secret })
 }
 
 /// Says whether a text ends in the beginning of an entry, to which a password belongs.

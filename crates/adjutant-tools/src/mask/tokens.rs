@@ -2,13 +2,13 @@
 //!
 //! Each shape is one row of [`SHAPES`]; a JSON web token is the one that needs a function.
 
-use super::{Kind, Span, is_word};
+use super::{SecretKind, SecretSpan, is_word};
 
 /// One family of tokens: its prefix and what must follow.
-struct Shape {
+struct TokenShape {
     prefix: &'static [u8],
-    kind: Kind,
-    body: Body,
+    kind: SecretKind,
+    body: TokenAlphabet,
     /// The fewest bytes after the prefix.
     min: usize,
     /// The most, for tokens of one fixed length.
@@ -17,7 +17,7 @@ struct Shape {
 
 /// Which bytes a token is made of, and what else it must satisfy.
 #[derive(Clone, Copy)]
-enum Body {
+enum TokenAlphabet {
     /// Capital letters and digits.
     Capitals,
     /// Letters, digits, underscores.
@@ -28,37 +28,47 @@ enum Body {
     Mixed,
 }
 
-const fn shape(prefix: &'static [u8], kind: Kind, body: Body, min: usize) -> Shape {
-    Shape { prefix, kind, body, min, max: usize::MAX }
+const fn shape(
+    prefix: &'static [u8],
+    kind: SecretKind,
+    body: TokenAlphabet,
+    min: usize,
+) -> TokenShape {
+    TokenShape { prefix, kind, body, min, max: usize::MAX }
 }
 
-const fn fixed(prefix: &'static [u8], kind: Kind, body: Body, len: usize) -> Shape {
-    Shape { prefix, kind, body, min: len, max: len }
+const fn fixed(
+    prefix: &'static [u8],
+    kind: SecretKind,
+    body: TokenAlphabet,
+    len: usize,
+) -> TokenShape {
+    TokenShape { prefix, kind, body, min: len, max: len }
 }
 
-const SHAPES: [Shape; 22] = [
-    fixed(b"AKIA", Kind::Aws, Body::Capitals, 16),
-    fixed(b"ASIA", Kind::Aws, Body::Capitals, 16),
-    shape(b"ghp_", Kind::GitHub, Body::Word, 30),
-    shape(b"gho_", Kind::GitHub, Body::Word, 30),
-    shape(b"ghu_", Kind::GitHub, Body::Word, 30),
-    shape(b"ghs_", Kind::GitHub, Body::Word, 30),
-    shape(b"ghr_", Kind::GitHub, Body::Word, 30),
-    shape(b"github_pat_", Kind::GitHub, Body::Word, 30),
-    shape(b"glpat-", Kind::GitLab, Body::Dashed, 20),
-    shape(b"xoxa-", Kind::Slack, Body::Dashed, 10),
-    shape(b"xoxb-", Kind::Slack, Body::Dashed, 10),
-    shape(b"xoxe-", Kind::Slack, Body::Dashed, 10),
-    shape(b"xoxo-", Kind::Slack, Body::Dashed, 10),
-    shape(b"xoxp-", Kind::Slack, Body::Dashed, 10),
-    shape(b"xoxr-", Kind::Slack, Body::Dashed, 10),
-    shape(b"xoxs-", Kind::Slack, Body::Dashed, 10),
-    shape(b"sk_live_", Kind::Stripe, Body::Word, 16),
-    shape(b"sk-ant-", Kind::ApiKey, Body::Dashed, 16),
-    shape(b"sk-", Kind::ApiKey, Body::Mixed, 20),
-    fixed(b"AIza", Kind::Google, Body::Dashed, 35),
-    fixed(b"npm_", Kind::Npm, Body::Word, 36),
-    shape(b"hf_", Kind::HuggingFace, Body::Word, 30),
+const SHAPES: [TokenShape; 22] = [
+    fixed(b"AKIA", SecretKind::Aws, TokenAlphabet::Capitals, 16),
+    fixed(b"ASIA", SecretKind::Aws, TokenAlphabet::Capitals, 16),
+    shape(b"ghp_", SecretKind::GitHub, TokenAlphabet::Word, 30),
+    shape(b"gho_", SecretKind::GitHub, TokenAlphabet::Word, 30),
+    shape(b"ghu_", SecretKind::GitHub, TokenAlphabet::Word, 30),
+    shape(b"ghs_", SecretKind::GitHub, TokenAlphabet::Word, 30),
+    shape(b"ghr_", SecretKind::GitHub, TokenAlphabet::Word, 30),
+    shape(b"github_pat_", SecretKind::GitHub, TokenAlphabet::Word, 30),
+    shape(b"glpat-", SecretKind::GitLab, TokenAlphabet::Dashed, 20),
+    shape(b"xoxa-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"xoxb-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"xoxe-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"xoxo-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"xoxp-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"xoxr-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"xoxs-", SecretKind::Slack, TokenAlphabet::Dashed, 10),
+    shape(b"sk_live_", SecretKind::Stripe, TokenAlphabet::Word, 16),
+    shape(b"sk-ant-", SecretKind::ApiKey, TokenAlphabet::Dashed, 16),
+    shape(b"sk-", SecretKind::ApiKey, TokenAlphabet::Mixed, 20),
+    fixed(b"AIza", SecretKind::Google, TokenAlphabet::Dashed, 35),
+    fixed(b"npm_", SecretKind::Npm, TokenAlphabet::Word, 36),
+    shape(b"hf_", SecretKind::HuggingFace, TokenAlphabet::Word, 30),
 ];
 
 /// How every token begins: the prefixes of [`SHAPES`], and that of a web token.
@@ -79,7 +89,7 @@ const WEB_TOKEN: &[u8] = b"eyJ";
 const JUDGED_BYTES: usize = 64;
 
 /// Finds a token that begins exactly at `at`.
-pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
+pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     if at > floor && is_word(bytes[at - 1]) {
         return None;
     }
@@ -89,19 +99,19 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
         .filter(|shape| rest.starts_with(shape.prefix))
         .find_map(|shape| shape.length(&rest[shape.prefix.len()..]))
         .or_else(|| web_token(bytes, floor, at))
-        .map(|(length, kind)| Span { start: at, end: at + length, kind })
+        .map(|(length, kind)| SecretSpan { start: at, end: at + length, kind })
 }
 
-impl Shape {
+impl TokenShape {
     /// Returns the token's whole length when `body`, the text after the prefix, fits.
-    fn length(&self, body: &[u8]) -> Option<(usize, Kind)> {
+    fn length(&self, body: &[u8]) -> Option<(usize, SecretKind)> {
         // The first bytes are judged before the end is looked for, so that a text full of
         // prefixes costs a bounded look at each and not a run to the end.
         let head = body.get(..self.min)?;
         if !head.iter().all(|byte| self.allows(*byte)) {
             return None;
         }
-        if matches!(self.body, Body::Mixed) {
+        if matches!(self.body, TokenAlphabet::Mixed) {
             let judged = &body[..body.len().min(JUDGED_BYTES)];
             let run = &judged[..run_length(judged, |byte| self.allows(byte))];
             if flips(run) < 3 {
@@ -119,15 +129,15 @@ impl Shape {
 
     fn allows(&self, byte: u8) -> bool {
         match self.body {
-            Body::Capitals => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
-            Body::Word => is_word(byte),
-            Body::Dashed | Body::Mixed => is_dashed(byte),
+            TokenAlphabet::Capitals => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            TokenAlphabet::Word => is_word(byte),
+            TokenAlphabet::Dashed | TokenAlphabet::Mixed => is_dashed(byte),
         }
     }
 }
 
 /// Finds `eyJ….eyJ…`, with or without a signature: a token cut short is still one.
-fn web_token(bytes: &[u8], floor: usize, at: usize) -> Option<(usize, Kind)> {
+fn web_token(bytes: &[u8], floor: usize, at: usize) -> Option<(usize, SecretKind)> {
     // Strict about what precedes, so that each run of characters is examined once.
     if at > floor && is_dashed(bytes[at - 1]) {
         return None;
@@ -139,7 +149,7 @@ fn web_token(bytes: &[u8], floor: usize, at: usize) -> Option<(usize, Kind)> {
     if rest.get(length) == Some(&b'.') {
         length += 1 + run_length(&rest[length + 1..], is_dashed);
     }
-    Some((length, Kind::Jwt))
+    Some((length, SecretKind::Jwt))
 }
 
 /// Returns the length of one encoded JSON object at the start of `bytes`.

@@ -1,12 +1,12 @@
 //! Passwords in URLs: `scheme://name:password@host`.
 
-use super::{Kind, Span, is_masked};
+use super::{SecretKind, SecretSpan, is_masked};
 
 /// The longest name and password looked at.
 const MAX_BYTES: usize = 512;
 
 /// Finds the password of the URL whose `://` begins at `at`.
-pub(super) fn password(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
+pub(super) fn password(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     let rest = bytes[at..].strip_prefix(b"://")?;
     if at == floor || !bytes[at - 1].is_ascii_alphanumeric() {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn password(bytes: &[u8], floor: usize, at: usize) -> Option<Span> {
         return None;
     }
     let start = at + 3 + colon + 1;
-    Some(Span { start, end: start + secret.len(), kind: Kind::UrlPassword })
+    Some(SecretSpan { start, end: start + secret.len(), kind: SecretKind::UrlPassword })
 }
 
 fn ends_authority(byte: &u8) -> bool {

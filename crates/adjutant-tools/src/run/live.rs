@@ -8,7 +8,7 @@ use adjutant_workspace::sandbox::{BoundedOutput, OutputSink, OutputStream};
 
 use super::text::{self, cleaned};
 use crate::Masker;
-use crate::mask::{KeyLines, Kind};
+use crate::mask::{KeyLineTracker, SecretKind};
 
 /// The time between two chunks that are shown: a flood becomes ten events a second.
 const PACE: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 4 * 1024;
 const HELD_BYTES: usize = 64 * 1024;
 
 /// Where the output of one command goes.
-pub(super) struct Live<'call> {
+pub(super) struct LiveOutput<'call> {
     kept: BoundedOutput,
     masker: &'call Masker,
     on_output: &'call mut dyn FnMut(&str),
@@ -31,12 +31,12 @@ pub(super) struct Live<'call> {
     is_torn: bool,
     /// Whether lines were lost, one of which may have begun a key.
     has_gap: bool,
-    keys: KeyLines,
+    keys: KeyLineTracker,
     /// When the next chunk may be shown.
     next: Instant,
 }
 
-impl<'call> Live<'call> {
+impl<'call> LiveOutput<'call> {
     pub(super) fn new(
         max_bytes: usize,
         masker: &'call Masker,
@@ -50,7 +50,7 @@ impl<'call> Live<'call> {
             has_line: false,
             is_torn: false,
             has_gap: false,
-            keys: KeyLines::default(),
+            keys: KeyLineTracker::default(),
             next: Instant::now(),
         }
     }
@@ -109,7 +109,7 @@ impl<'call> Live<'call> {
             match (is_key, was_key) {
                 (false, _) => out.push_str(line),
                 (true, false) => {
-                    out.push_str(Kind::PrivateKey.replacement());
+                    out.push_str(SecretKind::PrivateKey.replacement());
                     out.push('\n');
                 }
                 (true, true) => {}
@@ -120,7 +120,7 @@ impl<'call> Live<'call> {
     }
 }
 
-impl OutputSink for Live<'_> {
+impl OutputSink for LiveOutput<'_> {
     fn chunk(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.kept.chunk(stream, bytes);
         self.hold(bytes);

@@ -19,17 +19,17 @@ use adjutant_workspace::sandbox::{
     UnconfinedRunner,
 };
 
-use self::live::Live;
-use crate::args::{ArgError, Args, Field, brief};
-use crate::output::{ToolOutput, remark};
-use crate::toolbox::Call;
+use self::live::LiveOutput;
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
+use crate::output::{ToolCallResult, remark};
+use crate::toolbox::ToolCallContext;
 use crate::{ToolName, show};
 
-static FIELDS: [Field; 4] = [
-    Field::new("command", &["cmd"]),
-    Field::new("cwd", &["workdir", "directory"]),
-    Field::new("timeout", &["timeout_seconds"]),
-    Field::new("description", &[]),
+static FIELDS: [ArgumentNames; 4] = [
+    ArgumentNames::new("command", &["cmd"]),
+    ArgumentNames::new("cwd", &["workdir", "directory"]),
+    ArgumentNames::new("timeout", &["timeout_seconds"]),
+    ArgumentNames::new("description", &[]),
 ];
 
 /// The longest command; the kernel takes no argument of twice this.
@@ -54,10 +54,10 @@ pub enum Confinement {
 }
 
 /// Why nothing was run, in words for the model.
-type Objection = String;
+type RunErrorText = String;
 
 /// How a command ended, and what held it.
-struct Over {
+struct CommandEnd {
     end: ProgramEnd,
     elapsed: Duration,
     /// What held it.
@@ -68,7 +68,7 @@ struct Over {
 
 /// How long a command may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LongestRun {
+pub(crate) enum TimeoutLimit {
     /// What an agent may ask for.
     OfAgent,
     /// Whatever a person's policy gave it.
@@ -77,15 +77,15 @@ pub(crate) enum LongestRun {
 
 /// Runs a command to its end.
 pub(crate) fn run(
-    call: &Call<'_>,
-    longest: LongestRun,
+    call: &ToolCallContext<'_>,
+    longest: TimeoutLimit,
     confinement: &Confinement,
     environment: &[(String, String)],
     cancel: &CancelHandle,
     on_output: &mut dyn FnMut(&str),
-) -> Result<ToolOutput, Objection> {
-    let asked = Asked::read(call, longest, confinement)?;
-    let mut live = Live::new(call.caps.run_bytes, call.masker, on_output);
+) -> Result<ToolCallResult, RunErrorText> {
+    let asked = RequestedCommand::read(call, longest, confinement)?;
+    let mut live = LiveOutput::new(call.caps.run_bytes, call.masker, on_output);
     let (over, bounds) = match confinement {
         Confinement::Sandboxed(sandbox) => {
             let config = sandbox.config();
@@ -110,11 +110,13 @@ pub(crate) fn run(
     if over.end == ProgramEnd::TimedOut {
         let most = call.caps.run_seconds;
         let words = match longest {
-            LongestRun::AsAsked => "the policy key `verify_s` says how long it may take".to_owned(),
-            LongestRun::OfAgent if asked.timeout < Duration::from_secs(most) => {
+            TimeoutLimit::AsAsked => {
+                "the policy key `verify_s` says how long it may take".to_owned()
+            }
+            TimeoutLimit::OfAgent if asked.timeout < Duration::from_secs(most) => {
                 format!("`timeout` may be {most} seconds at most")
             }
-            LongestRun::OfAgent => {
+            TimeoutLimit::OfAgent => {
                 format!("{most} seconds is the most that the policy key `run_max_s` allows")
             }
         };
@@ -125,29 +127,29 @@ pub(crate) fn run(
     }
     remark(&mut text, format_args!("sandbox: {}", over.level));
     let is_error = over.end != ProgramEnd::Exited(0);
-    Ok(ToolOutput { is_error, sandbox: Some(over.level), ..ToolOutput::ok(text) })
+    Ok(ToolCallResult { is_error, sandbox: Some(over.level), ..ToolCallResult::ok(text) })
 }
 
 /// What a call asks for.
-struct Asked {
+struct RequestedCommand {
     command: String,
     directory: PathBuf,
     timeout: Duration,
 }
 
-impl Asked {
+impl RequestedCommand {
     fn read(
-        call: &Call<'_>,
-        longest: LongestRun,
+        call: &ToolCallContext<'_>,
+        longest: TimeoutLimit,
         confinement: &Confinement,
-    ) -> Result<Self, Objection> {
-        let args = Args::new(ToolName::Run, call.arguments, &FIELDS).map_err(words)?;
+    ) -> Result<Self, RunErrorText> {
+        let args = CallArguments::new(ToolName::Run, call.arguments, &FIELDS).map_err(words)?;
         let command = args.required("command").map_err(words)?;
         check_command(&command)?;
         let most = call.caps.run_seconds;
         let seconds = args.number("timeout", 1).map_err(words)?;
         let seconds = seconds.unwrap_or(DEFAULT_SECONDS.min(most));
-        if longest == LongestRun::OfAgent && seconds > most {
+        if longest == TimeoutLimit::OfAgent && seconds > most {
             return Err(format!(
                 "`timeout` is in seconds, {most} at most (policy key `run_max_s`), got {seconds}"
             ));
@@ -178,14 +180,14 @@ impl Asked {
     }
 
     /// Says why nothing was run where there is no sandbox that could have failed.
-    fn failed_outside(&self, error: RunError) -> Objection {
+    fn failed_outside(&self, error: RunError) -> RunErrorText {
         if let RunError::Helper(why) = error {
             return format!("not run: {why}");
         }
         self.failed(error)
     }
 
-    fn failed(&self, error: RunError) -> Objection {
+    fn failed(&self, error: RunError) -> RunErrorText {
         match error {
             RunError::Empty | RunError::Nul | RunError::NotStarted { .. } => {
                 format!("not run: {error}")
@@ -200,11 +202,11 @@ impl Asked {
     }
 }
 
-fn words(error: ArgError) -> Objection {
+fn words(error: ToolArgumentError) -> RunErrorText {
     error.0
 }
 
-fn check_command(command: &str) -> Result<(), Objection> {
+fn check_command(command: &str) -> Result<(), RunErrorText> {
     if command.trim().is_empty() {
         return Err("`command` is blank; write the command to run".to_owned());
     }
@@ -223,7 +225,7 @@ fn check_command(command: &str) -> Result<(), Objection> {
 
 /// Finds the starting directory; commands are shown the workspace at a path of its own, which may be named too.
 fn directory(
-    call: &Call<'_>,
+    call: &ToolCallContext<'_>,
     confinement: &Confinement,
     written: &str,
 ) -> Result<PathBuf, PathError> {
@@ -255,7 +257,7 @@ fn can_be_set(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-fn over(ended: SandboxedExit, network: NetworkAccess) -> Over {
+fn over(ended: SandboxedExit, network: NetworkAccess) -> CommandEnd {
     let mut remarks = Vec::new();
     if !ended.tree_gone {
         remarks.push("a process could not be ended within a second".to_owned());
@@ -270,18 +272,18 @@ fn over(ended: SandboxedExit, network: NetworkAccess) -> Over {
         SandboxLevel::Full => "full".to_owned(),
         level @ SandboxLevel::Reduced(_) => level.to_string(),
     };
-    Over { end: ended.end, elapsed: ended.elapsed, level, remarks }
+    CommandEnd { end: ended.end, elapsed: ended.elapsed, level, remarks }
 }
 
-fn unconfined(ended: UnconfinedExit) -> Over {
+fn unconfined(ended: UnconfinedExit) -> CommandEnd {
     let mut remarks = Vec::new();
     if !ended.output_closed {
         remarks.push("a process left the command's group and may live on".to_owned());
     }
-    Over { end: ended.end, elapsed: ended.elapsed, level: "off".to_owned(), remarks }
+    CommandEnd { end: ended.end, elapsed: ended.elapsed, level: "off".to_owned(), remarks }
 }
 
-fn first_line(over: &Over, timeout: Duration, bounds: &ResourceBounds) -> String {
+fn first_line(over: &CommandEnd, timeout: Duration, bounds: &ResourceBounds) -> String {
     let took = format!("{:.1} s", over.elapsed.as_secs_f64());
     match over.end {
         ProgramEnd::Exited(code) => format!("exit {code} in {took}"),
@@ -317,7 +319,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn unavailable(why: &SandboxUnavailable) -> Objection {
+fn unavailable(why: &SandboxUnavailable) -> RunErrorText {
     let why = brief(&why.why);
     format!(
         "not run: there is no sandbox for commands here ({why}), and without one none is run. Go on without Run. A \
@@ -358,7 +360,7 @@ mod tests {
             ),
         ] {
             let (elapsed, level) = (Duration::from_millis(1_234), String::new());
-            let over = Over { end, elapsed, level, remarks: Vec::new() };
+            let over = CommandEnd { end, elapsed, level, remarks: Vec::new() };
             assert_eq!(first_line(&over, Duration::from_secs(120), &bounds), words);
         }
     }

@@ -92,10 +92,10 @@ pub(super) fn cleaned(bytes: &[u8]) -> String {
     out
 }
 
-type Rest<'text> = std::iter::Peekable<std::str::Chars<'text>>;
+type RemainingChars<'text> = std::iter::Peekable<std::str::Chars<'text>>;
 
 /// Skips what follows an escape character; a line break always ends it, so that nobody can hide the rest.
-fn skip_sequence(rest: &mut Rest<'_>) {
+fn skip_sequence(rest: &mut RemainingChars<'_>) {
     match rest.peek() {
         Some('[') => {
             rest.next();
@@ -113,12 +113,12 @@ fn skip_sequence(rest: &mut Rest<'_>) {
     }
 }
 
-fn skip_control(rest: &mut Rest<'_>) {
+fn skip_control(rest: &mut RemainingChars<'_>) {
     while rest.next_if(|c| (' '..='?').contains(c)).is_some() {}
     rest.next_if(|c| ('@'..='~').contains(c));
 }
 
-fn skip_string(rest: &mut Rest<'_>) {
+fn skip_string(rest: &mut RemainingChars<'_>) {
     while let Some(c) = rest.next_if(|c| *c != '\n') {
         match c {
             '\u{7}' | '\u{9c}' => return,

@@ -8,14 +8,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Whom a request may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach<'web> {
+pub(crate) enum AddressScope<'web> {
     /// Public addresses, and loopback on these ports; there are none outside of tests.
     Public { loopback_ports: &'web [u16] },
     /// Anything: the person who configured the endpoint chose its address.
     Configured,
 }
 
-impl Reach<'_> {
+impl AddressScope<'_> {
     /// Says what kind of address it is, if it may not be asked.
     pub(crate) fn refuses(self, address: SocketAddr) -> Option<&'static str> {
         match self {
@@ -37,9 +37,9 @@ pub(crate) fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-type Block<A> = (A, u32, &'static str);
+type AddressBlock<A> = (A, u32, &'static str);
 
-const V4: [Block<Ipv4Addr>; 17] = [
+const V4: [AddressBlock<Ipv4Addr>; 17] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this-network"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "carrier-grade NAT"),
@@ -61,7 +61,7 @@ const V4: [Block<Ipv4Addr>; 17] = [
 ];
 
 /// Blocks that are named when refused; the first that fits is said.
-const V6: [Block<Ipv6Addr>; 14] = [
+const V6: [AddressBlock<Ipv6Addr>; 14] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
     (Ipv6Addr::UNSPECIFIED, 96, "IPv4-compatible"),
@@ -85,7 +85,7 @@ const GLOBAL_UNICAST: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0,
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
-    let inside = |(block, bits, _): &&Block<Ipv4Addr>| {
+    let inside = |(block, bits, _): &&AddressBlock<Ipv4Addr>| {
         (u32::from(address) ^ u32::from(*block)).leading_zeros() >= *bits
     };
     V4.iter().find(inside).map(|(_, _, kind)| *kind)
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_exemption_is_for_loopback_on_its_port_only() {
-        let reach = Reach::Public { loopback_ports: &[4711] };
+        let reach = AddressScope::Public { loopback_ports: &[4711] };
         let refused = |text: &str| reach.refuses(text.parse().unwrap());
         assert_eq!(refused("127.0.0.1:4711"), None);
         assert_eq!(refused("127.0.0.1:4712"), Some("loopback"));

@@ -8,33 +8,33 @@ use crate::web::WebError;
 
 /// What was taken of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Body {
+pub(crate) struct ResponseBody {
     pub(crate) bytes: Vec<u8>,
     /// Whether there was more than the cap allows.
     pub(crate) is_cut: bool,
 }
 
 /// Takes a body piece by piece; holds the cap in decoded bytes and little besides.
-pub(crate) struct Intake {
-    decoder: Decoder,
+pub(crate) struct BodyReader {
+    decoder: BodyDecoder,
     /// Bytes as they came; compression that makes them more is a trick to keep us busy.
     received: usize,
     max: usize,
 }
 
-enum Decoder {
-    Plain(Capped),
-    Gzip(Box<MultiGzDecoder<Capped>>),
+enum BodyDecoder {
+    Plain(CappedBuffer),
+    Gzip(Box<MultiGzDecoder<CappedBuffer>>),
 }
 
 /// Keeps bytes up to a cap and refuses the rest, which stops the decoder that feeds it.
-struct Capped {
+struct CappedBuffer {
     bytes: Vec<u8>,
     max: usize,
     is_full: bool,
 }
 
-impl Write for Capped {
+impl Write for CappedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.max - self.bytes.len();
         if bytes.len() > room {
@@ -53,14 +53,14 @@ impl Write for Capped {
     }
 }
 
-impl Intake {
+impl BodyReader {
     /// Begins a body of at most `max` decoded bytes, in the encoding its header names.
     pub(crate) fn new(encoding: Option<&str>, max: usize) -> Result<Self, WebError> {
-        let sink = Capped { bytes: Vec::new(), max, is_full: false };
+        let sink = CappedBuffer { bytes: Vec::new(), max, is_full: false };
         let name = encoding.map(|name| name.trim().to_ascii_lowercase());
         let decoder = match name.as_deref() {
-            None | Some("" | "identity") => Decoder::Plain(sink),
-            Some("gzip" | "x-gzip") => Decoder::Gzip(Box::new(MultiGzDecoder::new(sink))),
+            None | Some("" | "identity") => BodyDecoder::Plain(sink),
+            Some("gzip" | "x-gzip") => BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink))),
             Some(other) => return Err(WebError::Encoding(crate::args::brief(other))),
         };
         Ok(Self { decoder, received: 0, max })
@@ -70,8 +70,8 @@ impl Intake {
     pub(crate) fn take(&mut self, piece: &[u8]) -> io::Result<bool> {
         self.received = self.received.saturating_add(piece.len());
         let written = match &mut self.decoder {
-            Decoder::Plain(sink) => sink.write_all(piece),
-            Decoder::Gzip(decoder) => decoder.write_all(piece),
+            BodyDecoder::Plain(sink) => sink.write_all(piece),
+            BodyDecoder::Gzip(decoder) => decoder.write_all(piece),
         };
         match written {
             _ if self.sink().is_full => Ok(false),
@@ -81,25 +81,28 @@ impl Intake {
     }
 
     /// Ends the body. One that was complete must also decompress to its end.
-    pub(crate) fn finish(mut self, is_complete: bool) -> io::Result<Body> {
+    pub(crate) fn finish(mut self, is_complete: bool) -> io::Result<ResponseBody> {
         let ended = match &mut self.decoder {
-            Decoder::Gzip(decoder) if is_complete && self.received > 0 => decoder.try_finish(),
-            Decoder::Gzip(_) | Decoder::Plain(_) => Ok(()),
+            BodyDecoder::Gzip(decoder) if is_complete && self.received > 0 => decoder.try_finish(),
+            BodyDecoder::Gzip(_) | BodyDecoder::Plain(_) => Ok(()),
         };
         let sink = match &mut self.decoder {
-            Decoder::Plain(sink) => sink,
-            Decoder::Gzip(decoder) => decoder.get_mut(),
+            BodyDecoder::Plain(sink) => sink,
+            BodyDecoder::Gzip(decoder) => decoder.get_mut(),
         };
         if !sink.is_full {
             ended?;
         }
-        Ok(Body { bytes: std::mem::take(&mut sink.bytes), is_cut: sink.is_full || !is_complete })
+        Ok(ResponseBody {
+            bytes: std::mem::take(&mut sink.bytes),
+            is_cut: sink.is_full || !is_complete,
+        })
     }
 
-    fn sink(&self) -> &Capped {
+    fn sink(&self) -> &CappedBuffer {
         match &self.decoder {
-            Decoder::Plain(sink) => sink,
-            Decoder::Gzip(decoder) => decoder.get_ref(),
+            BodyDecoder::Plain(sink) => sink,
+            BodyDecoder::Gzip(decoder) => decoder.get_ref(),
         }
     }
 }
@@ -118,7 +121,7 @@ mod tests {
             encoder.write_all(&vec![0; 1 << 20]).unwrap();
         }
         let bomb = encoder.finish().unwrap();
-        let mut intake = Intake::new(Some("gzip"), 100_000).unwrap();
+        let mut intake = BodyReader::new(Some("gzip"), 100_000).unwrap();
         assert!(!intake.take(&bomb).unwrap());
         let body = intake.finish(false).unwrap();
         assert_eq!((body.bytes.len(), body.is_cut), (100_000, true));
@@ -127,9 +130,12 @@ mod tests {
 
     #[test]
     fn a_body_of_exactly_the_cap_is_whole() {
-        let mut intake = Intake::new(None, 3).unwrap();
+        let mut intake = BodyReader::new(None, 3).unwrap();
         assert!(intake.take(b"ab").unwrap());
         assert!(intake.take(b"c").unwrap());
-        assert_eq!(intake.finish(true).unwrap(), Body { bytes: b"abc".to_vec(), is_cut: false });
+        assert_eq!(
+            intake.finish(true).unwrap(),
+            ResponseBody { bytes: b"abc".to_vec(), is_cut: false }
+        );
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::web::WebError;
-use crate::web::exchange::Ask;
-use crate::web::target::Target;
+use crate::web::exchange::WebRequest;
+use crate::web::target::RequestTarget;
 
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 const TAVILY: &str = "https://api.tavily.com/search";
@@ -41,7 +41,7 @@ pub enum SearchEndpoint {
 
 /// One result, as the engine gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hit {
+pub(crate) struct SearchResult {
     pub(crate) title: String,
     pub(crate) url: String,
     pub(crate) snippet: String,
@@ -49,7 +49,7 @@ pub(crate) struct Hit {
 
 /// How an engine writes titles and snippets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum SnippetFormat {
     Plain,
     Html,
 }
@@ -65,10 +65,10 @@ impl SearchEndpoint {
     }
 
     /// Says how it writes titles and snippets.
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> SnippetFormat {
         match self {
-            Self::Brave { .. } => Form::Html,
-            Self::Searxng { .. } | Self::Tavily { .. } => Form::Plain,
+            Self::Brave { .. } => SnippetFormat::Html,
+            Self::Searxng { .. } | Self::Tavily { .. } => SnippetFormat::Plain,
         }
     }
 
@@ -81,14 +81,18 @@ impl SearchEndpoint {
     }
 
     /// Returns the request for a question.
-    pub(crate) fn request(&self, query: &str, count: usize) -> Result<(Target, Ask), WebError> {
+    pub(crate) fn request(
+        &self,
+        query: &str,
+        count: usize,
+    ) -> Result<(RequestTarget, WebRequest), WebError> {
         match self {
             Self::Searxng { base_url } => {
                 let mut url = parsed(base_url)?;
                 let path = format!("{}/search", url.path().trim_end_matches('/'));
                 url.set_path(&path);
                 url.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
-                Ok((Target::configured(url)?, Ask::json()))
+                Ok((RequestTarget::configured(url)?, WebRequest::json()))
             }
             Self::Brave { key, url } => {
                 let mut url = parsed(url.as_deref().unwrap_or(BRAVE))?;
@@ -96,15 +100,18 @@ impl SearchEndpoint {
                 url.query_pairs_mut().append_pair("q", query).append_pair("count", &count);
                 let name = HeaderName::from_static("x-subscription-token");
                 let credential = Some((name, header_value(key.reveal())?));
-                Ok((Target::configured(url)?, Ask { credential, ..Ask::json() }))
+                Ok((
+                    RequestTarget::configured(url)?,
+                    WebRequest { credential, ..WebRequest::json() },
+                ))
             }
             Self::Tavily { key, url } => {
                 let url = parsed(url.as_deref().unwrap_or(TAVILY))?;
                 let value = header_value(&format!("Bearer {}", key.reveal()))?;
                 let json = json!({"query": query, "max_results": count}).to_string();
                 let credential = Some((header::AUTHORIZATION, value));
-                let ask = Ask { json: Some(json), credential, ..Ask::json() };
-                Ok((Target::configured(url)?, ask))
+                let ask = WebRequest { json: Some(json), credential, ..WebRequest::json() };
+                Ok((RequestTarget::configured(url)?, ask))
             }
         }
     }
@@ -127,7 +134,7 @@ impl SearchEndpoint {
     }
 
     /// Reads the results out of an answer; entries without a URL are left out.
-    pub(crate) fn hits(&self, answer: &Value) -> Option<Vec<Hit>> {
+    pub(crate) fn hits(&self, answer: &Value) -> Option<Vec<SearchResult>> {
         let (results, snippet) = match self {
             Self::Searxng { .. } | Self::Tavily { .. } => (answer.get("results"), "content"),
             // Brave leaves `web` out when it found nothing.
@@ -138,7 +145,7 @@ impl SearchEndpoint {
         };
         let text = |entry: &Value, name: &str| entry.get(name)?.as_str().map(str::to_owned);
         let hit = |entry: &Value| {
-            Some(Hit {
+            Some(SearchResult {
                 title: text(entry, "title").unwrap_or_default(),
                 url: text(entry, "url")?,
                 snippet: text(entry, snippet).unwrap_or_default(),

@@ -10,11 +10,11 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use crate::web::address::Reach;
-use crate::web::body::{Body, Intake};
-use crate::web::dial::dial;
-use crate::web::target::Target;
-use crate::web::{Web, WebError};
+use crate::web::address::AddressScope;
+use crate::web::body::{BodyReader, ResponseBody};
+use crate::web::connect::dial;
+use crate::web::target::RequestTarget;
+use crate::web::{WebAccess, WebError};
 
 /// Who asks. One fixed text: it tells a server what we are, and nothing about the person.
 const USER_AGENT: &str = concat!("adjutant/", env!("CARGO_PKG_VERSION"));
@@ -23,7 +23,7 @@ const USER_AGENT: &str = concat!("adjutant/", env!("CARGO_PKG_VERSION"));
 const MAX_HEADERS: usize = 100;
 
 /// What to ask for, beside the URL.
-pub(crate) struct Ask {
+pub(crate) struct WebRequest {
     /// What kinds of answer are wanted.
     pub(crate) accept: &'static str,
     /// A JSON text to send; without one the request is a GET.
@@ -32,7 +32,7 @@ pub(crate) struct Ask {
     pub(crate) credential: Option<(HeaderName, HeaderValue)>,
 }
 
-impl Ask {
+impl WebRequest {
     /// Asks for a page to read.
     pub(crate) fn page() -> Self {
         let accept = "text/html, text/markdown, text/plain, application/json, */*;q=0.5";
@@ -46,18 +46,18 @@ impl Ask {
 }
 
 /// An answer whose head has come.
-pub(crate) struct Answer {
+pub(crate) struct WebResponse {
     response: Response<Incoming>,
     host: String,
 }
 
 /// Makes one request; returns once the head of the answer is there.
 pub(crate) async fn exchange(
-    web: &Web,
-    target: &Target,
-    reach: Reach<'_>,
-    ask: Ask,
-) -> Result<Answer, WebError> {
+    web: &WebAccess,
+    target: &RequestTarget,
+    reach: AddressScope<'_>,
+    ask: WebRequest,
+) -> Result<WebResponse, WebError> {
     let host = target.name().into_owned();
     let request = request(target, ask).map_err(|error| http(&host, &error))?;
     let stream = dial(web, target, reach).await?;
@@ -73,14 +73,14 @@ pub(crate) async fn exchange(
         sender.send_request(request).await
     };
     match timeout(caps.idle_time, head).await {
-        Ok(Ok(response)) => Ok(Answer { response, host }),
+        Ok(Ok(response)) => Ok(WebResponse { response, host }),
         Ok(Err(error)) => Err(http(&host, &error)),
         Err(_) => Err(WebError::Idle { host, time: caps.idle_time }),
     }
 }
 
 /// Builds the request. What is not set here is not sent: no cookie, no referer, no language.
-fn request(target: &Target, ask: Ask) -> Result<Request<String>, hyper::http::Error> {
+fn request(target: &RequestTarget, ask: WebRequest) -> Result<Request<String>, hyper::http::Error> {
     let mut builder = Request::builder()
         .uri(target.path())
         .header(header::HOST, target.authority())
@@ -99,7 +99,7 @@ fn request(target: &Target, ask: Ask) -> Result<Request<String>, hyper::http::Er
     }
 }
 
-impl Answer {
+impl WebResponse {
     pub(crate) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
@@ -121,12 +121,12 @@ impl Answer {
     }
 
     /// Reads the body up to the cap.
-    pub(crate) async fn body(self, web: &Web) -> Result<Body, WebError> {
+    pub(crate) async fn body(self, web: &WebAccess) -> Result<ResponseBody, WebError> {
         let caps = web.caps();
         let encodings = self.headers().get_all(header::CONTENT_ENCODING);
         let encodings: Vec<_> =
             encodings.iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-        let mut intake = Intake::new(Some(&encodings.join(", ")), caps.body_bytes)?;
+        let mut intake = BodyReader::new(Some(&encodings.join(", ")), caps.body_bytes)?;
         let Self { response, host } = self;
         let broken = |reason: String| WebError::Http { host: host.clone(), reason };
         let mut incoming = response.into_body();

@@ -6,20 +6,22 @@ use hyper::header;
 use serde_json::json;
 
 use crate::ToolName;
-use crate::args::{ArgError, Args, Field, brief};
-use crate::output::{ToolOutput, remark};
-use crate::toolbox::Call;
-use crate::web::body::Body;
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
+use crate::output::{ToolCallResult, remark};
+use crate::toolbox::ToolCallContext;
+use crate::web::block_on::block_on;
+use crate::web::body::ResponseBody;
 use crate::web::error::explain;
-use crate::web::exchange::{Answer, Ask, exchange};
-use crate::web::page::{self, Kind};
-use crate::web::target::Target;
-use crate::web::wait::block_on;
-use crate::web::{Web, WebError};
+use crate::web::exchange::{WebRequest, WebResponse, exchange};
+use crate::web::page::{self, PageKind};
+use crate::web::target::RequestTarget;
+use crate::web::{WebAccess, WebError};
 use crate::{quote, show, spec};
 
-static FIELDS: [Field; 2] =
-    [Field::new("url", &["uri", "link"]), Field::new("max_chars", &["max_length", "limit"])];
+static FIELDS: [ArgumentNames; 2] = [
+    ArgumentNames::new("url", &["uri", "link"]),
+    ArgumentNames::new("max_chars", &["max_length", "limit"]),
+];
 
 /// What a model is told of WebFetch.
 pub(crate) fn spec() -> ToolSpec {
@@ -38,25 +40,28 @@ pub(crate) fn spec() -> ToolSpec {
 }
 
 /// A page that was fetched: where it was found, and what came.
-struct Page {
-    target: Target,
+struct FetchedPage {
+    target: RequestTarget,
     status: u16,
     content_type: Option<String>,
     /// None when the type is nothing that is shown.
-    body: Option<Body>,
+    body: Option<ResponseBody>,
     length: Option<String>,
 }
 
 /// Performs a WebFetch.
-pub(crate) fn fetch(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError> {
-    let args = Args::new(ToolName::WebFetch, call.arguments, &FIELDS)?;
+pub(crate) fn fetch(
+    call: &ToolCallContext<'_>,
+    web: &WebAccess,
+) -> Result<ToolCallResult, ToolArgumentError> {
+    let args = CallArguments::new(ToolName::WebFetch, call.arguments, &FIELDS)?;
     let url = args.required("url")?;
     let caps = web.caps();
     let max_chars = args.number("max_chars", 1)?.and_then(|number| usize::try_from(number).ok());
     let max_chars = max_chars.unwrap_or(caps.page_chars).min(caps.page_chars_max);
     let mut asked = Vec::new();
     let approved = call.approved;
-    let target = Target::written(web, call.masker, &url)
+    let target = RequestTarget::written(web, call.masker, &url)
         .and_then(|target| target.approved_for(approved.map(|approved| approved.host)));
     let page = target.and_then(|target| {
         let hosts = approved.map(|approved| approved.hosts);
@@ -64,7 +69,7 @@ pub(crate) fn fetch(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError> 
     });
     let mut output = match page {
         Ok(page) => shown(call, &page, max_chars, &asked),
-        Err(error) => ToolOutput::error(explain(&error)),
+        Err(error) => ToolCallResult::error(explain(&error)),
     };
     output.touched = asked;
     Ok(output)
@@ -72,15 +77,15 @@ pub(crate) fn fetch(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError> 
 
 /// Follows redirects to a page; `asked` holds each URL before anything is sent for it.
 async fn follow(
-    web: &Web,
-    first: Target,
+    web: &WebAccess,
+    first: RequestTarget,
     hosts: Option<&HostSet>,
     asked: &mut Vec<String>,
-) -> Result<Page, WebError> {
+) -> Result<FetchedPage, WebError> {
     let mut target = first;
     for _ in 0..=web.caps().redirects {
         asked.push(target.url().to_string());
-        let answer = exchange(web, &target, web.reach(), Ask::page()).await;
+        let answer = exchange(web, &target, web.reach(), WebRequest::page()).await;
         let answer = match (answer, asked.len()) {
             (Err(error @ WebError::NotPublic { .. }), 2..) => {
                 let to = brief(target.url().as_str());
@@ -96,17 +101,26 @@ async fn follow(
     Err(WebError::TooManyRedirects(web.caps().redirects))
 }
 
-async fn received(web: &Web, target: Target, answer: Answer) -> Result<Page, WebError> {
+async fn received(
+    web: &WebAccess,
+    target: RequestTarget,
+    answer: WebResponse,
+) -> Result<FetchedPage, WebError> {
     let status = answer.status();
     let content_type = answer.header(header::CONTENT_TYPE).map(str::to_owned);
     let length = answer.header(header::CONTENT_LENGTH).map(str::to_owned);
     let kind = page::kind(&page::media_type(content_type.as_deref()));
-    let body = if kind == Kind::Other { None } else { Some(answer.body(web).await?) };
-    Ok(Page { target, status, content_type, body, length })
+    let body = if kind == PageKind::Other { None } else { Some(answer.body(web).await?) };
+    Ok(FetchedPage { target, status, content_type, body, length })
 }
 
 /// Shows a page: quoted with its origin, in tags it cannot close, with our remarks after them.
-fn shown(call: &Call<'_>, page: &Page, max_chars: usize, asked: &[String]) -> ToolOutput {
+fn shown(
+    call: &ToolCallContext<'_>,
+    page: &FetchedPage,
+    max_chars: usize,
+    asked: &[String],
+) -> ToolCallResult {
     let media_type = page::media_type(page.content_type.as_deref());
     let kind = page::kind(&media_type);
     let url = page.target.url();
@@ -150,5 +164,5 @@ fn shown(call: &Call<'_>, page: &Page, max_chars: usize, asked: &[String]) -> To
     if let [first, _, ..] = asked {
         remark(&mut text, format_args!("redirected from {}", brief(first)));
     }
-    ToolOutput { is_error: page.status >= 400, ..ToolOutput::ok(text) }
+    ToolCallResult { is_error: page.status >= 400, ..ToolCallResult::ok(text) }
 }

@@ -3,7 +3,7 @@
 use encoding_rs::{Encoding, UTF_8};
 use url::Url;
 
-use crate::web::body::Body;
+use crate::web::body::ResponseBody;
 use crate::web::markdown::markdown;
 
 /// How far into a page its own word about its characters is looked for.
@@ -11,7 +11,7 @@ const META_BYTES: usize = 1024;
 
 /// What a content type means to a reader of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PageKind {
     Html,
     Text,
     /// Nothing that is read as text.
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 /// A page as text.
-pub(crate) struct Reading {
+pub(crate) struct PageText {
     pub(crate) text: String,
     /// What was left out or replaced, for remarks.
     pub(crate) remarks: Vec<String>,
@@ -32,31 +32,31 @@ pub(crate) fn media_type(header: Option<&str>) -> String {
 }
 
 /// Says how a media type is shown.
-pub(crate) fn kind(media_type: &str) -> Kind {
+pub(crate) fn kind(media_type: &str) -> PageKind {
     match media_type {
-        "text/html" | "application/xhtml+xml" => Kind::Html,
+        "text/html" | "application/xhtml+xml" => PageKind::Html,
         // Nothing said: the bytes themselves will show whether they are text.
-        "" => Kind::Text,
+        "" => PageKind::Text,
         "application/json"
         | "application/xml"
         | "application/javascript"
         | "application/yaml"
         | "application/x-yaml"
         | "application/toml"
-        | "application/x-ndjson" => Kind::Text,
-        other if other.starts_with("text/") => Kind::Text,
-        other if other.ends_with("+json") || other.ends_with("+xml") => Kind::Text,
-        _ => Kind::Other,
+        | "application/x-ndjson" => PageKind::Text,
+        other if other.starts_with("text/") => PageKind::Text,
+        other if other.ends_with("+json") || other.ends_with("+xml") => PageKind::Text,
+        _ => PageKind::Other,
     }
 }
 
 /// Reads a body as text; none when its bytes are none, whatever its type claims.
 pub(crate) fn read(
-    body: &Body,
+    body: &ResponseBody,
     content_type: Option<&str>,
-    kind: Kind,
+    kind: PageKind,
     base: &Url,
-) -> Option<Reading> {
+) -> Option<PageText> {
     let mut remarks = Vec::new();
     let encoding = charset(content_type, kind, &body.bytes);
     let bytes = if body.is_cut && encoding == UTF_8 { whole(&body.bytes) } else { &body.bytes };
@@ -73,7 +73,7 @@ pub(crate) fn read(
         remarks.push(format!("only the first {} bytes were read", body.bytes.len()));
     }
     let text = match kind {
-        Kind::Html => {
+        PageKind::Html => {
             let page =
                 markdown(&text, Some(base), body.bytes.len().max(META_BYTES).saturating_mul(2));
             if page.is_cut {
@@ -81,13 +81,13 @@ pub(crate) fn read(
             }
             visible(&page.text)
         }
-        Kind::Text | Kind::Other => visible(&text),
+        PageKind::Text | PageKind::Other => visible(&text),
     };
-    Some(Reading { text, remarks })
+    Some(PageText { text, remarks })
 }
 
 /// Returns the encoding: what the header says, else what an HTML page says of itself, else UTF-8.
-fn charset(content_type: Option<&str>, kind: Kind, bytes: &[u8]) -> &'static Encoding {
+fn charset(content_type: Option<&str>, kind: PageKind, bytes: &[u8]) -> &'static Encoding {
     let in_header = || {
         content_type?.split(';').skip(1).find_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
@@ -97,7 +97,7 @@ fn charset(content_type: Option<&str>, kind: Kind, bytes: &[u8]) -> &'static Enc
     let label = |name: &str| Encoding::for_label(name.as_bytes());
     in_header()
         .and_then(label)
-        .or_else(|| if kind == Kind::Html { in_page(bytes) } else { None })
+        .or_else(|| if kind == PageKind::Html { in_page(bytes) } else { None })
         .unwrap_or(UTF_8)
 }
 
@@ -152,15 +152,15 @@ mod tests {
     #[test]
     fn types_are_text_or_they_are_not() {
         for (header, expected) in [
-            (Some("text/html; charset=utf-8"), Kind::Html),
-            (Some("Application/XHTML+XML"), Kind::Html),
-            (Some("text/x-rust"), Kind::Text),
-            (Some("application/vnd.api+json"), Kind::Text),
-            (Some("image/svg+xml"), Kind::Text),
-            (None, Kind::Text),
-            (Some("application/pdf"), Kind::Other),
-            (Some("application/octet-stream"), Kind::Other),
-            (Some("image/png"), Kind::Other),
+            (Some("text/html; charset=utf-8"), PageKind::Html),
+            (Some("Application/XHTML+XML"), PageKind::Html),
+            (Some("text/x-rust"), PageKind::Text),
+            (Some("application/vnd.api+json"), PageKind::Text),
+            (Some("image/svg+xml"), PageKind::Text),
+            (None, PageKind::Text),
+            (Some("application/pdf"), PageKind::Other),
+            (Some("application/octet-stream"), PageKind::Other),
+            (Some("image/png"), PageKind::Other),
         ] {
             assert_eq!(kind(&media_type(header)), expected, "{header:?}");
         }

@@ -5,27 +5,27 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::ToolName;
-use crate::args::{ArgError, Args, Field};
-use crate::output::{ToolOutput, count, remark};
-use crate::toolbox::Call;
-use crate::web::address::Reach;
-use crate::web::endpoint::{Form, Hit, SearchEndpoint};
+use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::output::{ToolCallResult, count, remark};
+use crate::toolbox::ToolCallContext;
+use crate::web::address::AddressScope;
+use crate::web::block_on::block_on;
+use crate::web::endpoint::{SearchEndpoint, SearchResult, SnippetFormat};
 use crate::web::error::explain;
 use crate::web::exchange::exchange;
 use crate::web::markdown::markdown;
 use crate::web::page;
 use crate::web::target::holds_secret;
-use crate::web::wait::block_on;
-use crate::web::{Web, WebError};
+use crate::web::{WebAccess, WebError};
 use crate::{quote, show, spec};
 
 /// The most characters of a title and of a snippet that are shown.
 const TITLE_CHARS: usize = 200;
 const SNIPPET_CHARS: usize = 500;
 
-static FIELDS: [Field; 2] = [
-    Field::new("query", &["q", "search_term"]),
-    Field::new("count", &["limit", "max_results", "num_results"]),
+static FIELDS: [ArgumentNames; 2] = [
+    ArgumentNames::new("query", &["q", "search_term"]),
+    ArgumentNames::new("count", &["limit", "max_results", "num_results"]),
 ];
 
 /// What a model is told of WebSearch.
@@ -44,12 +44,15 @@ pub(crate) fn spec() -> ToolSpec {
 }
 
 /// Performs a WebSearch.
-pub(crate) fn search(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError> {
-    let args = Args::new(ToolName::WebSearch, call.arguments, &FIELDS)?;
+pub(crate) fn search(
+    call: &ToolCallContext<'_>,
+    web: &WebAccess,
+) -> Result<ToolCallResult, ToolArgumentError> {
+    let args = CallArguments::new(ToolName::WebSearch, call.arguments, &FIELDS)?;
     let query = args.required("query")?;
     let query = query.trim();
     if query.is_empty() {
-        return Err(ArgError("`query` is blank; write what to search for".to_owned()));
+        return Err(ToolArgumentError("`query` is blank; write what to search for".to_owned()));
     }
     let caps = web.caps();
     let wanted = args.number("count", 1)?.and_then(|number| usize::try_from(number).ok());
@@ -61,8 +64,8 @@ pub(crate) fn search(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError>
         Ok((endpoint, hits))
     });
     let mut output = match found {
-        Ok((endpoint, hits)) => ToolOutput::ok(shown(endpoint, query, &hits, wanted)),
-        Err(error) => ToolOutput::error(explain(&error)),
+        Ok((endpoint, hits)) => ToolCallResult::ok(shown(endpoint, query, &hits, wanted)),
+        Err(error) => ToolCallResult::error(explain(&error)),
     };
     output.touched = asked;
     Ok(output)
@@ -70,8 +73,8 @@ pub(crate) fn search(call: &Call<'_>, web: &Web) -> Result<ToolOutput, ArgError>
 
 /// Judges a question before it leaves the machine.
 fn judge<'web>(
-    call: &Call<'_>,
-    web: &'web Web,
+    call: &ToolCallContext<'_>,
+    web: &'web WebAccess,
     query: &str,
 ) -> Result<&'web SearchEndpoint, WebError> {
     let endpoint = web.search().ok_or(WebError::NoSearch)?;
@@ -86,12 +89,12 @@ fn judge<'web>(
 }
 
 async fn ask(
-    web: &Web,
+    web: &WebAccess,
     endpoint: &SearchEndpoint,
     query: &str,
     wanted: usize,
     asked: &mut Vec<String>,
-) -> Result<Vec<Hit>, WebError> {
+) -> Result<Vec<SearchResult>, WebError> {
     let engine = endpoint.name();
     let (target, ask) = endpoint.request(query, wanted)?;
     let is_readable = !target.is_secure() && endpoint.sends_key();
@@ -101,7 +104,7 @@ async fn ask(
     }
     asked.push(target.url().to_string());
     // Redirects are not followed: the person chose this address, and nobody else chooses another.
-    let answer = exchange(web, &target, Reach::Configured, ask).await?;
+    let answer = exchange(web, &target, AddressScope::Configured, ask).await?;
     let status = answer.status();
     if !(200..300).contains(&status) {
         return Err(WebError::SearchStatus { engine, status, hint: endpoint.hint(status) });
@@ -114,7 +117,7 @@ async fn ask(
 }
 
 /// Lists results, one after the other, in tags they cannot close.
-fn shown(endpoint: &SearchEndpoint, query: &str, hits: &[Hit], wanted: usize) -> String {
+fn shown(endpoint: &SearchEndpoint, query: &str, hits: &[SearchResult], wanted: usize) -> String {
     let usable: Vec<_> = hits.iter().filter_map(|hit| Some((hit, page_url(&hit.url)?))).collect();
     let form = endpoint.form();
     let mut list = String::new();
@@ -149,10 +152,10 @@ fn page_url(text: &str) -> Option<Url> {
 }
 
 /// Makes one short line of a text.
-fn line(text: &str, form: Form, max_chars: usize) -> String {
+fn line(text: &str, form: SnippetFormat, max_chars: usize) -> String {
     let text = match form {
-        Form::Plain => text.to_owned(),
-        Form::Html => markdown(text, None, text.len().max(1)).text,
+        SnippetFormat::Plain => text.to_owned(),
+        SnippetFormat::Html => markdown(text, None, text.len().max(1)).text,
     };
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let seen = page::visible(&words);

@@ -14,7 +14,7 @@ use url::{Host, Url};
 use crate::Masker;
 use crate::args::brief;
 use crate::web::page::visible;
-use crate::web::{Web, WebError};
+use crate::web::{WebAccess, WebError};
 
 /// The ports web servers use. Others are mail, databases and shells, which a crafted request line
 /// could speak to.
@@ -25,15 +25,15 @@ const DECODINGS: usize = 3;
 
 /// Where a request goes: a URL that passed every check that needs no network.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     url: Url,
     host: Host<String>,
     port: u16,
 }
 
-impl Target {
+impl RequestTarget {
     /// Judges a URL as a model wrote it.
-    pub(crate) fn written(web: &Web, masker: &Masker, text: &str) -> Result<Self, WebError> {
+    pub(crate) fn written(web: &WebAccess, masker: &Masker, text: &str) -> Result<Self, WebError> {
         check_length(text, web)?;
         // The parser would drop line breaks and tabs; what looks different must not be the same.
         if text.trim().chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -49,7 +49,7 @@ impl Target {
     ///
     /// Only the secret filter is left out: the other side cannot know what it was never told, and
     /// its redirects are full of tokens of its own.
-    pub(crate) fn redirected(&self, web: &Web, location: &str) -> Result<Self, WebError> {
+    pub(crate) fn redirected(&self, web: &WebAccess, location: &str) -> Result<Self, WebError> {
         let judge = || {
             check_length(location, web)?;
             let url = self.url.join(location);
@@ -99,7 +99,7 @@ impl Target {
         Self::at(url).ok_or_else(|| setup("its URL has no host"))
     }
 
-    fn judged(web: &Web, mut url: Url) -> Result<Self, WebError> {
+    fn judged(web: &WebAccess, mut url: Url) -> Result<Self, WebError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(WebError::Scheme(brief(url.scheme())));
         }
@@ -174,7 +174,7 @@ impl Target {
     }
 }
 
-fn check_length(text: &str, web: &Web) -> Result<(), WebError> {
+fn check_length(text: &str, web: &WebAccess) -> Result<(), WebError> {
     let (bytes, max) = (text.len(), web.caps().url_bytes);
     if bytes > max { Err(WebError::UrlTooLong { bytes, max }) } else { Ok(()) }
 }

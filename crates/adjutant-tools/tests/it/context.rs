@@ -1,13 +1,13 @@
 //! Context files of a brief.
 
 use adjutant_tools::{
-    CONTEXT_CAP_BYTES, ContextFile, ContextState, Masker, load_context, render_context,
+    CONTEXT_CAP_BYTES, ContextFileContent, ContextFileState, Masker, load_context, render_context,
 };
 use adjutant_workspace::PathError;
 
 use crate::Rig;
 
-fn load(rig: &Rig, paths: &[&str]) -> Result<Vec<ContextFile>, String> {
+fn load(rig: &Rig, paths: &[&str]) -> Result<Vec<ContextFileContent>, String> {
     let masker = Masker::new(["own-key-of-the-engine"]);
     load_context(rig.toolbox.root(), paths, CONTEXT_CAP_BYTES, &masker).map_err(|error| {
         let source = std::error::Error::source(&error).map(ToString::to_string);
@@ -20,7 +20,7 @@ fn files_are_quoted_with_their_origin_and_a_missing_one_is_no_refusal() {
     let rig = Rig::with(&[("a.md", "# A\nown-key-of-the-engine\n"), ("b \"b\".md", "no newline")]);
     rig.write("bad", b"\xff\n");
     let files = load(&rig, &["a.md", "missing.md", "b \"b\".md", "bad"]).unwrap();
-    assert_eq!(files[1].state, ContextState::Missing);
+    assert_eq!(files[1].state, ContextFileState::Missing);
     insta::assert_snapshot!(render_context(&files), @r#"
     <file path="a.md">
     # A

@@ -1,6 +1,6 @@
 //! Glob: patterns, order and caps.
 
-use adjutant_tools::Caps;
+use adjutant_tools::ToolCaps;
 use serde_json::json;
 
 use crate::Rig;
@@ -77,7 +77,7 @@ fn a_cap_that_bites_is_said() {
     a/x.rs
     [first 2 paths, more match; narrow `pattern` or `path`]
     ");
-    let rig = Rig::with_caps(Caps { visited_entries: 3, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { visited_entries: 3, ..ToolCaps::default() });
     for name in ["a", "b", "c", "d"] {
         rig.write(name, "");
     }

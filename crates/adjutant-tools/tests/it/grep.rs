@@ -1,6 +1,6 @@
 //! Grep: matches, filters, ignore rules and caps.
 
-use adjutant_tools::{Caps, ToolName};
+use adjutant_tools::{ToolCaps, ToolName};
 use serde_json::json;
 
 use crate::Rig;
@@ -101,7 +101,7 @@ fn nested_rules_negation_and_exclude_files_apply() {
 
 #[test]
 fn caps_on_matches_and_bytes_are_said() {
-    let rig = Rig::with_caps(Caps { grep_matches: 3, search_bytes: 60, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { grep_matches: 3, search_bytes: 60, ..ToolCaps::default() });
     rig.write("a", "x1\nx2\n");
     rig.write("b", "x3\nx4\nx5\n");
     insta::assert_snapshot!(rig.grep(json!({"pattern": "x", "context": 0})), @r"
@@ -174,7 +174,7 @@ fn the_end_of_a_crlf_line_is_its_end() {
 
 #[test]
 fn a_long_line_is_shown_around_its_match() {
-    let rig = Rig::with_caps(Caps { grep_line_chars: 20, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { grep_line_chars: 20, ..ToolCaps::default() });
     rig.write("a.js", format!("{}needle{}", "a".repeat(100_000), "b".repeat(100_000)));
     insta::assert_snapshot!(rig.grep(json!({"pattern": "needle"})), @r"
     a.js

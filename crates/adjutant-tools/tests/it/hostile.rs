@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-use adjutant_tools::Caps;
+use adjutant_tools::ToolCaps;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat};
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn ten_megabytes_on_one_line_are_cut() {
 
 #[test]
 fn twenty_thousand_files_meet_the_limits_and_they_are_said() {
-    let rig = Rig::with_caps(Caps { visited_entries: 15_000, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { visited_entries: 15_000, ..ToolCaps::default() });
     for index in 0..20_000 {
         std::fs::write(rig.path(format!("f{index:05}")), "x\n").unwrap();
     }

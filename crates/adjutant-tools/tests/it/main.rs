@@ -4,12 +4,12 @@
 
 mod args;
 mod context;
+mod custom_tools;
 mod glob;
 mod grep;
 mod hostile;
 mod mask;
 mod note;
-mod own;
 mod read;
 mod run;
 mod web;
@@ -17,7 +17,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use adjutant_tools::{Caps, Masker, ToolName, ToolOutput, Toolbox};
+use adjutant_tools::{Masker, ToolCallResult, ToolCaps, ToolName, Toolbox};
 use adjutant_workspace::Root;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -30,10 +30,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self::with_caps(Caps::default())
+        Self::with_caps(ToolCaps::default())
     }
 
-    fn with_caps(caps: Caps) -> Self {
+    fn with_caps(caps: ToolCaps) -> Self {
         let outer = TempDir::new().unwrap();
         std::fs::create_dir(outer.path().join("root")).unwrap();
         std::fs::write(outer.path().join("secret"), "outside").unwrap();
@@ -66,7 +66,7 @@ impl Rig {
     }
 
     #[must_use]
-    fn output(&self, tool: ToolName, arguments: &Value) -> ToolOutput {
+    fn output(&self, tool: ToolName, arguments: &Value) -> ToolCallResult {
         self.toolbox.call(tool, arguments, &|| false)
     }
 
@@ -91,6 +91,6 @@ impl Rig {
     }
 }
 
-fn shown(output: &ToolOutput) -> String {
+fn shown(output: &ToolCallResult) -> String {
     format!("{}{}", if output.is_error { "error: " } else { "" }, output.text)
 }

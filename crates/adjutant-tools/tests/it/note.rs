@@ -1,6 +1,6 @@
 //! Note: one line, kept.
 
-use adjutant_tools::{Caps, ToolName};
+use adjutant_tools::{ToolCaps, ToolName};
 use serde_json::json;
 
 use crate::{Rig, shown};
@@ -22,7 +22,7 @@ fn a_blank_note_is_an_error_and_keeps_nothing() {
 
 #[test]
 fn a_long_note_is_cut_at_a_character_and_said() {
-    let rig = Rig::with_caps(Caps { note_bytes: 5, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { note_bytes: 5, ..ToolCaps::default() });
     let output = rig.output(ToolName::Note, &json!({"content": "äöüäöü"}));
     assert_eq!(shown(&output), "Noted. [cut after 5 bytes of 12]");
     assert_eq!(output.notes.as_deref(), Some("äö"));

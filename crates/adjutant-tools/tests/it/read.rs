@@ -1,6 +1,6 @@
 //! Read: pages, caps and what is said about them.
 
-use adjutant_tools::{Caps, ToolName};
+use adjutant_tools::{ToolCaps, ToolName};
 use serde_json::json;
 
 use crate::Rig;
@@ -80,7 +80,7 @@ fn the_line_cap_is_two_thousand() {
 
 #[test]
 fn the_byte_cap_cuts_between_lines_and_shows_at_least_one() {
-    let rig = Rig::with_caps(Caps { read_bytes: 20, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { read_bytes: 20, ..ToolCaps::default() });
     rig.write("a.txt", "0123456789\n0123456789\n0123456789\n");
     insta::assert_snapshot!(rig.read(json!({"path": "a.txt"})), @r"
     1	0123456789
@@ -92,7 +92,7 @@ fn the_byte_cap_cuts_between_lines_and_shows_at_least_one() {
 
 #[test]
 fn a_long_line_is_cut_and_named() {
-    let rig = Rig::with_caps(Caps { line_chars: 5, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { line_chars: 5, ..ToolCaps::default() });
     rig.write("a.txt", "short\näöüäöüäöü\nexact");
     insta::assert_snapshot!(rig.read(json!({"path": "a.txt"})), @r"
     1	short
@@ -134,7 +134,7 @@ fn what_cannot_be_read_says_what_to_do() {
 
 #[test]
 fn a_secret_at_the_cut_of_a_line_does_not_survive_in_half() {
-    let rig = Rig::with_caps(Caps { line_chars: 20, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { line_chars: 20, ..ToolCaps::default() });
     let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4));
     rig.write("a.txt", format!("x = 12345678 {token} end of the line"));
     let shown = rig.read(json!({"path": "a.txt"}));

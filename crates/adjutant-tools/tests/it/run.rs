@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use adjutant_tools::{Caps, Confinement, Masker, ToolName, ToolOutput, Toolbox};
+use adjutant_tools::{Confinement, Masker, ToolCallResult, ToolCaps, ToolName, Toolbox};
 use adjutant_workspace::Root;
 use adjutant_workspace::sandbox::{
     CancelHandle, NetworkAccess, ResourceBounds, Sandbox, SandboxConfig, SandboxHelper,
@@ -61,7 +61,7 @@ impl Bench {
         let outer = TempDir::new_in("/var/tmp").unwrap();
         let at = outer.path().join("root");
         std::fs::create_dir(&at).unwrap();
-        let toolbox = Toolbox::new(Root::open(&at).unwrap(), Caps::default())
+        let toolbox = Toolbox::new(Root::open(&at).unwrap(), ToolCaps::default())
             .with_masker(Masker::new(["own-key-of-the-engine"]));
         let confinement = confinement(&at);
         Self { outer, toolbox, confinement }
@@ -71,12 +71,12 @@ impl Bench {
         self.outer.path().join("root").join(relative)
     }
 
-    fn call(&self, arguments: &Value, on_output: &mut dyn FnMut(&str)) -> ToolOutput {
+    fn call(&self, arguments: &Value, on_output: &mut dyn FnMut(&str)) -> ToolCallResult {
         let cancel = CancelHandle::new().unwrap();
         self.toolbox.run(arguments, &self.confinement, &[], &cancel, on_output)
     }
 
-    fn run(&self, command: &str) -> ToolOutput {
+    fn run(&self, command: &str) -> ToolCallResult {
         self.call(&json!({"command": command, "timeout": 60}), &mut |_| {})
     }
 
@@ -87,7 +87,7 @@ impl Bench {
     }
 }
 
-fn split(output: &ToolOutput) -> (String, String) {
+fn split(output: &ToolCallResult) -> (String, String) {
     let (first, rest) = output.text.split_once('\n').unwrap();
     let first = first.split(" in ").next().unwrap().to_owned();
     let rest = rest.rfind("[sandbox: ").map_or(rest, |at| &rest[..at]);
@@ -221,7 +221,7 @@ fn a_gibibyte_of_output_costs_neither_memory_nor_many_events() {
         assert_eq!(first, "exit 0");
         assert!(rest.starts_with("begin\na line of"), "{}", &rest[..80]);
         assert!(rest.ends_with("\nend\n"), "{}", &rest[rest.len() - 80..]);
-        assert!(rest.len() <= Caps::default().run_bytes + 64, "{}", rest.len());
+        assert!(rest.len() <= ToolCaps::default().run_bytes + 64, "{}", rest.len());
         let said = rest.lines().find(|line| line.starts_with("… 1,07")).unwrap();
         let left_out: usize = said
             .trim_start_matches("… ")

@@ -1,7 +1,7 @@
 //! Write and Edit: what a model is told, and what happens to the bytes.
 
 use adjutant_core::{ContentChange, WriteScope, content_hash};
-use adjutant_tools::{Caps, Prepared, ToolOutput};
+use adjutant_tools::{PreparedWrite, ToolCallResult, ToolCaps};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ const TEMP: &str = ".half.tmp";
 
 impl Rig {
     /// Prepares and makes a change, as the engine does.
-    fn change(&self, writes: &WriteScope, tool: &str, arguments: &Value) -> ToolOutput {
+    fn change(&self, writes: &WriteScope, tool: &str, arguments: &Value) -> ToolCallResult {
         match self.toolbox.prepare_write(tool, arguments, writes) {
-            Prepared::Answer(output) => output,
-            Prepared::Change { change, .. } => {
+            PreparedWrite::Answer(output) => output,
+            PreparedWrite::Change { change, .. } => {
                 self.toolbox.commit_write(tool, arguments, writes, &change, TEMP, &|| false)
             }
         }
@@ -161,7 +161,8 @@ fn the_list_of_tasks_is_not_written_by_tools() {
 fn only_what_was_prepared_is_done() {
     let rig = Rig::with(&[("f", "old")]);
     let (all, call) = (&WriteScope::Anywhere, json!({"file_path": "f", "content": "new"}));
-    let Prepared::Change { change, before } = rig.toolbox.prepare_write("Write", &call, all) else {
+    let PreparedWrite::Change { change, before } = rig.toolbox.prepare_write("Write", &call, all)
+    else {
         panic!("there is something to change")
     };
     assert_eq!(before.as_deref(), Some(&b"old"[..]));
@@ -204,7 +205,7 @@ fn a_mark_for_a_secret_never_replaces_the_secret() {
 
 #[test]
 fn a_huge_file_is_refused_by_its_size() {
-    let rig = Rig::with_caps(Caps { write_bytes: 100, ..Caps::default() });
+    let rig = Rig::with_caps(ToolCaps { write_bytes: 100, ..ToolCaps::default() });
     rig.write("big", "x".repeat(101));
     rig.write("small", "x".repeat(99));
     let all = &WriteScope::Anywhere;
@@ -235,7 +236,7 @@ fn of_writers_at_the_same_time_nobody_loses_what_another_was_told_is_done() {
                 let line = format!("{who}-{nth}\nEND");
                 let call = json!({"file_path": "f", "old_string": "END", "new_string": line});
                 let prepared = rig.toolbox.prepare_write("Edit", &call, &WriteScope::Anywhere);
-                let Prepared::Change { change, .. } = prepared else { panic!("{prepared:?}") };
+                let PreparedWrite::Change { change, .. } = prepared else { panic!("{prepared:?}") };
                 let (writes, temp) = (&WriteScope::Anywhere, format!(".{who}.tmp"));
                 rig.toolbox.commit_write("Edit", &call, writes, &change, &temp, &|| false)
             };

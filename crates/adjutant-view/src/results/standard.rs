@@ -9,7 +9,7 @@ use adjutant_core::error_summary::handle_error_return;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::{AgentName, Code, Outcome, Reason, State};
 use adjutant_formats::contract::{
-    Artifact, ErrorType, Metadata, Return, ReturnError, SUMMARY_MAX_CHARS, Status,
+    Artifact, ErrorType, Return, ReturnError, ReturnMetadata, ReturnStatus, SUMMARY_MAX_CHARS,
 };
 
 use crate::layout::excerpt;
@@ -53,12 +53,12 @@ pub fn standard(view: &RunView, delegation: &Delegation) -> Option<Return> {
     Some(own.cloned().unwrap_or_else(|| ended_without(view, delegation, outcome)))
 }
 
-const fn status(outcome: Outcome) -> Status {
+const fn status(outcome: Outcome) -> ReturnStatus {
     match outcome {
-        Outcome::Completed => Status::Completed,
-        Outcome::Partial | Outcome::Cancelled => Status::Partial,
-        Outcome::Failed | Outcome::Refused => Status::Failed,
-        Outcome::Blocked => Status::Blocked,
+        Outcome::Completed => ReturnStatus::Completed,
+        Outcome::Partial | Outcome::Cancelled => ReturnStatus::Partial,
+        Outcome::Failed | Outcome::Refused => ReturnStatus::Failed,
+        Outcome::Blocked => ReturnStatus::Blocked,
     }
 }
 
@@ -71,9 +71,10 @@ fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> R
     };
     let reason = delegation.reason.clone().unwrap_or_else(unknown);
     let status = status(outcome);
-    let said = if status == Status::Completed { &delegation.last_text } else { &reason.message };
+    let said =
+        if status == ReturnStatus::Completed { &delegation.last_text } else { &reason.message };
     let summary = Some(excerpt(said, SUMMARY_MAX_CHARS)).filter(|text| !text.trim().is_empty());
-    let errors = if status == Status::Completed { Vec::new() } else { vec![error(reason)] };
+    let errors = if status == ReturnStatus::Completed { Vec::new() } else { vec![error(reason)] };
     let operation = view.assignment().map(|it| it.operation).unwrap_or_default();
     let artifacts = changed_below(view, delegation).into_iter().map(|path| Artifact {
         kind: kind_written(operation),
@@ -120,9 +121,9 @@ fn error(reason: Reason) -> ReturnError {
     }
 }
 
-fn metadata(view: &RunView, delegation: &Delegation) -> Metadata {
+fn metadata(view: &RunView, delegation: &Delegation) -> ReturnMetadata {
     let ended = delegation.ended.map_or(view.latest().at, |ended| ended.at);
-    Metadata {
+    ReturnMetadata {
         session_id: delegation.session,
         duration_seconds: delegation.elapsed(ended).map_or(0, |elapsed| elapsed.as_secs()),
         agent_type: delegation.agent.clone(),
@@ -205,13 +206,13 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
     let in_place = view.policy().is_some_and(|policy| policy.in_place);
     let resume = format!("{program} resume {session}{}", if in_place { " --in-place" } else { "" });
     match returned.status {
-        Status::Completed => {}
-        Status::Partial => {
+        ReturnStatus::Completed => {}
+        ReturnStatus::Partial => {
             lines.push(format!("{STATUS}Partial"));
             lines.extend(fatal);
             lines.push(format!("Resume with: {resume}"));
         }
-        Status::Failed => {
+        ReturnStatus::Failed => {
             lines.push(format!("{STATUS}Failed"));
             lines.push(one_line(&handle_error_return(&returned.errors)));
             // The sentence above already contains one of the two.
@@ -224,7 +225,7 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
                 lines.push(format!("Resume with: {resume}"));
             }
         }
-        Status::Blocked => {
+        ReturnStatus::Blocked => {
             lines.push(format!("{STATUS}Blocked"));
             lines.push(format!("Question: {}", fatal.unwrap_or_default()));
             lines.push(format!("Answer with: {resume} --say \"TEXT\""));

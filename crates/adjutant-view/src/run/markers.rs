@@ -2,7 +2,7 @@
 
 use adjutant_core::story::RejectedMarker;
 use adjutant_core::{Code, Reason};
-use adjutant_formats::marker::{Request, parse};
+use adjutant_formats::marker::{MarkerContext, parse};
 
 use super::{Delegation, TextRetention};
 
@@ -14,7 +14,7 @@ const MOST: usize = 20;
 
 /// Returns what the markers of an answer request.
 pub(super) fn markers_in(text: &str) -> Vec<String> {
-    let request = Request { parent: "", depth: 0, start: 1, max: usize::MAX };
+    let request = MarkerContext { parent: "", depth: 0, start: 1, max: usize::MAX };
     parse(text, &request).delegations.into_iter().map(|it| it.description).collect()
 }
 

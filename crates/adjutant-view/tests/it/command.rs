@@ -6,10 +6,10 @@ use adjutant_core::{
     AgentName, Assignment, Code, Event, Grant, Outcome, Preset, SessionId, TaskListUpdate,
 };
 use adjutant_formats::contract::{
-    Artifact, ArtifactKind, Complaint, Contract, MetadataSource, Required, Return, Status,
-    unchecked, validate,
+    Artifact, ArtifactKind, MetadataSource, RequiredArtifacts, Return, ReturnContract,
+    ReturnFinding, ReturnStatus, unchecked, validate,
 };
-use adjutant_formats::task::{self, Status as TaskStatus};
+use adjutant_formats::task::{self, TaskStatus};
 use adjutant_view::Liveness;
 use adjutant_view::errors::of_run;
 use adjutant_view::results::{command_end, command_head, standard};
@@ -47,7 +47,7 @@ fn report() -> Artifact {
     Artifact { kind: ArtifactKind::Research, path: "specs/r.md".into(), summary: None }
 }
 
-fn hands_back(h: &mut History, session: SessionId, status: Status) {
+fn hands_back(h: &mut History, session: SessionId, status: ReturnStatus) {
     let metadata = json!({"session_id": session, "duration_seconds": 1, "agent_type": "researcher",
         "delegation_depth": 1, "delegation_path": ["orchestrator", "research", "researcher"]});
     let returned = Return {
@@ -70,7 +70,8 @@ fn marked(
     status: TaskStatus,
     problem: Option<&str>,
 ) {
-    let links = vec![task::Artifact { kind: ArtifactKind::Research, path: "specs/r.md".into() }];
+    let links =
+        vec![task::TaskArtifact { kind: ArtifactKind::Research, path: "specs/r.md".into() }];
     let mark =
         TaskListUpdate { task, work: WorkStage::Ended, status: Some(status), reason: None, links };
     h.push(Event::Marked { session, mark, problem: problem.map(str::to_owned) });
@@ -95,14 +96,14 @@ fn stages(h: &History) -> Vec<String> {
 pub(crate) fn through_all_stages() -> History {
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
-    let errors = vec![Complaint {
+    let errors = vec![ReturnFinding {
         code: Code::ValidationFailed,
         field: "status".into(),
         message: "Invalid status: done".into(),
     }];
     let warnings = Vec::new();
     h.push(Event::Judged { session, call: None, returned: None, errors, warnings });
-    hands_back(&mut h, session, Status::Completed);
+    hands_back(&mut h, session, ReturnStatus::Completed);
     h.end(session, Outcome::Completed, None);
     marked(&mut h, session, 7, TaskStatus::Researched, None);
     h
@@ -183,7 +184,7 @@ fn requirement_40_a_fault_in_each_stage_is_a_fault_of_that_stage() {
     assert_eq!(stages(&h), ["prepare false cycle_detected"]);
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
-    hands_back(&mut h, session, Status::Completed);
+    hands_back(&mut h, session, ReturnStatus::Completed);
     h.end(session, Outcome::Completed, None);
     marked(&mut h, session, 7, TaskStatus::Researched, Some("TODO.md is locked"));
     assert_eq!(stages(&h).pop().unwrap(), "process false status_sync_failed");
@@ -193,7 +194,7 @@ fn requirement_40_a_fault_in_each_stage_is_a_fault_of_that_stage() {
 fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
     let mut h = begun();
     let seven = works_on(&mut h, 1, Some(7));
-    hands_back(&mut h, seven, Status::Completed);
+    hands_back(&mut h, seven, ReturnStatus::Completed);
     h.end(seven, Outcome::Completed, None);
     marked(&mut h, seven, 7, TaskStatus::Researched, None);
     let eight = works_on(&mut h, 2, Some(8));
@@ -257,9 +258,9 @@ fn every_end_has_a_valid_standard_return() {
         let view = h.view();
         let returned = standard(&view, view.delegation(session).unwrap()).unwrap();
         let value: Value = serde_json::to_value(&returned).unwrap();
-        let contract = Contract {
+        let contract = ReturnContract {
             expected_session: Some(session),
-            artifacts: Required::Nothing,
+            artifacts: RequiredArtifacts::Nothing,
             kind: None,
             metadata: MetadataSource::Claimed,
         };
@@ -268,10 +269,10 @@ fn every_end_has_a_valid_standard_return() {
         returned.status
     };
     for (outcome, status) in [
-        (Outcome::Partial, Status::Partial),
-        (Outcome::Cancelled, Status::Partial),
-        (Outcome::Failed, Status::Failed),
-        (Outcome::Blocked, Status::Blocked),
+        (Outcome::Partial, ReturnStatus::Partial),
+        (Outcome::Cancelled, ReturnStatus::Partial),
+        (Outcome::Failed, ReturnStatus::Failed),
+        (Outcome::Blocked, ReturnStatus::Blocked),
     ] {
         let mut h = begun();
         let session = works_on(&mut h, 1, Some(7));
@@ -285,7 +286,7 @@ fn every_end_has_a_valid_standard_return() {
     }
     let mut h = begun();
     let session = h.refuse(1, 0, "x", reason(Code::CycleDetected, "Cycle", "Do not."));
-    assert_eq!(accepted(&h, session), Status::Failed);
+    assert_eq!(accepted(&h, session), ReturnStatus::Failed);
     assert_eq!(h.view().run(), Some(run_id()));
 }
 
@@ -293,7 +294,7 @@ fn every_end_has_a_valid_standard_return() {
 fn an_accepted_return_is_shown_as_text_and_not_as_json() {
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
-    hands_back(&mut h, session, Status::Completed);
+    hands_back(&mut h, session, ReturnStatus::Completed);
     h.end(session, Outcome::Completed, None);
     let view = h.view();
     insta::assert_snapshot!(view.delegation(session).unwrap().last_text, @r"

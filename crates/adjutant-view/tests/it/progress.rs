@@ -1,7 +1,7 @@
 //! Requirement 52: what each subagent is doing, as display and as lines.
 
 use adjutant_core::{Code, Event, Grant, ModelErrorKind, Outcome, Preset, Timestamp, ToldReason};
-use adjutant_formats::contract::Complaint;
+use adjutant_formats::contract::ReturnFinding;
 use adjutant_view::layout::width;
 use adjutant_view::progress::{ProgressFrame, line, total};
 use adjutant_view::{Liveness, Palette, RunView};
@@ -310,7 +310,7 @@ fn a_rejected_return_is_one_line_with_the_reason() {
     }
     let [session] = h.call([("a", "x")]);
     h.start(session);
-    let complaint = |message: &str| Complaint {
+    let complaint = |message: &str| ReturnFinding {
         code: Code::ValidationFailed,
         field: "status".into(),
         message: message.into(),

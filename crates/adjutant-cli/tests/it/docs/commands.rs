@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use adjutant_formats::task::Status;
+use adjutant_formats::task::TaskStatus;
 
 use crate::support::rig::{BINARY, Rig};
 
@@ -105,7 +105,7 @@ fn the_table_of_commands_is_the_one_there_is() {
 #[test]
 fn the_table_of_steps_is_what_task_set_allows() {
     let page = page();
-    for status in Status::ALL {
+    for status in TaskStatus::ALL {
         let next: Vec<String> = status.next().iter().map(|it| format!("`{it}`")).collect();
         let row = format!("| `{}` | {} |", status.marker(), next.join(", "));
         assert!(page.lines().any(|line| line == row), "no row {row}");

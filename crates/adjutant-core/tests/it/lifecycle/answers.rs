@@ -129,9 +129,9 @@ fn requirement_28_artifacts_are_checked_on_disk() {
     let mut value = returned("completed", json!([]));
     value["artifacts"] = json!([{"type": "research", "path": "report.md"}]);
     let (mut sim, child) = standard();
-    let missing = returns(&mut sim, child, &value, &[("report.md", ArtifactFact::Missing)]);
+    let missing = returns(&mut sim, child, &value, &[("report.md", ArtifactFileState::Missing)]);
     assert_eq!(missing, "judged told reserved");
-    returns(&mut sim, child, &value, &[("report.md", ArtifactFact::Present)]);
+    returns(&mut sim, child, &value, &[("report.md", ArtifactFileState::Present)]);
     assert_eq!(sim.ended(child), "completed");
 }
 

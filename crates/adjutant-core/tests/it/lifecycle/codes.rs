@@ -70,7 +70,7 @@ fn file_not_found() -> Option<Code> {
     let (mut sim, child) = standard();
     let mut value = returned("completed", json!([]));
     value["artifacts"] = json!([{"type": "research", "path": "gone.md"}]);
-    returns(&mut sim, child, &value, &[("gone.md", ArtifactFact::Missing)]);
+    returns(&mut sim, child, &value, &[("gone.md", ArtifactFileState::Missing)]);
     sim.log.iter().find_map(|(_, event)| match event {
         Event::Judged { errors, .. } => errors.first().map(|complaint| complaint.code),
         _ => None,

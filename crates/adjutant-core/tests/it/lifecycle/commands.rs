@@ -4,7 +4,7 @@ use adjutant_core::assignment::{TaskFacts, WorkStage};
 use adjutant_core::policy::Operation;
 use adjutant_core::{Assignment, ContentChange, ResumeOptions, TaskListUpdate, WriteScope};
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Artifact, Status};
+use adjutant_formats::task::{TaskArtifact, TaskStatus};
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
     let mut made = Vec::new();
     while let Some((session, mark)) = due(sim).into_iter().next() {
         let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
-        let status = mark.status.map_or("-", Status::as_str);
+        let status = mark.status.map_or("-", TaskStatus::as_str);
         made.push(format!("{} {status} [{}]", mark.task, links.join(" ")));
         let problem = problem.filter(|_| mark.work == WorkStage::Ended).map(str::to_owned);
         sim.submit(Command::Mark { session, mark, problem }).unwrap();
@@ -65,7 +65,7 @@ fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
 
 fn conclude(sim: &mut Sim, child: SessionId, call: u32, value: &Value) -> String {
     let (call, text) = (Some(call), value.to_string());
-    let artifacts = vec![("report.md".to_owned(), ArtifactFact::Present)];
+    let artifacts = vec![("report.md".to_owned(), ArtifactFileState::Present)];
     kinds(&sim.submit(Command::Conclude { session: child, call, text, artifacts }).unwrap())
 }
 
@@ -210,7 +210,7 @@ fn requirement_20_what_was_written_before_the_time_ran_out_is_linked() {
     while sim.state(child).is_live() {
         sim.tick_next().unwrap();
     }
-    let linked = Artifact { kind: ArtifactKind::Research, path: "notes.md".into() };
+    let linked = TaskArtifact { kind: ArtifactKind::Research, path: "notes.md".into() };
     assert_eq!(due(&sim)[0].1.links, [linked]);
 }
 

@@ -30,7 +30,7 @@ use adjutant_core::{
     ModelReply, ModelSpec, Outcome, Policy, Preset, SessionId, State, StopReason, Timestamp,
     ToldReason, ToolCall, ToolOutput, Usd,
 };
-use adjutant_formats::contract::ArtifactFact;
+use adjutant_formats::contract::ArtifactFileState;
 use serde_json::{Value, json};
 
 use crate::sim::{
@@ -89,7 +89,7 @@ fn returns(
     sim: &mut Sim,
     child: SessionId,
     value: &Value,
-    facts: &[(&str, ArtifactFact)],
+    facts: &[(&str, ArtifactFileState)],
 ) -> String {
     let text = value.to_string();
     assert_eq!(kinds(&sim.say(child, &text)), "replied");

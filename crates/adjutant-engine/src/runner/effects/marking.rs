@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adjutant_core::TaskListUpdate;
-use adjutant_formats::task::{TaskNumber, Update};
+use adjutant_formats::task::{TaskNumber, TaskUpdate};
 
 use crate::error_chain::error_chain;
 use crate::runner::clock::WallClock;
@@ -30,7 +30,7 @@ pub(crate) fn make(
             });
         };
         let TaskListUpdate { status, reason, links, .. } = mark.clone();
-        specs.update(number, Update { status, reason, links })?;
+        specs.update(number, TaskUpdate { status, reason, links })?;
         Ok(mark.clone())
     };
     made().map_err(|error| error_chain(&error))

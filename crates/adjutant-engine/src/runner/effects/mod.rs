@@ -20,9 +20,9 @@ use adjutant_core::{
     AgentName, AttemptError, AttemptResult, Brief, Command, Conversation, DelegationOrigin, Event,
     Label, ModelErrorKind, ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
-use adjutant_formats::contract::{ArtifactFact, Contract, validate};
-use adjutant_model::{Model, Progress, TurnRequest};
-use adjutant_tools::{Approved, Masker, Toolbox};
+use adjutant_formats::contract::{ArtifactFileState, ReturnContract, validate};
+use adjutant_model::{Model, TurnProgress, TurnRequest};
+use adjutant_tools::{ApprovedHosts, Masker, Toolbox};
 use adjutant_workspace::sandbox::CancelHandle;
 use adjutant_workspace::{PathError, Root};
 use tokio::sync::mpsc;
@@ -199,7 +199,7 @@ pub(crate) enum LiveSignal {
 }
 
 /// What was found at the paths that a return names.
-pub(crate) type ArtifactFacts = Vec<(String, ArtifactFact)>;
+pub(crate) type ArtifactFacts = Vec<(String, ArtifactFileState)>;
 
 /// Asks the approver. Blocks. A panic of the approver counts as a no.
 pub(crate) fn ask_person(
@@ -257,11 +257,11 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
         context_tokens: call.context_tokens,
     };
     let (mut unsaid, mut waited) = (0, false);
-    let mut progress = |progress: Progress<'_>| {
+    let mut progress = |progress: TurnProgress<'_>| {
         unsaid += match progress {
-            Progress::Text(text) => text.len() as u64,
-            Progress::Bytes(bytes) => bytes,
-            Progress::Waiting { provider, ms } => {
+            TurnProgress::Text(text) => text.len() as u64,
+            TurnProgress::Bytes(bytes) => bytes,
+            TurnProgress::Waiting { provider, ms } => {
                 let pause = LiveSignal::Pause { provider: provider.to_owned(), ms };
                 waited |= signals.try_send((call.session, pause)).is_ok();
                 return;
@@ -299,7 +299,7 @@ pub(crate) fn use_tool(
     turn: u32,
     call: u32,
     request: &ToolCall,
-    approved: Option<Approved<'_>>,
+    approved: Option<ApprovedHosts<'_>>,
     stop: &AtomicBool,
 ) -> EffectResult {
     let began = Instant::now();
@@ -380,7 +380,7 @@ pub(crate) fn run_command(
 }
 
 /// Converts the output of a tool to the form that is recorded.
-pub(crate) fn as_output(output: adjutant_tools::ToolOutput) -> ToolOutput {
+pub(crate) fn as_output(output: adjutant_tools::ToolCallResult) -> ToolOutput {
     ToolOutput {
         content: output.text,
         is_error: output.is_error,
@@ -419,7 +419,7 @@ fn look_at(toolbox: &Toolbox, text: &str) -> ArtifactFacts {
         facts.borrow_mut().push((path.to_owned(), fact));
         fact
     };
-    let _verdict = validate(text, &Contract::default(), &look);
+    let _verdict = validate(text, &ReturnContract::default(), &look);
     facts.take()
 }
 
@@ -431,29 +431,33 @@ fn without_ignored(
     mut facts: ArtifactFacts,
 ) -> ArtifactFacts {
     let named = |path: &str| root.relative(path).ok().map(|path| path.as_path().to_owned());
-    let there = facts.iter().filter(|(_, fact)| *fact == ArtifactFact::Present);
+    let there = facts.iter().filter(|(_, fact)| *fact == ArtifactFileState::Present);
     let there: BTreeSet<PathBuf> = there.filter_map(|(path, _)| named(path)).collect();
     let ignored = tool_site.ignored(session, &there);
     for (path, fact) in &mut facts {
-        if *fact == ArtifactFact::Present && named(path).is_some_and(|it| ignored.contains(&it)) {
-            *fact = ArtifactFact::Ignored;
+        if *fact == ArtifactFileState::Present
+            && named(path).is_some_and(|it| ignored.contains(&it))
+        {
+            *fact = ArtifactFileState::Ignored;
         }
     }
     facts
 }
 
 /// Returns a function that checks an artifact's path below `root`, for validating a contract.
-pub fn artifact_facts(root: &Path) -> Result<impl Fn(&str) -> ArtifactFact + use<>, PathError> {
+pub fn artifact_facts(
+    root: &Path,
+) -> Result<impl Fn(&str) -> ArtifactFileState + use<>, PathError> {
     let root = Root::open(root)?;
     Ok(move |path: &str| artifact_fact(&root, path))
 }
 
-fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
+fn artifact_fact(root: &Root, path: &str) -> ArtifactFileState {
     match root.relative(path).and_then(|path| root.open_file(&path)) {
-        Ok(file) if file.len == 0 => ArtifactFact::Empty,
-        Ok(_) => ArtifactFact::Present,
-        Err(PathError::Outside) => ArtifactFact::Outside,
-        Err(PathError::NotRegular(_)) => ArtifactFact::NotAFile,
+        Ok(file) if file.len == 0 => ArtifactFileState::Empty,
+        Ok(_) => ArtifactFileState::Present,
+        Err(PathError::Outside) => ArtifactFileState::Outside,
+        Err(PathError::NotRegular(_)) => ArtifactFileState::NotAFile,
         Err(
             PathError::NotFound
             | PathError::NotDirectory
@@ -471,6 +475,6 @@ fn artifact_fact(root: &Root, path: &str) -> ArtifactFact {
             | PathError::DiskFull
             | PathError::Unsupported
             | PathError::Io(_),
-        ) => ArtifactFact::Missing,
+        ) => ArtifactFileState::Missing,
     }
 }

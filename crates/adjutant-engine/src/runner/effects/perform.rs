@@ -13,7 +13,7 @@ use adjutant_core::write::RUN;
 use adjutant_core::{
     Command, DelegationOrigin, Effect, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
 };
-use adjutant_tools::Approved;
+use adjutant_tools::ApprovedHosts;
 use adjutant_workspace::sandbox::CancelHandle;
 
 use crate::engine::EngineError;
@@ -71,7 +71,7 @@ impl Runner {
                 let stop = Arc::clone(&self.running.entry(session).or_default().stop);
                 let tool_site = self.tool_site(session);
                 self.tasks.spawn_blocking(move || {
-                    let approved = Some(Approved { host: &host, hosts: &hosts });
+                    let approved = Some(ApprovedHosts { host: &host, hosts: &hosts });
                     use_tool(&tool_site, session, turn, index, &call, approved, &stop)
                 });
             }

@@ -10,7 +10,7 @@ use adjutant_core::{
     WriteScope,
 };
 use adjutant_store::RunDir;
-use adjutant_tools::Prepared;
+use adjutant_tools::PreparedWrite;
 use adjutant_workspace::{RelPath, Root};
 
 use crate::runner::effects::{EffectResult, TOOL_TIME, as_output, output_command};
@@ -53,8 +53,8 @@ pub(crate) fn prepare(
             Ok(toolbox.prepare_write(&request.name, &request.arguments, writes))
         });
         let (change, before) = match prepared.map_err(ToolOutput::error)? {
-            Prepared::Answer(output) => return Err(as_output(output)),
-            Prepared::Change { change, before } => (change, before),
+            PreparedWrite::Answer(output) => return Err(as_output(output)),
+            PreparedWrite::Change { change, before } => (change, before),
         };
         if let (Some(folder), Some(hash), Some(bytes)) = (folder, &change.before, before) {
             folder.keep_before(hash, &bytes).map_err(|error| {

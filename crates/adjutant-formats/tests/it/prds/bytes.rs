@@ -1,7 +1,7 @@
 //! Whatever a PRD looks like, an outcome changes only what it is about.
 
-use adjutant_formats::outcome::Outcome as Status;
-use adjutant_formats::prd::{ChildOutcome, Outcome, Prd};
+use adjutant_formats::outcome::Outcome;
+use adjutant_formats::prd::{Prd, PrdChildOutcome, PrdOutcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -135,15 +135,15 @@ fn made() -> impl Strategy<Value = Made> {
         })
 }
 
-fn outcome(story: &str, passes: bool, summary: String, children: usize) -> Outcome {
+fn outcome(story: &str, passes: bool, summary: String, children: usize) -> PrdOutcome {
     let id = |n: usize| format!("{story}-DEL-{n:03}");
-    let mut made: Vec<ChildOutcome> = (1..=children).map(|n| child(&id(n), story)).collect();
+    let mut made: Vec<PrdChildOutcome> = (1..=children).map(|n| child(&id(n), story)).collect();
     if children > 1 {
         // The second child's own child, named first.
         let of = id(2);
-        made.insert(0, ChildOutcome { depth: 2, ..child(&format!("{of}-DEL-001"), &of) });
+        made.insert(0, PrdChildOutcome { depth: 2, ..child(&format!("{of}-DEL-001"), &of) });
     }
-    Outcome { passes, summary, status: Status::Partial, children: made, ..done() }
+    PrdOutcome { passes, summary, status: Outcome::Partial, children: made, ..done() }
 }
 
 fn case() -> impl Strategy<Value = (Written, usize, Vec<Made>, usize, bool, String)> {
@@ -169,7 +169,7 @@ fn case() -> impl Strategy<Value = (Written, usize, Vec<Made>, usize, bool, Stri
 
 /// Takes the values of the members that were there out of `new`, and checks that what stands
 /// between them is what stood there.
-fn between<'n>(old: &Written, new: &'n str, outcome: &Outcome) -> Result<&'n str, String> {
+fn between<'n>(old: &Written, new: &'n str, outcome: &PrdOutcome) -> Result<&'n str, String> {
     let mut holes: Vec<_> = [(&old.passes, "passes"), (&old.adjutant, "adjutant")]
         .into_iter()
         .filter_map(|(range, key)| range.clone().map(|range| (range, key)))
@@ -217,13 +217,13 @@ fn is_inserted(old: &Written, inserted: &str, children: usize) -> bool {
 }
 
 /// Works out what the new text must say, from what the old one says.
-fn expected(old: &str, about: usize, outcome: &Outcome, adjutant: &Value) -> Value {
+fn expected(old: &str, about: usize, outcome: &PrdOutcome, adjutant: &Value) -> Value {
     let mut value: Value = serde_json::from_str(old.trim_start_matches('\u{feff}')).unwrap();
     let list = if value.get("stories").is_some() { "stories" } else { "userStories" };
     let stories = value[list].as_array_mut().unwrap();
     stories[about]["passes"] = json!(outcome.passes);
     stories[about]["adjutant"] = adjutant.clone();
-    let mut order: Vec<&ChildOutcome> =
+    let mut order: Vec<&PrdChildOutcome> =
         outcome.children.iter().filter(|it| it.depth == 1).collect();
     if let Some(deep) = outcome.children.iter().find(|it| it.depth == 2) {
         order.insert(2, deep);

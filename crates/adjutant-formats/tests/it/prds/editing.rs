@@ -1,7 +1,7 @@
 //! The outcome of a story as it is written down.
 
 use adjutant_formats::Usd;
-use adjutant_formats::outcome::Outcome as Status;
+use adjutant_formats::outcome::Outcome;
 use adjutant_formats::prd::Prd;
 
 use super::{child, done, prd};
@@ -24,11 +24,11 @@ fn an_outcome_stands_in_the_layout_of_the_file() {
 }
 "#;
     let mut outcome = done();
-    let nested = super::ChildOutcome {
+    let nested = super::PrdChildOutcome {
         depth: 2,
         can_delegate: false,
         passes: false,
-        status: Status::Failed,
+        status: Outcome::Failed,
         files_changed: Vec::new(),
         cost: Usd::ZERO,
         ..child("US-007-DEL-001-DEL-001", "US-007-DEL-001")
@@ -147,7 +147,7 @@ fn an_outcome_stands_in_the_layout_of_the_file() {
 
 #[test]
 fn what_stands_on_one_line_stays_on_it() {
-    let outcome = |passes: bool| super::Outcome {
+    let outcome = |passes: bool| super::PrdOutcome {
         passes,
         branch: None,
         children: vec![child("A-DEL-001", "A")],
@@ -178,8 +178,8 @@ fn what_stands_on_one_line_stays_on_it() {
 #[test]
 fn children_of_a_later_run_stand_behind_those_of_an_earlier_one() {
     let text = "{\"stories\": [\n {\"id\": \"A\", \"title\": \"a\"},\n {\"id\": \"B\", \"title\": \"b\"}\n]}";
-    let first = super::Outcome { children: vec![child("A-DEL-001", "A")], ..done() };
-    let second = super::Outcome { children: vec![child("A-DEL-002", "A")], ..done() };
+    let first = super::PrdOutcome { children: vec![child("A-DEL-001", "A")], ..done() };
+    let second = super::PrdOutcome { children: vec![child("A-DEL-002", "A")], ..done() };
     let after = prd(text).edit("A", &first).unwrap();
     let after = prd(&after).edit("A", &second).unwrap();
     let ids: Vec<String> = prd(&after).stories().iter().map(|story| story.id.clone()).collect();
@@ -189,7 +189,7 @@ fn children_of_a_later_run_stand_behind_those_of_an_earlier_one() {
 #[test]
 fn an_entry_of_someone_else_is_left_alone() {
     let text = r#"{"stories": [{"id": "A", "title": "a"}, {"id": "A-DEL-001", "title": "mine"}]}"#;
-    let outcome = super::Outcome { children: vec![child("A-DEL-001", "A")], ..done() };
+    let outcome = super::PrdOutcome { children: vec![child("A-DEL-001", "A")], ..done() };
     let after = prd(text).edit("A", &outcome).unwrap();
     assert!(after.ends_with(r#", {"id": "A-DEL-001", "title": "mine"}]}"#), "{after}");
     assert_eq!(prd(&after).stories().len(), 2);
@@ -200,7 +200,7 @@ fn a_child_that_was_reworded_is_brought_up_to_date_and_keeps_what_is_not_ours() 
     let text = r#"{"stories": [{"id": "A", "title": "a", "passes": true},
         {"mine": 1.0e3, "id": "A-DEL-001", "title": "old", "passes": false, "dependencies": ["A"],
          "delegationContext": {"depth": 9, "why": [1], "parent_story_id": "A"}}]}"#;
-    let outcome = super::Outcome { children: vec![child("A-DEL-001", "A")], ..done() };
+    let outcome = super::PrdOutcome { children: vec![child("A-DEL-001", "A")], ..done() };
     let after = prd(text).edit("A", &outcome).unwrap();
     let story = prd(&after).story("A-DEL-001").unwrap().clone();
     assert_eq!((story.title.as_str(), story.passes), ("Implement JWT", true));
@@ -218,7 +218,7 @@ fn a_child_that_was_reworded_is_brought_up_to_date_and_keeps_what_is_not_ours() 
 fn an_outcome_that_cannot_be_read_back_is_refused() {
     let text = r#"{"stories": [{"id": "A", "title": "a"}]}"#;
     assert_eq!(prd(text).edit("B", &done()).unwrap_err().to_string(), "there is no story `B`");
-    let bad = super::Outcome { children: vec![child("no name", "A")], ..done() };
+    let bad = super::PrdOutcome { children: vec![child("no name", "A")], ..done() };
     assert_eq!(
         prd(text).edit("A", &bad).unwrap_err().to_string(),
         "the PRD cannot take the outcome of story `A` where it stands; nothing was written"
@@ -234,7 +234,7 @@ fn two_hundred_stories_each_get_their_outcome() {
     for n in 0..200 {
         let id = format!("S{n}");
         let outcome =
-            super::Outcome { children: vec![child(&format!("{id}-DEL-001"), &id)], ..done() };
+            super::PrdOutcome { children: vec![child(&format!("{id}-DEL-001"), &id)], ..done() };
         text = prd(&text).edit(&id, &outcome).unwrap();
     }
     let read = Prd::read(&text).unwrap();
@@ -248,7 +248,8 @@ fn what_a_person_added_to_an_outcome_stays() {
     let text = prd(r#"{"stories":[{"id":"A","title":"a"}]}"#).edit("A", &done()).unwrap();
     let added = text.replacen(r#""adjutant": {"#, r#""adjutant": {"seen": ["by me", 7], "#, 1);
     assert_ne!(added, text);
-    let again = prd(&added).edit("A", &super::Outcome { run: "another".into(), ..done() }).unwrap();
+    let again =
+        prd(&added).edit("A", &super::PrdOutcome { run: "another".into(), ..done() }).unwrap();
     let value: serde_json::Value = serde_json::from_str(&again).unwrap();
     let record = &value["stories"][0]["adjutant"];
     assert_eq!(record["run"], "another");

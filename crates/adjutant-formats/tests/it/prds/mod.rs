@@ -1,13 +1,13 @@
 //! PRDs: what is read and refused, which story is next, what is written back.
 
-mod asked;
 mod bytes;
+mod consent;
 mod editing;
 mod order;
 mod reading;
-mod wishes;
+mod story_digest;
 
-use adjutant_formats::prd::{ChildOutcome, Outcome, Prd};
+use adjutant_formats::prd::{Prd, PrdChildOutcome, PrdOutcome};
 use adjutant_formats::{Usd, outcome};
 
 fn prd(text: &str) -> Prd {
@@ -19,8 +19,8 @@ fn refused(text: &str) -> String {
 }
 
 /// The outcome of a story that is done.
-fn done() -> Outcome {
-    Outcome {
+fn done() -> PrdOutcome {
+    PrdOutcome {
         passes: true,
         run: "run_1768900000_abc123".into(),
         status: outcome::Outcome::Completed,
@@ -37,8 +37,8 @@ fn done() -> Outcome {
     }
 }
 
-fn child(id: &str, parent: &str) -> ChildOutcome {
-    ChildOutcome {
+fn child(id: &str, parent: &str) -> PrdChildOutcome {
+    PrdChildOutcome {
         id: id.into(),
         parent: parent.into(),
         title: "Implement JWT".into(),

@@ -47,7 +47,7 @@ fn every_field_of_a_story_is_read() {
             "A token is made",
             "A wrong password\nis refused",
         ],
-        priority: Priority(
+        priority: StoryPriority(
             1.0,
         ),
         estimated_hours: Some(
@@ -74,7 +74,7 @@ fn every_field_of_a_story_is_read() {
             "make test",
         ),
         planned: [
-            Planned {
+            PlannedChild {
                 description: "Tokens",
                 hours: 2,
                 verify: Some(
@@ -84,7 +84,7 @@ fn every_field_of_a_story_is_read() {
                     "jwt",
                 ],
             },
-            Planned {
+            PlannedChild {
                 description: "Write: the tests",
                 hours: 2,
                 verify: None,
@@ -309,7 +309,7 @@ proptest! {
             "{{\"stories\": [{{{story}}}, {{\"id\": \"B\", {story}}}], \"delegationConfig\": {config}}}"
         );
         if let Ok(read) = Prd::read(&text.replace(", }", "}")) {
-            let _ = (read.order(), read.wishes().digest());
+            let _ = (read.order(), read.consent_requests().digest());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Untouched bytes stay: a property over generated files.
 
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Book, Change, Status};
+use adjutant_formats::task::{TaskChange, TaskFiles, TaskStatus};
 use proptest::prelude::*;
 
 use super::{FOLDER, NOW, link, new, set, update};
@@ -9,7 +9,8 @@ use super::{FOLDER, NOW, link, new, set, update};
 /// A piece of a file, as a person may have written it; `#` of tasks are filled in later.
 fn piece() -> impl Strategy<Value = String> {
     let marker = prop_oneof![
-        prop::sample::select(Status::ALL.map(Status::marker).to_vec()).prop_map(str::to_owned),
+        prop::sample::select(TaskStatus::ALL.map(TaskStatus::marker).to_vec())
+            .prop_map(str::to_owned),
         Just("[EXPANDED]".to_owned()),
         Just("In Progress".to_owned()),
         Just(String::new()),
@@ -69,9 +70,10 @@ fn file() -> impl Strategy<Value = String> {
 }
 
 fn state() -> impl Strategy<Value = Option<String>> {
-    let project = (1..20u64, prop::sample::select(Status::ALL.to_vec())).prop_map(|(n, status)| {
-        format!(r#"{{ "project_number": {n},"status":"{status}", "q":1.0e-7}}"#)
-    });
+    let project =
+        (1..20u64, prop::sample::select(TaskStatus::ALL.to_vec())).prop_map(|(n, status)| {
+            format!(r#"{{ "project_number": {n},"status":"{status}", "q":1.0e-7}}"#)
+        });
     let made = prop::collection::btree_map(1..20u64, project, 0..6).prop_map(|projects| {
         let list: Vec<String> = projects.into_values().collect();
         format!(
@@ -112,8 +114,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1_000), ..ProptestConfig::default() })]
 
     #[test]
-    fn untouched_bytes_are_identical(todo in file(), state in state(), pick in any::<prop::sample::Index>(), to in prop::sample::select(Status::ALL.to_vec())) {
-        let book = Book::read(Some(&todo), state.as_deref()).unwrap();
+    fn untouched_bytes_are_identical(todo in file(), state in state(), pick in any::<prop::sample::Index>(), to in prop::sample::select(TaskStatus::ALL.to_vec())) {
+        let book = TaskFiles::read(Some(&todo), state.as_deref()).unwrap();
         let tasks = book.tasks();
         let in_todo: Vec<_> = tasks.iter().filter(|task| book.entry_range(task.number).is_some()).collect();
         // A stray opening fence ends at the next closing one, and lays bare what that one hid.
@@ -124,7 +126,7 @@ proptest! {
             let range = book.entry_range(number).unwrap();
             let (at, entry) = (range.start, &todo[range]);
             let report = (ArtifactKind::Research, "docs/r.md");
-            let changes: [Change; 3] = [
+            let changes: [TaskChange; 3] = [
                 set(number.get(), to),
                 link(number.get(), report.0, report.1),
                 update(number.get(), Some(to), &[report]),
@@ -136,13 +138,13 @@ proptest! {
                 let inside = &changed.todo[at..changed.todo.len() - (todo.len() - at - entry.len())];
                 let is_link = |old: &str, new: &str| old.contains("Research**") && new.starts_with(old);
                 let fits = only_lines(entry, inside, |old, new| match change {
-                    Change::Link { .. } => is_link(old, new),
-                    Change::SetStatus { .. } | Change::Add(_) => is_status_line(old, new),
-                    Change::Update { .. } => is_link(old, new) || is_status_line(old, new),
+                    TaskChange::Link { .. } => is_link(old, new),
+                    TaskChange::SetStatus { .. } | TaskChange::Add(_) => is_status_line(old, new),
+                    TaskChange::Update { .. } => is_link(old, new) || is_status_line(old, new),
                 });
                 prop_assert!(fits, "{entry:?} became {inside:?}");
-                let again = Book::read(Some(&changed.todo), Some(&changed.state)).unwrap();
-                let numbers = |book: &Book| book.tasks().iter().map(|task| task.number).collect::<Vec<_>>();
+                let again = TaskFiles::read(Some(&changed.todo), Some(&changed.state)).unwrap();
+                let numbers = |book: &TaskFiles| book.tasks().iter().map(|task| task.number).collect::<Vec<_>>();
                 prop_assert_eq!(numbers(&again), numbers(&book));
             }
         }
@@ -158,9 +160,9 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_fail(todo in ".{0,400}", state in ".{0,80}") {
-        if let Ok(book) = Book::read(Some(&todo), None) {
+        if let Ok(book) = TaskFiles::read(Some(&todo), None) {
             let _ = (book.tasks(), book.disagreements(), book.next_number());
         }
-        let _ = Book::read(None, Some(&state));
+        let _ = TaskFiles::read(None, Some(&state));
     }
 }

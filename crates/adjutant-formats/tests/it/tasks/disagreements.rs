@@ -1,6 +1,6 @@
 //! Where the files disagree: named, with the one that counts, and mended by the next change.
 
-use adjutant_formats::task::Status;
+use adjutant_formats::task::TaskStatus;
 
 use super::{Files, new, set};
 
@@ -53,10 +53,16 @@ fn every_disagreement_is_named_with_the_file_that_counts() {
 #[test]
 fn the_next_change_mends_them() {
     let mut files = Files::both(TODO, STATE);
-    assert_eq!(files.change(&set(1, Status::Implementing)).unwrap().from, Some(Status::Planned));
-    assert_eq!(files.change(&set(2, Status::Implementing)).unwrap().from, Some(Status::Partial));
-    files.change(&set(3, Status::Planning)).unwrap();
-    files.change(&set(5, Status::Implementing)).unwrap();
+    assert_eq!(
+        files.change(&set(1, TaskStatus::Implementing)).unwrap().from,
+        Some(TaskStatus::Planned)
+    );
+    assert_eq!(
+        files.change(&set(2, TaskStatus::Implementing)).unwrap().from,
+        Some(TaskStatus::Partial)
+    );
+    files.change(&set(3, TaskStatus::Planning)).unwrap();
+    files.change(&set(5, TaskStatus::Implementing)).unwrap();
     let added = files.change(&new("f")).unwrap();
     assert_eq!(added.task.number.get(), 8);
     insta::assert_snapshot!(said(&files), @r"
@@ -68,6 +74,6 @@ fn the_next_change_mends_them() {
     // To stay where TODO.md has it also brings the other file along.
     let state = r#"{"active_projects":[{"project_number":1,"status":"planned"}]}"#;
     let mut files = Files::both("### 1. a\n- **Status**: [PARTIAL]\n", state);
-    assert!(files.change(&set(1, Status::Partial)).unwrap().is_different);
+    assert!(files.change(&set(1, TaskStatus::Partial)).unwrap().is_different);
     assert_eq!(said(&files), "");
 }

@@ -9,7 +9,8 @@ mod writing;
 
 use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{
-    Artifact, Book, Change, Changed, NewTask, Priority, Status, TaskError, TaskNumber, Update,
+    NewTask, TaskArtifact, TaskChange, TaskChangeResult, TaskError, TaskFiles, TaskNumber,
+    TaskPriority, TaskStatus, TaskUpdate,
 };
 
 /// 31 January 2025, 12:34:56 UTC.
@@ -21,29 +22,29 @@ fn number(number: u64) -> TaskNumber {
     TaskNumber::new(number).unwrap()
 }
 
-fn new(title: &str) -> Change {
-    Change::Add(NewTask { title: title.into(), ..NewTask::default() })
+fn new(title: &str) -> TaskChange {
+    TaskChange::Add(NewTask { title: title.into(), ..NewTask::default() })
 }
 
-fn set(task: u64, to: Status) -> Change {
-    Change::SetStatus { number: number(task), to, reason: None }
+fn set(task: u64, to: TaskStatus) -> TaskChange {
+    TaskChange::SetStatus { number: number(task), to, reason: None }
 }
 
-fn because(task: u64, to: Status, reason: &str) -> Change {
-    Change::SetStatus { number: number(task), to, reason: Some(reason.into()) }
+fn because(task: u64, to: TaskStatus, reason: &str) -> TaskChange {
+    TaskChange::SetStatus { number: number(task), to, reason: Some(reason.into()) }
 }
 
-fn link(task: u64, kind: ArtifactKind, path: &str) -> Change {
-    Change::Link { number: number(task), artifact: Artifact { kind, path: path.into() } }
+fn link(task: u64, kind: ArtifactKind, path: &str) -> TaskChange {
+    TaskChange::Link { number: number(task), artifact: TaskArtifact { kind, path: path.into() } }
 }
 
-fn made(links: &[(ArtifactKind, &str)]) -> Vec<Artifact> {
-    links.iter().map(|(kind, path)| Artifact { kind: *kind, path: (*path).into() }).collect()
+fn made(links: &[(ArtifactKind, &str)]) -> Vec<TaskArtifact> {
+    links.iter().map(|(kind, path)| TaskArtifact { kind: *kind, path: (*path).into() }).collect()
 }
 
-fn update(task: u64, status: Option<Status>, links: &[(ArtifactKind, &str)]) -> Change {
-    let update = Update { status, reason: None, links: made(links) };
-    Change::Update { number: number(task), update }
+fn update(task: u64, status: Option<TaskStatus>, links: &[(ArtifactKind, &str)]) -> TaskChange {
+    let update = TaskUpdate { status, reason: None, links: made(links) };
+    TaskChange::Update { number: number(task), update }
 }
 
 /// Both files, changed step by step.
@@ -65,18 +66,18 @@ impl Files {
         Self { todo: Some(todo.into()), state: Some(state.into()) }
     }
 
-    fn book(&self) -> Book {
-        Book::read(self.todo.as_deref(), self.state.as_deref()).unwrap()
+    fn book(&self) -> TaskFiles {
+        TaskFiles::read(self.todo.as_deref(), self.state.as_deref()).unwrap()
     }
 
-    fn change(&mut self, change: &Change) -> Result<Changed, TaskError> {
+    fn change(&mut self, change: &TaskChange) -> Result<TaskChangeResult, TaskError> {
         let changed = self.book().change(change, NOW, FOLDER)?;
         self.todo = Some(changed.todo.clone());
         self.state = Some(changed.state.clone());
         Ok(changed)
     }
 
-    fn refusal(&mut self, change: &Change) -> String {
+    fn refusal(&mut self, change: &TaskChange) -> String {
         self.change(change).unwrap_err().to_string()
     }
 
@@ -87,6 +88,6 @@ impl Files {
     }
 }
 
-fn with_priority(title: &str, priority: Priority) -> Change {
-    Change::Add(NewTask { title: title.into(), priority, ..NewTask::default() })
+fn with_priority(title: &str, priority: TaskPriority) -> TaskChange {
+    TaskChange::Add(NewTask { title: title.into(), priority, ..NewTask::default() })
 }

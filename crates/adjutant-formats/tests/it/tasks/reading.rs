@@ -1,6 +1,6 @@
 //! What is understood of files that people wrote.
 
-use adjutant_formats::task::{Book, Priority, Status};
+use adjutant_formats::task::{TaskFiles, TaskPriority, TaskStatus};
 
 use super::{Files, number};
 
@@ -65,13 +65,13 @@ fn entries_are_found_however_they_are_written() {
         shown,
         [
             (394, "Port semantics", None, Some("[EXPANDED]")),
-            (395, "", Some(Status::NotStarted), None),
-            (661, "Create documentation standards ✅", Some(Status::Completed), None),
-            (662, "Consolidate", Some(Status::Researched), None),
+            (395, "", Some(TaskStatus::NotStarted), None),
+            (661, "Create documentation standards ✅", Some(TaskStatus::Completed), None),
+            (662, "Consolidate", Some(TaskStatus::Researched), None),
         ]
     );
     assert_eq!(tasks[2].language, "meta");
-    assert_eq!(tasks[2].priority, Some(Priority::High));
+    assert_eq!(tasks[2].priority, Some(TaskPriority::High));
     assert!(tasks[2].description.as_deref().unwrap().ends_with("```"));
     assert_eq!(tasks[3].language, "general");
     assert!(book.disagreements().is_empty(), "a file that is not there disagrees with nobody");
@@ -81,7 +81,7 @@ fn entries_are_found_however_they_are_written() {
 #[test]
 fn the_next_number_lies_beyond_all_that_either_file_names() {
     let next = |todo: Option<&str>, state: Option<&str>| {
-        Book::read(todo, state).unwrap().next_number().unwrap().get()
+        TaskFiles::read(todo, state).unwrap().next_number().unwrap().get()
     };
     let heading = |number: u64| format!("### {number}. x\n");
     for (todo, state, expected) in [
@@ -121,7 +121,7 @@ fn a_damaged_state_file_is_named_with_the_place() {
             "state.json: `next_project_number` is not a positive whole number",
         ),
     ] {
-        let error = Book::read(None, Some(state)).unwrap_err();
+        let error = TaskFiles::read(None, Some(state)).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Every shape of `state.json` that is JSON takes a change, or refuses it; none breaks anything.
 
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Book, Change, Status};
+use adjutant_formats::task::{TaskChange, TaskFiles, TaskStatus};
 use proptest::prelude::*;
 
 use super::{FOLDER, Files, NOW, because, link, new, number, set, update};
@@ -18,7 +18,7 @@ fn an_empty_state_gets_the_keys_it_lacks() {
         files.change(&new("x")).unwrap();
         let written = files.state.as_deref().unwrap();
         assert!(written.starts_with(expected), "{state} became {written}");
-        files.change(&set(1, Status::Planning)).unwrap();
+        files.change(&set(1, TaskStatus::Planning)).unwrap();
         assert!(files.book().disagreements().is_empty(), "{}", files.picture());
     }
 }
@@ -94,27 +94,27 @@ proptest! {
     fn no_shape_breaks_a_change_and_what_was_written_reads_back(
         state in state(), todo in prop::option::of(todo()),
     ) {
-        let mut book = Book::read(todo.as_deref(), Some(&state)).unwrap();
+        let mut book = TaskFiles::read(todo.as_deref(), Some(&state)).unwrap();
         let before: Vec<_> = book.tasks();
         let added = book.change(&new("x"), NOW, FOLDER);
         let added = added.map_err(|error| TestCaseError::fail(format!("{error}: {state}")))?;
-        let after = Book::read(Some(&added.todo), Some(&added.state)).unwrap();
+        let after = TaskFiles::read(Some(&added.todo), Some(&added.state)).unwrap();
         prop_assert_eq!(after.tasks().len(), before.len() + 1);
         prop_assert_eq!(after.task(added.task.number).unwrap().title, "x");
         book = after;
-        let steps: [Change; 7] = [
-            set(1, Status::InProgress),
-            because(1, Status::Blocked, "snow"),
-            set(1, Status::Implementing),
+        let steps: [TaskChange; 7] = [
+            set(1, TaskStatus::InProgress),
+            because(1, TaskStatus::Blocked, "snow"),
+            set(1, TaskStatus::Implementing),
             link(1, ArtifactKind::Plan, "plan.md"),
-            update(1, Some(Status::Completed), &[(ArtifactKind::Summary, "s.md")]),
-            set(1, Status::InProgress),
-            because(1, Status::Abandoned, "hail"),
+            update(1, Some(TaskStatus::Completed), &[(ArtifactKind::Summary, "s.md")]),
+            set(1, TaskStatus::InProgress),
+            because(1, TaskStatus::Abandoned, "hail"),
         ];
         for step in steps {
             // A number that stands twice, or a status nobody knows, is refused; nothing else matters here.
             let Ok(changed) = book.change(&step, NOW, FOLDER) else { continue };
-            book = Book::read(Some(&changed.todo), Some(&changed.state)).unwrap();
+            book = TaskFiles::read(Some(&changed.todo), Some(&changed.state)).unwrap();
             prop_assert_eq!(book.task(number(1)), Some(changed.task));
         }
     }

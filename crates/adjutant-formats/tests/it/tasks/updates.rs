@@ -1,7 +1,7 @@
 //! A status and links at once: all of it or nothing, and nothing the second time.
 
 use adjutant_formats::contract::ArtifactKind::{Plan, Research, Summary};
-use adjutant_formats::task::{Change, Status, TaskError, Transition, Update};
+use adjutant_formats::task::{RefusedTransition, TaskChange, TaskError, TaskStatus, TaskUpdate};
 use proptest::prelude::*;
 
 use super::{Files, because, link, number, set, update};
@@ -14,12 +14,12 @@ fn an_update_is_one_change_and_the_same_again_is_none() {
     let mut files = Files::both(TODO, STATE);
     let wanted = update(
         1,
-        Some(Status::Researched),
+        Some(TaskStatus::Researched),
         &[(Research, "r/1.md"), (Summary, "s.md"), (Research, "./r/2.md"), (Research, "r/1.md")],
     );
     let changed = files.change(&wanted).unwrap();
     assert!(changed.is_different);
-    assert_eq!(changed.from, Some(Status::Planned));
+    assert_eq!(changed.from, Some(TaskStatus::Planned));
     assert_eq!(changed.task.artifacts, ["r/1.md", "s.md", "r/2.md"]);
     insta::assert_snapshot!(files.picture(), @r#"
     ### 1. a
@@ -35,28 +35,28 @@ fn an_update_is_one_change_and_the_same_again_is_none() {
     let before = files.picture();
     let again = files.change(&wanted).unwrap();
     assert!(!again.is_different);
-    assert_eq!(again.from, Some(Status::Researched));
+    assert_eq!(again.from, Some(TaskStatus::Researched));
     assert_eq!(files.picture(), before);
 }
 
 #[test]
 fn what_is_refused_leaves_all_as_it_was() {
     let mut files = Files::both(TODO, STATE);
-    let blocked = |reason: Option<&str>| Change::Update {
+    let blocked = |reason: Option<&str>| TaskChange::Update {
         number: number(1),
-        update: Update {
-            status: Some(Status::Blocked),
+        update: TaskUpdate {
+            status: Some(TaskStatus::Blocked),
             reason: reason.map(str::to_owned),
-            ..Update::default()
+            ..TaskUpdate::default()
         },
     };
     for (change, expected) in [
         (
-            update(1, Some(Status::Researched), &[(Plan, "p.md"), (Plan, "../x")]),
+            update(1, Some(TaskStatus::Researched), &[(Plan, "p.md"), (Plan, "../x")]),
             "`../x` is not a path below the root of the project",
         ),
         (
-            update(1, Some(Status::NotStarted), &[(Plan, "p.md")]),
+            update(1, Some(TaskStatus::NotStarted), &[(Plan, "p.md")]),
             "task 1: [PLANNED] cannot become [NOT STARTED]; allowed next: researching, planning, \
              revising, implementing, in_progress, blocked, abandoned",
         ),
@@ -72,8 +72,8 @@ fn what_is_refused_leaves_all_as_it_was() {
     assert!(files.change(&blocked(Some("rain"))).unwrap().is_different);
     assert!(!files.change(&blocked(Some("rain "))).unwrap().is_different);
     assert!(files.change(&blocked(Some("snow"))).unwrap().is_different);
-    let why = Update { reason: Some("hail".into()), ..Update::default() };
-    let changed = files.change(&Change::Update { number: number(1), update: why }).unwrap();
+    let why = TaskUpdate { reason: Some("hail".into()), ..TaskUpdate::default() };
+    let changed = files.change(&TaskChange::Update { number: number(1), update: why }).unwrap();
     assert_eq!(changed.task.reason.as_deref(), Some("hail"));
 }
 
@@ -83,28 +83,28 @@ fn a_disagreement_that_no_status_mends_makes_no_second_change() {
         "### 1. a\n- **Status**: [PLANNED]\n- **Language**: rust\n",
         r#"{"active_projects":[{"project_number":1,"status":"planned","language":"lean"}]}"#,
     );
-    assert!(!files.change(&update(1, Some(Status::Planned), &[])).unwrap().is_different);
+    assert!(!files.change(&update(1, Some(TaskStatus::Planned), &[])).unwrap().is_different);
     let mut files = Files::both(TODO, r#"{"active_projects":[]}"#);
-    assert!(files.change(&update(1, Some(Status::Planned), &[])).unwrap().is_different);
-    assert!(!files.change(&update(1, Some(Status::Planned), &[])).unwrap().is_different);
+    assert!(files.change(&update(1, Some(TaskStatus::Planned), &[])).unwrap().is_different);
+    assert!(!files.change(&update(1, Some(TaskStatus::Planned), &[])).unwrap().is_different);
 }
 
 /// Steps one by one, as a person would take them.
-fn by_hand(files: &mut Files, to: Status, links: &[&str]) -> Result<(), TaskError> {
+fn by_hand(files: &mut Files, to: TaskStatus, links: &[&str]) -> Result<(), TaskError> {
     let from = files.book().task(number(1)).unwrap().status.unwrap();
-    if from == Status::Completed && to != from {
+    if from == TaskStatus::Completed && to != from {
         // A person can open it again, work cannot.
-        return Err(TaskError::Step { number: number(1), step: Transition { from, to } });
+        return Err(TaskError::Step { number: number(1), step: RefusedTransition { from, to } });
     }
-    let step = |to: Status| match to {
-        Status::Blocked | Status::Abandoned => because(1, to, "so"),
+    let step = |to: TaskStatus| match to {
+        TaskStatus::Blocked | TaskStatus::Abandoned => because(1, to, "so"),
         to => set(1, to),
     };
     if files.change(&step(to)).is_err() {
         // The refusal of the direct way is the one a person reads.
         let refused = from.step(to).unwrap_err();
         let refused = TaskError::Step { number: number(1), step: refused };
-        files.change(&step(Status::InProgress)).map_err(|_| refused.clone())?;
+        files.change(&step(TaskStatus::InProgress)).map_err(|_| refused.clone())?;
         files.change(&step(to)).map_err(|_| refused)?;
     }
     for path in links {
@@ -116,23 +116,23 @@ fn by_hand(files: &mut Files, to: Status, links: &[&str]) -> Result<(), TaskErro
 proptest! {
     #[test]
     fn an_update_is_what_its_steps_one_by_one_are(
-        from in 0..Status::ALL.len(),
-        to in 0..Status::ALL.len(),
+        from in 0..TaskStatus::ALL.len(),
+        to in 0..TaskStatus::ALL.len(),
         links in proptest::collection::vec(prop_oneof!["[a-c]/[a-c]\\.md", Just("../x".to_owned())], 0..4),
         has_entry: bool,
         has_project: bool,
     ) {
-        let (from, to) = (Status::ALL[from], Status::ALL[to]);
+        let (from, to) = (TaskStatus::ALL[from], TaskStatus::ALL[to]);
         let entry = format!("### 1. a\n- **Status**: {}\n- **Plan**: TBD\n", from.marker());
         let project = format!(r#"{{"project_number":1,"status":"{from}"}}"#);
         let todo = if has_entry || !has_project { entry } else { String::new() };
         let state = format!(r#"{{"active_projects":[{}]}}"#, if has_project { &project } else { "" });
         let (mut whole, mut steps) = (Files::both(&todo, &state), Files::both(&todo, &state));
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
-        let reason = matches!(to, Status::Blocked | Status::Abandoned).then(|| "so".to_owned());
+        let reason = matches!(to, TaskStatus::Blocked | TaskStatus::Abandoned).then(|| "so".to_owned());
         let made = super::made(&links.iter().map(|path| (Plan, *path)).collect::<Vec<_>>());
-        let wanted = Update { status: Some(to), reason, links: made };
-        let wanted = Change::Update { number: number(1), update: wanted };
+        let wanted = TaskUpdate { status: Some(to), reason, links: made };
+        let wanted = TaskChange::Update { number: number(1), update: wanted };
         match by_hand(&mut steps, to, &links) {
             Ok(()) => {
                 whole.change(&wanted).unwrap();

@@ -1,7 +1,7 @@
 //! What a change writes, and which changes are refused.
 
 use adjutant_formats::contract::ArtifactKind;
-use adjutant_formats::task::{Change, NewTask, Priority, Status};
+use adjutant_formats::task::{NewTask, TaskChange, TaskPriority, TaskStatus};
 
 use super::{Files, because, link, new, number, set, update, with_priority};
 
@@ -9,21 +9,21 @@ use super::{Files, because, link, new, number, set, update, with_priority};
 fn a_task_is_written_into_both_files_and_lives_its_life_there() {
     let mut files = Files::none();
     files
-        .change(&Change::Add(NewTask {
+        .change(&TaskChange::Add(NewTask {
             title: "Fix the\nparser".into(),
             language: Some("Rust".into()),
-            priority: Priority::High,
+            priority: TaskPriority::High,
             effort: Some("2 hours\n### 8. Not a task".into()),
             description: Some("It drops the last line.\n\n### 9. Not a task".into()),
         }))
         .unwrap();
     files.change(&new("Second")).unwrap();
-    files.change(&set(1, Status::Researching)).unwrap();
+    files.change(&set(1, TaskStatus::Researching)).unwrap();
     let report = ".adjutant/specs/1_fix_the_parser/reports/research-001.md";
     files.change(&link(1, ArtifactKind::Research, report)).unwrap();
     files.change(&link(1, ArtifactKind::Research, "docs/a b.md")).unwrap();
-    files.change(&set(1, Status::Researched)).unwrap();
-    files.change(&because(1, Status::Blocked, "waits for\n task 2")).unwrap();
+    files.change(&set(1, TaskStatus::Researched)).unwrap();
+    files.change(&because(1, TaskStatus::Blocked, "waits for\n task 2")).unwrap();
     insta::assert_snapshot!(files.picture(), @r#"
     # TODO
 
@@ -107,7 +107,7 @@ fn a_file_is_changed_in_its_own_style() {
         todo,
         r#"{"x":1.50e2,"next_project_number":9,"active_projects":[{"project_number":8,"status":"not_started"}]}"#,
     );
-    files.change(&set(8, Status::Implementing)).unwrap();
+    files.change(&set(8, TaskStatus::Implementing)).unwrap();
     assert_eq!(
         files.todo.as_deref().unwrap(),
         "---\nnext_project_number: 9\n---\r\n### 8. Old\r\n**Effort**: 1 h\r\n**Status**: [IMPLEMENTING] (for now)\r\n**Started**: 2025-01-31"
@@ -116,7 +116,7 @@ fn a_file_is_changed_in_its_own_style() {
         files.state.as_deref().unwrap(),
         r#"{"x":1.50e2,"next_project_number":9,"active_projects":[{"project_number":8,"status":"implementing", "last_updated": "2025-01-31T12:34:56Z", "started": "2025-01-31"}]}"#
     );
-    files.change(&with_priority("New", Priority::Low)).unwrap();
+    files.change(&with_priority("New", TaskPriority::Low)).unwrap();
     let todo = files.todo.unwrap();
     assert!(todo.starts_with("---\nnext_project_number: 10\n---\r\n"), "{todo:?}");
     assert!(todo.contains("2025-01-31\r\n\r\n### 9. New\r\n- **Effort**"), "{todo:?}");
@@ -152,27 +152,30 @@ fn what_is_not_allowed_is_refused_and_says_what_is() {
     let report = |path: &str| link(1, ArtifactKind::Plan, path);
     for (change, expected) in [
         (
-            set(1, Status::Completed),
+            set(1, TaskStatus::Completed),
             "task 1: [PLANNING] cannot become [COMPLETED]; allowed next: planned, in_progress, blocked, abandoned",
         ),
         (
-            set(2, Status::Planning),
+            set(2, TaskStatus::Planning),
             "task 2: [COMPLETED] cannot become [PLANNING]; allowed next: in_progress",
         ),
         (
-            update(2, Some(Status::InProgress), &[]),
+            update(2, Some(TaskStatus::InProgress), &[]),
             "task 2: [COMPLETED] cannot become [IN PROGRESS]; allowed next: in_progress",
         ),
         (
-            set(3, Status::Planning),
+            set(3, TaskStatus::Planning),
             "task 3 has the status [EXPANDED], which is none of ours; correct it in TODO.md first",
         ),
-        (set(4, Status::Planning), "the number 4 is used more than once; give one of them another"),
-        (set(5, Status::Planning), "there is no task 5"),
-        (set(1, Status::Blocked), "blocked needs a reason"),
-        (because(1, Status::Blocked, " \n"), "blocked needs a reason"),
         (
-            because(1, Status::Planned, "so"),
+            set(4, TaskStatus::Planning),
+            "the number 4 is used more than once; give one of them another",
+        ),
+        (set(5, TaskStatus::Planning), "there is no task 5"),
+        (set(1, TaskStatus::Blocked), "blocked needs a reason"),
+        (because(1, TaskStatus::Blocked, " \n"), "blocked needs a reason"),
+        (
+            because(1, TaskStatus::Planned, "so"),
             "planned takes no reason; only blocked and abandoned do",
         ),
         (new("  "), "a task needs a title"),
@@ -195,13 +198,13 @@ fn what_holds_already_changes_nothing() {
     let mut files = Files::none();
     files.change(&new("x")).unwrap();
     files.change(&link(1, ArtifactKind::Plan, "plan.md")).unwrap();
-    files.change(&because(1, Status::Blocked, "rain")).unwrap();
+    files.change(&because(1, TaskStatus::Blocked, "rain")).unwrap();
     let before = files.picture();
-    for change in [set(1, Status::Blocked), link(1, ArtifactKind::Plan, "./plan.md")] {
+    for change in [set(1, TaskStatus::Blocked), link(1, ArtifactKind::Plan, "./plan.md")] {
         assert!(!files.change(&change).unwrap().is_different);
         assert_eq!(files.picture(), before);
     }
-    assert!(files.change(&because(1, Status::Blocked, "snow")).unwrap().is_different);
+    assert!(files.change(&because(1, TaskStatus::Blocked, "snow")).unwrap().is_different);
     assert_eq!(files.book().task(number(1)).unwrap().reason.as_deref(), Some("snow"));
 }
 
@@ -209,19 +212,19 @@ fn what_holds_already_changes_nothing() {
 fn what_a_status_brought_goes_with_it() {
     let mut files = Files::none();
     files.change(&new("x")).unwrap();
-    files.change(&set(1, Status::InProgress)).unwrap();
+    files.change(&set(1, TaskStatus::InProgress)).unwrap();
     let open = files.picture();
     for (change, brought) in [
-        (because(1, Status::Blocked, "rain"), ["**Blocking Reason**: rain", "\"blocked\""]),
-        (set(1, Status::Completed), ["**Completed**: 2025-01-31", "\"completed\": \"2025"]),
+        (because(1, TaskStatus::Blocked, "rain"), ["**Blocking Reason**: rain", "\"blocked\""]),
+        (set(1, TaskStatus::Completed), ["**Completed**: 2025-01-31", "\"completed\": \"2025"]),
     ] {
         files.change(&change).unwrap();
         brought.iter().for_each(|part| assert!(files.picture().contains(part), "{part}"));
-        files.change(&set(1, Status::InProgress)).unwrap();
+        files.change(&set(1, TaskStatus::InProgress)).unwrap();
         assert_eq!(files.picture(), open);
         assert!(files.book().disagreements().is_empty());
     }
-    files.change(&because(1, Status::Abandoned, "hail")).unwrap();
-    files.change(&set(1, Status::NotStarted)).unwrap();
+    files.change(&because(1, TaskStatus::Abandoned, "hail")).unwrap();
+    files.change(&set(1, TaskStatus::NotStarted)).unwrap();
     assert!(!files.picture().to_lowercase().contains("abandon"), "{}", files.picture());
 }

@@ -7,14 +7,14 @@
 use adjutant_core::{Message, ToolCall};
 
 use super::super::json::{arguments, field, key, raw, separate, text, value};
-use super::super::kept::Group;
-use super::super::{Codec, NOTHING, SILENCE};
+use super::super::session_body::OpenMessage;
+use super::super::{NOTHING, SILENCE, WireCodec};
 use crate::model::TurnRequest;
-use crate::settings::{Effort, Settings};
+use crate::settings::{ModelSettings, ReasoningEffort};
 
 const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
+pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
     out.push(b'{');
     field(out, "model", &codec.model);
     raw(out, r#","stream":true"#);
@@ -45,9 +45,9 @@ pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnReq
 }
 
 pub(in super::super) fn append(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
-    group: &mut Group,
+    group: &mut OpenMessage,
     message: &Message,
 ) {
     match message {
@@ -93,7 +93,7 @@ pub(in super::super) fn append(
     }
 }
 
-fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[ToolCall]) {
+fn plain_answer(out: &mut Vec<u8>, group: &mut OpenMessage, content: &str, calls: &[ToolCall]) {
     let blank = content.trim().is_empty();
     let content = if blank && calls.is_empty() { SILENCE } else { content };
     if !content.trim().is_empty() {
@@ -111,22 +111,22 @@ fn plain_answer(out: &mut Vec<u8>, group: &mut Group, content: &str, calls: &[To
     }
 }
 
-fn user(out: &mut Vec<u8>, group: &mut Group) {
-    group.begin(out, Group::User, r#"{"role":"user","content":["#);
+fn user(out: &mut Vec<u8>, group: &mut OpenMessage) {
+    group.begin(out, OpenMessage::User, r#"{"role":"user","content":["#);
 }
 
-fn model(out: &mut Vec<u8>, group: &mut Group) {
-    group.begin(out, Group::Model, r#"{"role":"assistant","content":["#);
+fn model(out: &mut Vec<u8>, group: &mut OpenMessage) {
+    group.begin(out, OpenMessage::Model, r#"{"role":"assistant","content":["#);
 }
 
 pub(in super::super) fn close(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
-    group: Group,
+    group: OpenMessage,
     request: &TurnRequest<'_>,
     withdrawn: bool,
 ) {
-    if group == Group::User {
+    if group == OpenMessage::User {
         raw(out, MARKER);
     }
     group.end(out);
@@ -139,7 +139,7 @@ pub(in super::super) fn close(
     out.push(b'}');
 }
 
-fn output_config(out: &mut Vec<u8>, settings: &Settings) {
+fn output_config(out: &mut Vec<u8>, settings: &ModelSettings) {
     if settings.effort.is_none() && settings.format.is_none() {
         return;
     }
@@ -157,11 +157,11 @@ fn output_config(out: &mut Vec<u8>, settings: &Settings) {
     out.push(b'}');
 }
 
-const fn word(effort: Effort) -> &'static str {
+const fn word(effort: ReasoningEffort) -> &'static str {
     match effort {
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Max => "max",
+        ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
+        ReasoningEffort::Max => "max",
     }
 }

@@ -11,25 +11,25 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::Codec;
-use super::super::json::{Text, arguments, tool_call};
-use super::super::reader::{Fold, Listener, parse};
+use super::super::WireCodec;
+use super::super::json::{EventText, arguments, tool_call};
+use super::super::reader::{AnswerFold, ProgressListener, parse};
 use crate::errors::{from_stream, truncated};
-use crate::model::Progress;
+use crate::model::TurnProgress;
 
 #[derive(Debug)]
-pub(in super::super) struct Stream {
-    codec: Codec,
-    blocks: BTreeMap<u64, Block>,
+pub(in super::super) struct AnthropicStream {
+    codec: WireCodec,
+    blocks: BTreeMap<u64, ContentBlock>,
     /// Blocks that have begun and not stopped.
     open: usize,
     stop: Option<String>,
-    usage: Option<Counts>,
+    usage: Option<AnthropicUsage>,
     ended: bool,
 }
 
 #[derive(Debug)]
-enum Block {
+enum ContentBlock {
     Text(String),
     Call {
         id: String,
@@ -47,40 +47,40 @@ enum Block {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct AnthropicEvent<'a> {
     #[serde(rename = "type", borrow)]
-    kind: Text<'a>,
+    kind: EventText<'a>,
     #[serde(default)]
     index: u64,
     #[serde(borrow)]
     content_block: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    delta: Delta<'a>,
-    message: Option<Start>,
-    usage: Option<Counts>,
+    delta: BlockDelta<'a>,
+    message: Option<MessageStart>,
+    usage: Option<AnthropicUsage>,
     #[serde(default)]
     error: Value,
 }
 
 #[derive(Default, Deserialize)]
-struct Delta<'a> {
+struct BlockDelta<'a> {
     #[serde(rename = "type", default, borrow)]
-    kind: Text<'a>,
+    kind: EventText<'a>,
     #[serde(default, borrow)]
-    text: Text<'a>,
+    text: EventText<'a>,
     #[serde(default, borrow)]
-    partial_json: Text<'a>,
+    partial_json: EventText<'a>,
     #[serde(default, borrow)]
-    thinking: Text<'a>,
+    thinking: EventText<'a>,
     #[serde(default, borrow)]
-    signature: Text<'a>,
+    signature: EventText<'a>,
     #[serde(default, borrow)]
-    stop_reason: Text<'a>,
+    stop_reason: EventText<'a>,
 }
 
 #[derive(Deserialize)]
-struct Start {
-    usage: Option<Counts>,
+struct MessageStart {
+    usage: Option<AnthropicUsage>,
 }
 
 /// The arguments in the start of a call, unread: a value would hide a key that occurs twice.
@@ -99,14 +99,14 @@ impl CallStart<'_> {
 
 /// The bill; later records are cumulative and may leave fields out.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct Counts {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
 }
 
-impl Counts {
+impl AnthropicUsage {
     fn updated(self, newer: Self) -> Self {
         Self {
             input_tokens: newer.input_tokens.or(self.input_tokens),
@@ -129,8 +129,8 @@ impl Counts {
     }
 }
 
-impl Stream {
-    pub(in super::super) fn new(codec: &Codec) -> Self {
+impl AnthropicStream {
+    pub(in super::super) fn new(codec: &WireCodec) -> Self {
         Self {
             codec: codec.clone(),
             blocks: BTreeMap::new(),
@@ -141,7 +141,7 @@ impl Stream {
         }
     }
 
-    fn bill(&mut self, counts: Option<Counts>) {
+    fn bill(&mut self, counts: Option<AnthropicUsage>) {
         if let Some(counts) = counts {
             self.usage = Some(self.usage.unwrap_or_default().updated(counts));
         }
@@ -150,28 +150,28 @@ impl Stream {
     fn grow(
         &mut self,
         index: u64,
-        delta: &Delta<'_>,
-        progress: &mut Listener<'_>,
+        delta: &BlockDelta<'_>,
+        progress: &mut ProgressListener<'_>,
     ) -> Result<(), AttemptError> {
         let block =
             self.blocks.get_mut(&index).ok_or_else(|| truncated("a piece came without a start"))?;
         let hidden = match (&*delta.kind, block) {
-            ("text_delta", Block::Text(text)) => {
+            ("text_delta", ContentBlock::Text(text)) => {
                 text.push_str(&delta.text);
                 if !delta.text.is_empty() {
-                    progress(Progress::Text(&delta.text));
+                    progress(TurnProgress::Text(&delta.text));
                 }
                 0
             }
-            ("input_json_delta", Block::Call { written, .. }) => {
+            ("input_json_delta", ContentBlock::Call { written, .. }) => {
                 written.push_str(&delta.partial_json);
                 delta.partial_json.len()
             }
-            ("thinking_delta", Block::Thinking { text, .. }) => {
+            ("thinking_delta", ContentBlock::Thinking { text, .. }) => {
                 text.push_str(&delta.thinking);
                 delta.thinking.len()
             }
-            ("signature_delta", Block::Thinking { signature, .. }) => {
+            ("signature_delta", ContentBlock::Thinking { signature, .. }) => {
                 signature.push_str(&delta.signature);
                 delta.signature.len()
             }
@@ -179,7 +179,7 @@ impl Stream {
             (_, _) => 0,
         };
         if hidden > 0 {
-            progress(Progress::Bytes(hidden as u64));
+            progress(TurnProgress::Bytes(hidden as u64));
         }
         Ok(())
     }
@@ -197,9 +197,13 @@ impl Stream {
     }
 }
 
-impl Fold for Stream {
-    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
-        let event: Event<'_> = parse(data)?;
+impl AnswerFold for AnthropicStream {
+    fn event(
+        &mut self,
+        data: &[u8],
+        progress: &mut ProgressListener<'_>,
+    ) -> Result<(), AttemptError> {
+        let event: AnthropicEvent<'_> = parse(data)?;
         match &*event.kind {
             "message_start" => self.bill(event.message.and_then(|message| message.usage)),
             "content_block_start" => {
@@ -238,7 +242,7 @@ impl Fold for Stream {
         let (mut text, mut tool_calls, mut content) = (String::new(), Vec::new(), Vec::new());
         let mut signed = false;
         for block in std::mem::take(&mut self.blocks).into_values() {
-            signed |= matches!(block, Block::Thinking { .. } | Block::Other(_));
+            signed |= matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Other(_));
             if let Some(verbatim) = settle(block, &mut text, &mut tool_calls) {
                 content.push(verbatim);
             }
@@ -247,41 +251,47 @@ impl Fold for Stream {
             tool_calls.clear();
         }
         let opaque = (signed && !cut).then(|| self.codec.seal(content));
-        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+        Ok(ModelReply {
+            text,
+            tool_calls,
+            stop,
+            opaque,
+            usage: self.usage.map(AnthropicUsage::usage),
+        })
     }
 }
 
-fn begin(block_json: &str) -> Result<Block, AttemptError> {
+fn begin(block_json: &str) -> Result<ContentBlock, AttemptError> {
     let block: Value = parse(block_json.as_bytes())?;
     let word = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
     Ok(match block["type"].as_str() {
-        Some("text") => Block::Text(word("text")),
-        Some("tool_use") => Block::Call {
+        Some("text") => ContentBlock::Text(word("text")),
+        Some("tool_use") => ContentBlock::Call {
             id: word("id"),
             name: word("name"),
             input: parse::<CallStart<'_>>(block_json.as_bytes())?.input(),
             written: String::new(),
         },
         Some("thinking") => {
-            Block::Thinking { text: word("thinking"), signature: word("signature") }
+            ContentBlock::Thinking { text: word("thinking"), signature: word("signature") }
         }
-        Some(_) | None => Block::Other(block),
+        Some(_) | None => ContentBlock::Other(block),
     })
 }
 
 /// Adds a block to the reply and returns it as it must go back.
-fn settle(block: Block, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<Value> {
+fn settle(block: ContentBlock, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<Value> {
     match block {
         // A text of blanks is refused when it comes back.
-        Block::Text(said) if said.trim().is_empty() => {
+        ContentBlock::Text(said) if said.trim().is_empty() => {
             text.push_str(&said);
             None
         }
-        Block::Text(said) => {
+        ContentBlock::Text(said) => {
             text.push_str(&said);
             Some(json!({ "type": "text", "text": said }))
         }
-        Block::Call { id, name, input, written } => {
+        ContentBlock::Call { id, name, input, written } => {
             // Servers that do not stream arguments put them into the start.
             let written = if written.is_empty() { input } else { written };
             let call = tool_call(id, name, &written);
@@ -291,9 +301,9 @@ fn settle(block: Block, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<
             calls.push(call);
             Some(verbatim)
         }
-        Block::Thinking { text, signature } => {
+        ContentBlock::Thinking { text, signature } => {
             Some(json!({ "type": "thinking", "thinking": text, "signature": signature }))
         }
-        Block::Other(value) => value.is_object().then_some(value),
+        ContentBlock::Other(value) => value.is_object().then_some(value),
     }
 }

@@ -6,11 +6,11 @@ use adjutant_core::{Message, ToolCall};
 use serde_json::Value;
 
 use super::super::json::{arguments, field, key, raw, separate, text, value};
-use super::super::{Codec, NOTHING, SILENCE};
+use super::super::{NOTHING, SILENCE, WireCodec};
 use crate::model::TurnRequest;
-use crate::settings::Effort;
+use crate::settings::ReasoningEffort;
 
-pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
+pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
     out.push(b'{');
     field(out, "model", &codec.model);
     raw(out, r#","stream":true,"stream_options":{"include_usage":true}"#);
@@ -35,7 +35,7 @@ pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnReq
     }
 }
 
-pub(in super::super) fn append(codec: &Codec, out: &mut Vec<u8>, message: &Message) {
+pub(in super::super) fn append(codec: &WireCodec, out: &mut Vec<u8>, message: &Message) {
     separate(out);
     match message {
         Message::User { content } => {
@@ -85,7 +85,7 @@ fn answer(out: &mut Vec<u8>, content: &str, calls: &[ToolCall]) {
 }
 
 pub(in super::super) fn close(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
     request: &TurnRequest<'_>,
     withdrawn: bool,
@@ -114,11 +114,11 @@ pub(in super::super) fn close(
     out.push(b'}');
 }
 
-pub(in super::super) const fn word(effort: Effort) -> &'static str {
+pub(in super::super) const fn word(effort: ReasoningEffort) -> &'static str {
     match effort {
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Max => "xhigh",
+        ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
+        ReasoningEffort::Max => "xhigh",
     }
 }

@@ -12,102 +12,102 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::json::{Text, tool_call};
-use super::super::reader::{Fold, Listener, parse};
-use super::super::{Codec, own_id};
+use super::super::json::{EventText, tool_call};
+use super::super::reader::{AnswerFold, ProgressListener, parse};
+use super::super::{WireCodec, own_id};
 use super::reasoning::Reasoning;
 use crate::errors::{from_stream, plain, truncated};
-use crate::model::Progress;
+use crate::model::TurnProgress;
 
 #[derive(Debug)]
-pub(in super::super) struct Stream {
-    codec: Codec,
+pub(in super::super) struct ChatStream {
+    codec: WireCodec,
     turn: u32,
     text: String,
     refusal: String,
     reasoning: Reasoning,
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, PartialCall>,
     latest: Option<u64>,
     stop: Option<String>,
-    usage: Option<Counts>,
+    usage: Option<ChatUsage>,
     ended: bool,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct PartialCall {
     id: String,
     name: String,
     written: String,
 }
 
 #[derive(Deserialize)]
-struct Chunk<'a> {
+struct ChatChunk<'a> {
     #[serde(default, borrow)]
-    choices: Vec<Choice<'a>>,
-    usage: Option<Counts>,
+    choices: Vec<ChatChoice<'a>>,
+    usage: Option<ChatUsage>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
+struct ChatChoice<'a> {
     #[serde(default)]
     index: u64,
     #[serde(default, borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Option<ChatDelta<'a>>,
     #[serde(default, borrow)]
-    finish_reason: Text<'a>,
+    finish_reason: EventText<'a>,
     error: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
-struct Delta<'a> {
+struct ChatDelta<'a> {
     #[serde(default, borrow)]
-    content: Text<'a>,
+    content: EventText<'a>,
     #[serde(default, borrow)]
-    refusal: Text<'a>,
+    refusal: EventText<'a>,
     #[serde(default, borrow)]
-    reasoning_content: Option<Text<'a>>,
+    reasoning_content: Option<EventText<'a>>,
     #[serde(default, borrow)]
-    reasoning: Text<'a>,
+    reasoning: EventText<'a>,
     reasoning_details: Option<Vec<Value>>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<Fragment<'a>>>,
+    tool_calls: Option<Vec<CallFragment<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Fragment<'a> {
+struct CallFragment<'a> {
     index: Option<u64>,
     #[serde(default, borrow)]
-    id: Text<'a>,
+    id: EventText<'a>,
     #[serde(default, borrow)]
-    function: Option<Function<'a>>,
+    function: Option<FunctionFragment<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct FunctionFragment<'a> {
     #[serde(default, borrow)]
-    name: Text<'a>,
+    name: EventText<'a>,
     /// A string that is a piece of the arguments; a few servers send the whole object instead.
     #[serde(default, borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct Counts {
+struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    prompt_tokens_details: Option<Details>,
+    prompt_tokens_details: Option<PromptTokenDetails>,
     /// DeepSeek's name for what others put into the details.
     prompt_cache_hit_tokens: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct Details {
+struct PromptTokenDetails {
     cached_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
 }
 
-impl Counts {
+impl ChatUsage {
     /// Here cached tokens are part of the prompt.
     fn usage(self) -> Usage {
         let details = self.prompt_tokens_details;
@@ -124,8 +124,8 @@ impl Counts {
     }
 }
 
-impl Stream {
-    pub(in super::super) fn new(codec: &Codec, turn: u32) -> Self {
+impl ChatStream {
+    pub(in super::super) fn new(codec: &WireCodec, turn: u32) -> Self {
         Self {
             codec: codec.clone(),
             turn,
@@ -140,10 +140,10 @@ impl Stream {
         }
     }
 
-    fn grow(&mut self, delta: Delta<'_>, progress: &mut Listener<'_>) {
+    fn grow(&mut self, delta: ChatDelta<'_>, progress: &mut ProgressListener<'_>) {
         if !delta.content.is_empty() {
             self.text.push_str(&delta.content);
-            progress(Progress::Text(&delta.content));
+            progress(TurnProgress::Text(&delta.content));
         }
         self.refusal.push_str(&delta.refusal);
         let mut hidden = delta.refusal.len() + delta.reasoning.len();
@@ -159,12 +159,12 @@ impl Stream {
             hidden += self.fragment(fragment);
         }
         if hidden > 0 {
-            progress(Progress::Bytes(hidden as u64));
+            progress(TurnProgress::Bytes(hidden as u64));
         }
     }
 
     /// Adds a piece of a call and returns its bytes.
-    fn fragment(&mut self, fragment: Fragment<'_>) -> usize {
+    fn fragment(&mut self, fragment: CallFragment<'_>) -> usize {
         let index = fragment.index.unwrap_or_else(|| self.place(&fragment.id));
         self.latest = Some(index);
         let call = self.calls.entry(index).or_default();
@@ -177,7 +177,7 @@ impl Stream {
         }
         let before = call.written.len();
         let json = function.arguments.map_or("null", RawValue::get);
-        match serde_json::from_str::<Text<'_>>(json) {
+        match serde_json::from_str::<EventText<'_>>(json) {
             Ok(piece) => call.written.push_str(&piece),
             Err(_) => json.clone_into(&mut call.written),
         }
@@ -212,8 +212,12 @@ impl Stream {
     }
 }
 
-impl Fold for Stream {
-    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
+impl AnswerFold for ChatStream {
+    fn event(
+        &mut self,
+        data: &[u8],
+        progress: &mut ProgressListener<'_>,
+    ) -> Result<(), AttemptError> {
         if data == b"[DONE]" {
             if self.stop.is_none() {
                 return Err(truncated("the answer ended without a reason"));
@@ -221,7 +225,7 @@ impl Fold for Stream {
             self.ended = true;
             return Ok(());
         }
-        let chunk: Chunk<'_> = parse(data)?;
+        let chunk: ChatChunk<'_> = parse(data)?;
         if let Some(error) = chunk.error {
             return Err(from_stream(&error));
         }
@@ -247,7 +251,7 @@ impl Fold for Stream {
         let stop = self.stop_reason()?;
         let cut = stop == StopReason::MaxOutput;
         let turn = self.turn;
-        let finished = |(place, call): (usize, Call)| {
+        let finished = |(place, call): (usize, PartialCall)| {
             let id = if call.id.is_empty() { own_id(turn, place) } else { call.id };
             tool_call(id, call.name, &call.written)
         };
@@ -260,6 +264,6 @@ impl Fold for Stream {
         }
         let fields = std::mem::take(&mut self.reasoning).into_fields().filter(|_| !cut);
         let opaque = fields.map(|fields| self.codec.seal(vec![fields]));
-        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(ChatUsage::usage) })
     }
 }

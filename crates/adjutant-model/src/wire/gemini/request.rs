@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use adjutant_core::{Message, ToolCall};
 use serde_json::Value;
 
+use super::super::history_repair::name;
 use super::super::json::{arguments, field, key, raw, separate, value};
-use super::super::kept::Group;
-use super::super::tidy::name;
-use super::super::{Codec, NOTHING, OUR_ID, SILENCE};
+use super::super::session_body::OpenMessage;
+use super::super::{NOTHING, OUR_ID, SILENCE, WireCodec};
 use crate::model::TurnRequest;
-use crate::settings::Effort;
+use crate::settings::ReasoningEffort;
 
 /// What the documentation has for calls that this model did not sign: those of another model, or
 /// those whose signature is lost. Without any, a request is refused.
@@ -45,9 +45,9 @@ pub(in super::super) fn open(out: &mut Vec<u8>, request: &TurnRequest<'_>) {
 }
 
 pub(in super::super) fn append(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
-    group: &mut Group,
+    group: &mut OpenMessage,
     before: &[Message],
     message: &Message,
 ) {
@@ -104,9 +104,9 @@ fn called<'m>(before: &'m [Message], id: &str) -> Cow<'m, str> {
 }
 
 fn plain_answer(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
-    group: &mut Group,
+    group: &mut OpenMessage,
     content: &str,
     calls: &[ToolCall],
 ) {
@@ -132,18 +132,18 @@ fn plain_answer(
     }
 }
 
-fn user(out: &mut Vec<u8>, group: &mut Group) {
-    group.begin(out, Group::User, r#"{"role":"user","parts":["#);
+fn user(out: &mut Vec<u8>, group: &mut OpenMessage) {
+    group.begin(out, OpenMessage::User, r#"{"role":"user","parts":["#);
 }
 
-fn model(out: &mut Vec<u8>, group: &mut Group) {
-    group.begin(out, Group::Model, r#"{"role":"model","parts":["#);
+fn model(out: &mut Vec<u8>, group: &mut OpenMessage) {
+    group.begin(out, OpenMessage::Model, r#"{"role":"model","parts":["#);
 }
 
 pub(in super::super) fn close(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
-    group: Group,
+    group: OpenMessage,
     request: &TurnRequest<'_>,
     withdrawn: bool,
 ) {
@@ -173,25 +173,25 @@ pub(in super::super) fn close(
     raw(out, "}}");
 }
 
-impl Codec {
+impl WireCodec {
     /// Says whether calls in the history must be signed, which came together with levels.
     fn signs_calls(&self) -> bool {
         !self.model.starts_with("gemini-1") && !self.model.starts_with("gemini-2")
     }
 }
 
-const fn level(effort: Effort) -> &'static str {
+const fn level(effort: ReasoningEffort) -> &'static str {
     match effort {
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High | Effort::Max => "high",
+        ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High | ReasoningEffort::Max => "high",
     }
 }
 
-const fn budget(effort: Effort) -> &'static str {
+const fn budget(effort: ReasoningEffort) -> &'static str {
     match effort {
-        Effort::Low => "1024",
-        Effort::Medium => "8192",
-        Effort::High | Effort::Max => "24576",
+        ReasoningEffort::Low => "1024",
+        ReasoningEffort::Medium => "8192",
+        ReasoningEffort::High | ReasoningEffort::Max => "24576",
     }
 }

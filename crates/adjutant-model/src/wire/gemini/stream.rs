@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::json::arguments;
-use super::super::reader::{Fold, Listener, parse};
-use super::super::{Codec, own_id};
+use super::super::reader::{AnswerFold, ProgressListener, parse};
+use super::super::{WireCodec, own_id};
 use crate::errors::{from_stream, plain, truncated};
-use crate::model::Progress;
+use crate::model::TurnProgress;
 
 #[derive(Debug)]
-pub(in super::super) struct Stream {
-    codec: Codec,
+pub(in super::super) struct GeminiStream {
+    codec: WireCodec,
     turn: u32,
     text: String,
     calls: Vec<ToolCall>,
@@ -28,30 +28,30 @@ pub(in super::super) struct Stream {
     parts: Vec<Value>,
     signed: bool,
     stop: Option<String>,
-    usage: Option<Counts>,
+    usage: Option<GeminiUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Chunk {
+struct GeminiChunk {
     #[serde(default)]
-    candidates: Vec<Candidate>,
-    usage_metadata: Option<Counts>,
-    prompt_feedback: Option<Feedback>,
+    candidates: Vec<GeminiCandidate>,
+    usage_metadata: Option<GeminiUsage>,
+    prompt_feedback: Option<PromptFeedback>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate {
+struct GeminiCandidate {
     #[serde(default)]
     index: u64,
-    content: Option<Content>,
+    content: Option<GeminiContent>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Content {
+struct GeminiContent {
     #[serde(default)]
     parts: Vec<Box<RawValue>>,
 }
@@ -76,13 +76,13 @@ struct UnreadableCall<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback {
+struct PromptFeedback {
     block_reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Counts {
+struct GeminiUsage {
     prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
@@ -90,7 +90,7 @@ struct Counts {
     tool_use_prompt_token_count: Option<u64>,
 }
 
-impl Counts {
+impl GeminiUsage {
     /// Here cached tokens are part of the prompt, and thoughts are not part of the candidates.
     fn usage(self) -> Usage {
         let read = self.cached_content_token_count.unwrap_or(0);
@@ -107,8 +107,8 @@ impl Counts {
     }
 }
 
-impl Stream {
-    pub(in super::super) fn new(codec: &Codec, turn: u32) -> Self {
+impl GeminiStream {
+    pub(in super::super) fn new(codec: &WireCodec, turn: u32) -> Self {
         Self {
             codec: codec.clone(),
             turn,
@@ -121,11 +121,11 @@ impl Stream {
         }
     }
 
-    fn part(&mut self, part: Map<String, Value>, progress: &mut Listener<'_>) {
+    fn part(&mut self, part: Map<String, Value>, progress: &mut ProgressListener<'_>) {
         let signed = part.contains_key("thoughtSignature");
         self.signed |= signed;
         if let Some(call) = part.get("functionCall") {
-            progress(Progress::Bytes(call.to_string().len() as u64));
+            progress(TurnProgress::Bytes(call.to_string().len() as u64));
             let call = self.call(call);
             let mut part = part;
             if call.malformed
@@ -140,10 +140,10 @@ impl Stream {
         let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
         let said = part.get("text").and_then(Value::as_str).unwrap_or_default();
         if is_thought {
-            progress(Progress::Bytes(said.len().max(1) as u64));
+            progress(TurnProgress::Bytes(said.len().max(1) as u64));
         } else if !said.is_empty() {
             self.text.push_str(said);
-            progress(Progress::Text(said));
+            progress(TurnProgress::Text(said));
         }
         match self.parts.last_mut() {
             // A summary of thoughts need not go back without a signature, and nothing never does.
@@ -213,9 +213,13 @@ fn is_plain_text(part: &Value) -> bool {
     part.as_object().is_some_and(|part| part.len() == 1 && part.contains_key("text"))
 }
 
-impl Fold for Stream {
-    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
-        let chunk: Chunk = parse(data)?;
+impl AnswerFold for GeminiStream {
+    fn event(
+        &mut self,
+        data: &[u8],
+        progress: &mut ProgressListener<'_>,
+    ) -> Result<(), AttemptError> {
+        let chunk: GeminiChunk = parse(data)?;
         if let Some(error) = chunk.error {
             return Err(from_stream(&error));
         }
@@ -251,6 +255,6 @@ impl Fold for Stream {
         let opaque = (self.signed && !cut).then(|| self.codec.seal(parts));
         let tool_calls = if cut { Vec::new() } else { std::mem::take(&mut self.calls) };
         let text = std::mem::take(&mut self.text);
-        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(Counts::usage) })
+        Ok(ModelReply { text, tool_calls, stop, opaque, usage: self.usage.map(GeminiUsage::usage) })
     }
 }

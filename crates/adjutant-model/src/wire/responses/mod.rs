@@ -4,4 +4,4 @@ mod request;
 mod stream;
 
 pub(super) use request::{append, close, open};
-pub(super) use stream::Stream;
+pub(super) use stream::ResponsesStream;

@@ -7,10 +7,10 @@ use adjutant_core::{Message, ToolCall};
 
 use super::super::chat::word;
 use super::super::json::{arguments, field, key, raw, separate, value};
-use super::super::{Codec, NOTHING, SILENCE};
+use super::super::{NOTHING, SILENCE, WireCodec};
 use crate::model::TurnRequest;
 
-pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
+pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &TurnRequest<'_>) {
     out.push(b'{');
     field(out, "model", &codec.model);
     raw(out, r#","stream":true,"store":false"#);
@@ -37,7 +37,7 @@ pub(in super::super) fn open(codec: &Codec, out: &mut Vec<u8>, request: &TurnReq
     raw(out, r#","input":["#);
 }
 
-pub(in super::super) fn append(codec: &Codec, out: &mut Vec<u8>, message: &Message) {
+pub(in super::super) fn append(codec: &WireCodec, out: &mut Vec<u8>, message: &Message) {
     match message {
         Message::User { content } => {
             separate(out);
@@ -98,7 +98,7 @@ fn plain_answer(out: &mut Vec<u8>, content: &str, calls: &[ToolCall]) {
 }
 
 pub(in super::super) fn close(
-    codec: &Codec,
+    codec: &WireCodec,
     out: &mut Vec<u8>,
     request: &TurnRequest<'_>,
     withdrawn: bool,

@@ -10,75 +10,75 @@ use adjutant_core::{AttemptError, AttemptResult, ModelReply, StopReason, ToolCal
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::json::{Text, tool_call};
-use super::super::reader::{Fold, Listener, parse};
-use super::super::{Codec, own_id};
+use super::super::json::{EventText, tool_call};
+use super::super::reader::{AnswerFold, ProgressListener, parse};
+use super::super::{WireCodec, own_id};
 use crate::errors::{from_stream, truncated};
-use crate::model::Progress;
+use crate::model::TurnProgress;
 
 #[derive(Debug)]
-pub(in super::super) struct Stream {
-    codec: Codec,
+pub(in super::super) struct ResponsesStream {
+    codec: WireCodec,
     turn: u32,
     /// Items by place; `None` while one grows.
     items: BTreeMap<u64, Option<Value>>,
-    end: Option<End>,
+    end: Option<ResponseEnd>,
 }
 
 #[derive(Debug)]
-struct End {
+struct ResponseEnd {
     incomplete: Option<String>,
-    usage: Option<Counts>,
+    usage: Option<ResponsesUsage>,
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct ResponsesEvent<'a> {
     #[serde(rename = "type", borrow)]
-    kind: Text<'a>,
+    kind: EventText<'a>,
     #[serde(default)]
     output_index: u64,
     #[serde(default)]
     item: Value,
     #[serde(default, borrow)]
-    delta: Option<Piece<'a>>,
-    response: Option<Response>,
+    delta: Option<DeltaPiece<'a>>,
+    response: Option<ResponseObject>,
 }
 
 /// A delta; a few kinds have an object there, which says nothing to us.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Piece<'a> {
-    Text(#[serde(borrow)] Text<'a>),
+enum DeltaPiece<'a> {
+    Text(#[serde(borrow)] EventText<'a>),
     Other(serde::de::IgnoredAny),
 }
 
 #[derive(Deserialize)]
-struct Response {
-    usage: Option<Counts>,
-    incomplete_details: Option<Incomplete>,
+struct ResponseObject {
+    usage: Option<ResponsesUsage>,
+    incomplete_details: Option<IncompleteDetails>,
     #[serde(default)]
     error: Value,
 }
 
 #[derive(Deserialize)]
-struct Incomplete {
+struct IncompleteDetails {
     reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct Counts {
+struct ResponsesUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    input_tokens_details: Option<Details>,
+    input_tokens_details: Option<InputTokenDetails>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct Details {
+struct InputTokenDetails {
     cached_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
 }
 
-impl Counts {
+impl ResponsesUsage {
     /// Here cached tokens are part of the input.
     fn usage(self) -> Usage {
         let details = self.input_tokens_details;
@@ -94,30 +94,38 @@ impl Counts {
     }
 }
 
-impl Stream {
-    pub(in super::super) fn new(codec: &Codec, turn: u32) -> Self {
+impl ResponsesStream {
+    pub(in super::super) fn new(codec: &WireCodec, turn: u32) -> Self {
         Self { codec: codec.clone(), turn, items: BTreeMap::new(), end: None }
     }
 
-    fn end(&mut self, response: Option<Response>, incomplete: bool) -> Result<(), AttemptError> {
+    fn end(
+        &mut self,
+        response: Option<ResponseObject>,
+        incomplete: bool,
+    ) -> Result<(), AttemptError> {
         let response = response.ok_or_else(|| truncated("the end came without its response"))?;
         if !incomplete && self.items.values().any(Option::is_none) {
             return Err(truncated("the answer ended inside an item"));
         }
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let incomplete = incomplete.then(|| reason.unwrap_or_default());
-        self.end = Some(End { incomplete, usage: response.usage });
+        self.end = Some(ResponseEnd { incomplete, usage: response.usage });
         Ok(())
     }
 }
 
-impl Fold for Stream {
-    fn event(&mut self, data: &[u8], progress: &mut Listener<'_>) -> Result<(), AttemptError> {
+impl AnswerFold for ResponsesStream {
+    fn event(
+        &mut self,
+        data: &[u8],
+        progress: &mut ProgressListener<'_>,
+    ) -> Result<(), AttemptError> {
         // Some servers close with Chat's word, after the end or instead of it.
         if data == b"[DONE]" {
             return Err(truncated("the stream closed without its end event"));
         }
-        let event: Event<'_> = parse(data)?;
+        let event: ResponsesEvent<'_> = parse(data)?;
         match &*event.kind {
             "response.output_item.added" => {
                 self.items.insert(event.output_index, None);
@@ -136,12 +144,12 @@ impl Fold for Stream {
                 return Err(from_stream(&error));
             }
             kind => {
-                if let Some(Piece::Text(piece)) = &event.delta
+                if let Some(DeltaPiece::Text(piece)) = &event.delta
                     && !piece.is_empty()
                 {
                     progress(match kind {
-                        "response.output_text.delta" => Progress::Text(piece),
-                        _ => Progress::Bytes(piece.len() as u64),
+                        "response.output_text.delta" => TurnProgress::Text(piece),
+                        _ => TurnProgress::Bytes(piece.len() as u64),
                     });
                 }
             }
@@ -168,14 +176,14 @@ impl Fold for Stream {
         let tool_calls = if cut { Vec::new() } else { said.calls };
         let text = if said.text.is_empty() { said.refusal } else { said.text };
         let opaque = (said.verbatim && !cut).then(|| self.codec.seal(items));
-        let usage = end.usage.map(Counts::usage);
+        let usage = end.usage.map(ResponsesUsage::usage);
         Ok(ModelReply { text, tool_calls, stop, opaque, usage })
     }
 }
 
 /// What the finished items say.
 #[derive(Default)]
-struct Said {
+struct FinishedItems {
     text: String,
     refusal: String,
     calls: Vec<ToolCall>,
@@ -183,8 +191,8 @@ struct Said {
     verbatim: bool,
 }
 
-fn said(items: &[Value], turn: u32) -> Said {
-    let mut said = Said::default();
+fn said(items: &[Value], turn: u32) -> FinishedItems {
+    let mut said = FinishedItems::default();
     for item in items {
         let word = |name: &str| item[name].as_str().unwrap_or_default();
         match word("type") {

@@ -1,7 +1,7 @@
 //! Failures: each told apart, none of them showing a key.
 
 use adjutant_core::{ModelErrorKind, Secret};
-use adjutant_model::{OpenError, ProviderConfig, Sources, open_model};
+use adjutant_model::{ModelSources, OpenModelError, ProviderConfig, open_model};
 use adjutant_testkit::fake::{Answer, Api, Class, Fake, Fault, KEY, Script, Turn};
 
 use super::{Agent, serve};
@@ -110,9 +110,9 @@ async fn a_base_url_that_is_none_is_refused_before_anything_is_sent() {
         {
             let fake = serve(api, []).await;
             let provider = ProviderConfig { base_url: url.to_owned(), ..fake.provider() };
-            let sources = Sources::default().with_provider(provider);
+            let sources = ModelSources::default().with_provider(provider);
             let error = open_model(api.model(), &sources).unwrap_err();
-            assert!(matches!(error, OpenError::BaseUrl { .. }), "{url}: {error}");
+            assert!(matches!(error, OpenModelError::BaseUrl { .. }), "{url}: {error}");
             assert_eq!(fake.connections(), 0);
         }
     }
@@ -125,14 +125,15 @@ async fn a_base_url_that_points_at_something_else_is_told() {
         let fake = serve(api, []).await;
         let base_url = format!("{}/elsewhere/v1", fake.url);
         let sources =
-            Sources::default().with_provider(ProviderConfig { base_url, ..fake.provider() });
+            ModelSources::default().with_provider(ProviderConfig { base_url, ..fake.provider() });
         let model = open_model(api.model(), &sources).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}: {error}");
         let other = Api::ALL.into_iter().find(|other| *other != api).unwrap();
         let foreign = serve(other, []).await;
         let provider = ProviderConfig { base_url: foreign.url.clone(), ..fake.provider() };
-        let model = open_model(api.model(), &Sources::default().with_provider(provider)).unwrap();
+        let model =
+            open_model(api.model(), &ModelSources::default().with_provider(provider)).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?} at {other:?}: {error}");
     }
@@ -188,7 +189,8 @@ async fn a_provider_that_quotes_the_key_does_not_get_it_shown() {
         let turn = Turn { error: Some(fault), ..Turn::default() };
         let fake = Fake::new(api, Script::always([turn])).key(long_key).start().await;
         let provider = ProviderConfig { key: Secret::new(long_key), ..fake.provider() };
-        let model = open_model(api.model(), &Sources::default().with_provider(provider)).unwrap();
+        let model =
+            open_model(api.model(), &ModelSources::default().with_provider(provider)).unwrap();
         let error = Agent::new(model, 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}");
         assert!(error.message.contains("header ***"), "{error}");

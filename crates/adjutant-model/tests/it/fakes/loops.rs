@@ -4,7 +4,7 @@ use adjutant_core::{StopReason, Usage};
 use adjutant_testkit::fake::{self, Api, Call, Part, Stop, Turn};
 use serde_json::{Value, json};
 
-use adjutant_model::{Effort, Format, Settings, open_model_with};
+use adjutant_model::{ModelSettings, OutputFormat, ReasoningEffort, open_model_with};
 
 use super::{Agent, complaints, serve};
 
@@ -377,9 +377,14 @@ async fn every_setting_is_one_that_the_api_knows() {
         "additionalProperties": false,
     });
     for api in Api::ALL {
-        for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Max] {
-            let format = Some(Format { name: "report".to_owned(), schema: schema.clone() });
-            let settings = Settings { effort: Some(effort), format };
+        for effort in [
+            ReasoningEffort::Low,
+            ReasoningEffort::Medium,
+            ReasoningEffort::High,
+            ReasoningEffort::Max,
+        ] {
+            let format = Some(OutputFormat { name: "report".to_owned(), schema: schema.clone() });
+            let settings = ModelSettings { effort: Some(effort), format };
             let fake = serve(api, [Turn::says("{}")]).await;
             let model = open_model_with(api.model(), &fake.sources(), settings).unwrap();
             assert_eq!(Agent::new(model, 1).ask().await.text, "{}", "{api:?} {effort:?}");

@@ -12,7 +12,7 @@ mod streams;
 use std::sync::Arc;
 
 use adjutant_core::{AttemptResult, Message, ModelReply, SessionId, ToolSpec};
-use adjutant_model::{Model, Progress, TurnRequest};
+use adjutant_model::{Model, TurnProgress, TurnRequest};
 use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn};
 use serde_json::json;
 
@@ -67,10 +67,10 @@ impl Agent {
         };
         self.attempt += 1;
         let (heard, hidden) = (&mut self.heard, &mut self.hidden);
-        let mut listen = |progress: Progress<'_>| match progress {
-            Progress::Text(text) => heard.push_str(text),
-            Progress::Bytes(bytes) => *hidden += bytes,
-            Progress::Waiting { .. } => {}
+        let mut listen = |progress: TurnProgress<'_>| match progress {
+            TurnProgress::Text(text) => heard.push_str(text),
+            TurnProgress::Bytes(bytes) => *hidden += bytes,
+            TurnProgress::Waiting { .. } => {}
         };
         self.model.turn(request, &mut listen).await
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adjutant_core::AttemptError;
-use adjutant_model::{ProviderConfig, Sources, Timeouts, open_model};
+use adjutant_model::{HttpTimeouts, ModelSources, ProviderConfig, open_model};
 use adjutant_testkit::fake::{Answer, Api, Class, Fault, Turn};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ async fn error_of(api: Api, turn: Turn) -> AttemptError {
 async fn error_at(api: Api, base_url: &str) -> AttemptError {
     let fake = serve(api, []).await;
     let provider = ProviderConfig { base_url: base_url.to_owned(), ..fake.provider() };
-    let model = open_model(api.model(), &Sources::default().with_provider(provider)).unwrap();
+    let model = open_model(api.model(), &ModelSources::default().with_provider(provider)).unwrap();
     Agent::new(model, 1).attempt().await.unwrap_err()
 }
 
@@ -94,8 +94,9 @@ async fn a_provider_that_is_silent_after_the_request_may_have_begun() {
         ] {
             let fake = serve(api, [turn]).await;
             let idle = Duration::from_millis(100);
-            let timeouts = Timeouts { idle, ..Timeouts::default() };
-            let sources = Sources::default().with_timeouts(timeouts).with_provider(fake.provider());
+            let timeouts = HttpTimeouts { idle, ..HttpTimeouts::default() };
+            let sources =
+                ModelSources::default().with_timeouts(timeouts).with_provider(fake.provider());
             let model = open_model(api.model(), &sources).unwrap();
             let error = Agent::new(model, 1).attempt().await.unwrap_err();
             assert!(!error.never_began, "{api:?}: {error}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adjutant_core::ModelErrorKind;
-use adjutant_model::{Model, Timeouts, open_model};
+use adjutant_model::{HttpTimeouts, Model, open_model};
 use adjutant_testkit::fake::{Api, Class, Delivered, Fault, Garbage, Running, Turn};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use super::{Agent, serve};
 const IDLE: Duration = Duration::from_millis(150);
 
 fn impatient(fake: &Running) -> Arc<dyn Model> {
-    let timeouts = Timeouts { idle: IDLE, ..Timeouts::default() };
+    let timeouts = HttpTimeouts { idle: IDLE, ..HttpTimeouts::default() };
     open_model(fake.api().model(), &fake.sources().with_timeouts(timeouts)).unwrap()
 }
 

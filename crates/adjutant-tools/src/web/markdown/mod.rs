@@ -13,13 +13,13 @@ mod writer;
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use url::Url;
 
-use self::writer::{Container, Gap, Writer};
+use self::writer::{LineContainer, MarkdownWriter, WordGap};
 
 /// The longest link that is kept; longer ones are data, not addresses.
 const MAX_LINK_BYTES: usize = 1024;
 
 /// A page as markdown.
-pub(crate) struct Markdown {
+pub(crate) struct MarkdownText {
     pub(crate) text: String,
     /// Whether the output reached its cap.
     pub(crate) is_cut: bool,
@@ -28,11 +28,11 @@ pub(crate) struct Markdown {
 /// Converts a page; at most about `max` bytes come out.
 ///
 /// Links are made absolute with `base`; without one, only their words are kept.
-pub(crate) fn markdown(html: &str, base: Option<&Url>, max: usize) -> Markdown {
+pub(crate) fn markdown(html: &str, base: Option<&Url>, max: usize) -> MarkdownText {
     let mut emitter = DefaultEmitter::default();
     // Scripts, styles and titles end at their own end tag, whatever else is in them.
     emitter.naively_switch_states(true);
-    let mut page = Page { base, writer: Writer::new(max), skipped: None };
+    let mut page = PageConverter { base, writer: MarkdownWriter::new(max), skipped: None };
     for token in Tokenizer::new_with_emitter(html, emitter) {
         let Ok(token) = token;
         if page.writer.is_full() {
@@ -48,22 +48,22 @@ pub(crate) fn markdown(html: &str, base: Option<&Url>, max: usize) -> Markdown {
         }
     }
     let is_cut = page.writer.is_full();
-    Markdown { text: page.writer.finish(), is_cut }
+    MarkdownText { text: page.writer.finish(), is_cut }
 }
 
-struct Page<'page> {
+struct PageConverter<'page> {
     base: Option<&'page Url>,
-    writer: Writer,
+    writer: MarkdownWriter,
     /// The element whose content is left out, and how many of its name are open.
     skipped: Option<(HtmlString, usize)>,
 }
 
 /// What a tag does to the text around it.
-enum Effect {
+enum TagEffect {
     /// Its content is not for readers.
     Skip,
     /// It stands on lines of its own.
-    Block(Gap),
+    Block(WordGap),
     Heading(&'static str),
     List {
         is_ordered: bool,
@@ -83,41 +83,41 @@ enum Effect {
     None,
 }
 
-fn effect(name: &[u8]) -> Effect {
+fn effect(name: &[u8]) -> TagEffect {
     match name {
         b"script" | b"style" | b"template" | b"svg" | b"math" | b"iframe" | b"object"
-        | b"canvas" | b"noembed" | b"noframes" => Effect::Skip,
+        | b"canvas" | b"noembed" | b"noframes" => TagEffect::Skip,
         b"p" | b"dl" | b"figure" | b"details" | b"article" | b"section" => {
-            Effect::Block(Gap::Paragraph)
+            TagEffect::Block(WordGap::Paragraph)
         }
         b"div" | b"body" | b"header" | b"footer" | b"main" | b"nav" | b"aside" | b"figcaption"
         | b"form" | b"fieldset" | b"address" | b"dt" | b"dd" | b"summary" | b"option"
-        | b"button" | b"label" | b"caption" | b"center" => Effect::Block(Gap::Line),
-        b"title" => Effect::Heading("Title: "),
-        b"h1" => Effect::Heading("# "),
-        b"h2" => Effect::Heading("## "),
-        b"h3" => Effect::Heading("### "),
-        b"h4" => Effect::Heading("#### "),
-        b"h5" => Effect::Heading("##### "),
-        b"h6" => Effect::Heading("###### "),
-        b"ul" | b"menu" => Effect::List { is_ordered: false },
-        b"ol" => Effect::List { is_ordered: true },
-        b"li" => Effect::Item,
-        b"blockquote" => Effect::Quote,
-        b"pre" | b"textarea" => Effect::Preformatted,
-        b"code" | b"kbd" | b"samp" => Effect::Code,
-        b"a" => Effect::Link,
-        b"img" => Effect::Image,
-        b"br" => Effect::Break,
-        b"hr" => Effect::Rule,
-        b"table" => Effect::Table,
-        b"tr" => Effect::Row,
-        b"td" | b"th" => Effect::Cell,
-        _ => Effect::None,
+        | b"button" | b"label" | b"caption" | b"center" => TagEffect::Block(WordGap::Line),
+        b"title" => TagEffect::Heading("Title: "),
+        b"h1" => TagEffect::Heading("# "),
+        b"h2" => TagEffect::Heading("## "),
+        b"h3" => TagEffect::Heading("### "),
+        b"h4" => TagEffect::Heading("#### "),
+        b"h5" => TagEffect::Heading("##### "),
+        b"h6" => TagEffect::Heading("###### "),
+        b"ul" | b"menu" => TagEffect::List { is_ordered: false },
+        b"ol" => TagEffect::List { is_ordered: true },
+        b"li" => TagEffect::Item,
+        b"blockquote" => TagEffect::Quote,
+        b"pre" | b"textarea" => TagEffect::Preformatted,
+        b"code" | b"kbd" | b"samp" => TagEffect::Code,
+        b"a" => TagEffect::Link,
+        b"img" => TagEffect::Image,
+        b"br" => TagEffect::Break,
+        b"hr" => TagEffect::Rule,
+        b"table" => TagEffect::Table,
+        b"tr" => TagEffect::Row,
+        b"td" | b"th" => TagEffect::Cell,
+        _ => TagEffect::None,
     }
 }
 
-impl Page<'_> {
+impl PageConverter<'_> {
     fn start(&mut self, tag: &StartTag<()>) {
         if let Some((name, open)) = &mut self.skipped {
             *open += usize::from(*name == tag.name && !tag.self_closing);
@@ -125,43 +125,43 @@ impl Page<'_> {
         }
         let writer = &mut self.writer;
         match effect(&tag.name) {
-            Effect::Skip if tag.self_closing => {}
-            Effect::Skip => self.skipped = Some((tag.name.clone(), 1)),
-            Effect::Block(gap) => writer.gap(gap),
-            Effect::Heading(lead) => writer.heading(lead),
-            Effect::List { is_ordered } => {
-                writer.gap(Gap::Line);
-                writer.open(Container::List { next: is_ordered.then_some(1) });
+            TagEffect::Skip if tag.self_closing => {}
+            TagEffect::Skip => self.skipped = Some((tag.name.clone(), 1)),
+            TagEffect::Block(gap) => writer.gap(gap),
+            TagEffect::Heading(lead) => writer.heading(lead),
+            TagEffect::List { is_ordered } => {
+                writer.gap(WordGap::Line);
+                writer.open(LineContainer::List { next: is_ordered.then_some(1) });
             }
-            Effect::Item => writer.item(),
-            Effect::Quote => {
-                writer.gap(Gap::Paragraph);
-                writer.open(Container::Quote);
+            TagEffect::Item => writer.item(),
+            TagEffect::Quote => {
+                writer.gap(WordGap::Paragraph);
+                writer.open(LineContainer::Quote);
             }
-            Effect::Preformatted => writer.start_preformatted(),
-            Effect::Code => writer.start_code(),
-            Effect::Link => {
+            TagEffect::Preformatted => writer.start_preformatted(),
+            TagEffect::Code => writer.start_code(),
+            TagEffect::Link => {
                 writer.end_link();
                 if let Some(href) = self.link(tag) {
                     self.writer.start_link(href);
                 }
             }
-            Effect::Image => {
+            TagEffect::Image => {
                 if let Some(words) = attribute(tag, b"alt").filter(|words| !words.trim().is_empty())
                 {
                     writer.text(&format!("[image: {}]", words.trim()));
                 }
             }
-            Effect::Break => writer.gap(Gap::Line),
-            Effect::Rule => {
-                writer.gap(Gap::Paragraph);
+            TagEffect::Break => writer.gap(WordGap::Line),
+            TagEffect::Rule => {
+                writer.gap(WordGap::Paragraph);
                 writer.text("---");
-                writer.gap(Gap::Paragraph);
+                writer.gap(WordGap::Paragraph);
             }
-            Effect::Table => writer.start_table(),
-            Effect::Row => writer.start_row(),
-            Effect::Cell => writer.start_cell(),
-            Effect::None => {}
+            TagEffect::Table => writer.start_table(),
+            TagEffect::Row => writer.start_row(),
+            TagEffect::Cell => writer.start_cell(),
+            TagEffect::None => {}
         }
     }
 
@@ -175,22 +175,22 @@ impl Page<'_> {
         }
         let writer = &mut self.writer;
         match effect(&tag.name) {
-            Effect::Block(gap) => writer.gap(gap),
-            Effect::Heading(_) => writer.end_heading(),
-            Effect::List { .. } => writer.close_list(),
-            Effect::Item => writer.close_item(),
-            Effect::Quote => writer.close_quote(),
-            Effect::Preformatted => writer.end_preformatted(),
-            Effect::Code => writer.end_code(),
-            Effect::Link => writer.end_link(),
-            Effect::Row => writer.end_row(),
-            Effect::Table => writer.end_table(),
-            Effect::Skip
-            | Effect::Image
-            | Effect::Break
-            | Effect::Rule
-            | Effect::Cell
-            | Effect::None => {}
+            TagEffect::Block(gap) => writer.gap(gap),
+            TagEffect::Heading(_) => writer.end_heading(),
+            TagEffect::List { .. } => writer.close_list(),
+            TagEffect::Item => writer.close_item(),
+            TagEffect::Quote => writer.close_quote(),
+            TagEffect::Preformatted => writer.end_preformatted(),
+            TagEffect::Code => writer.end_code(),
+            TagEffect::Link => writer.end_link(),
+            TagEffect::Row => writer.end_row(),
+            TagEffect::Table => writer.end_table(),
+            TagEffect::Skip
+            | TagEffect::Image
+            | TagEffect::Break
+            | TagEffect::Rule
+            | TagEffect::Cell
+            | TagEffect::None => {}
         }
     }
 

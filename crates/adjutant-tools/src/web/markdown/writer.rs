@@ -11,7 +11,7 @@ const MAX_COLUMNS: usize = 64;
 
 /// What lies between two words, from nothing to a blank line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Gap {
+pub(super) enum WordGap {
     Nothing,
     Space,
     Line,
@@ -20,7 +20,7 @@ pub(super) enum Gap {
 
 /// What a line is inside of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Container {
+pub(super) enum LineContainer {
     /// A list, with the number of its next item when they are numbered.
     List { next: Option<u64> },
     /// An item: its sign until that is written, then as many spaces.
@@ -30,13 +30,13 @@ pub(super) enum Container {
 }
 
 /// Builds the text.
-pub(super) struct Writer {
+pub(super) struct MarkdownWriter {
     out: String,
     max: usize,
-    gap: Gap,
+    gap: WordGap,
     /// The quotations that a blank line before the next word still belongs to.
     blank_quotes: usize,
-    containers: Vec<Container>,
+    containers: Vec<LineContainer>,
     /// What stands before the next word, such as the sign of a heading.
     lead: Option<&'static str>,
     /// Where the current link leads, and whether any of its text is written.
@@ -49,12 +49,12 @@ pub(super) struct Writer {
     has_rule: bool,
 }
 
-impl Writer {
+impl MarkdownWriter {
     pub(super) fn new(max: usize) -> Self {
         Self {
             out: String::new(),
             max,
-            gap: Gap::Nothing,
+            gap: WordGap::Nothing,
             blank_quotes: 0,
             containers: Vec::new(),
             lead: None,
@@ -79,15 +79,15 @@ impl Writer {
     }
 
     /// Demands a gap before the next word; the widest of several counts.
-    pub(super) fn gap(&mut self, gap: Gap) {
+    pub(super) fn gap(&mut self, gap: WordGap) {
         let is_cell = self.cells.is_some_and(|cells| cells > 0);
         if is_cell && self.out.ends_with("| ") {
             return;
         }
-        let gap = if is_cell { gap.min(Gap::Space) } else { gap };
-        if gap == Gap::Paragraph {
-            let quotes = self.containers.iter().filter(|one| **one == Container::Quote).count();
-            let is_first = self.gap < Gap::Paragraph;
+        let gap = if is_cell { gap.min(WordGap::Space) } else { gap };
+        if gap == WordGap::Paragraph {
+            let quotes = self.containers.iter().filter(|one| **one == LineContainer::Quote).count();
+            let is_first = self.gap < WordGap::Paragraph;
             self.blank_quotes = if is_first { quotes } else { quotes.min(self.blank_quotes) };
         }
         self.gap = self.gap.max(gap);
@@ -99,7 +99,7 @@ impl Writer {
         }
         for (index, word) in text.split(|c: char| c.is_ascii_whitespace()).enumerate() {
             if index > 0 {
-                self.gap(Gap::Space);
+                self.gap(WordGap::Space);
             }
             if !word.is_empty() {
                 self.begin();
@@ -120,12 +120,12 @@ impl Writer {
 
     /// Writes the gap that is due, and what begins the line.
     fn begin(&mut self) {
-        match std::mem::replace(&mut self.gap, Gap::Nothing) {
+        match std::mem::replace(&mut self.gap, WordGap::Nothing) {
             _ if self.out.is_empty() => self.prefix(),
-            Gap::Nothing => {}
-            Gap::Space => self.put(" "),
-            Gap::Line => self.new_line(),
-            Gap::Paragraph => {
+            WordGap::Nothing => {}
+            WordGap::Space => self.put(" "),
+            WordGap::Line => self.new_line(),
+            WordGap::Paragraph => {
                 self.put("\n");
                 self.put(">".repeat(self.blank_quotes).as_str());
                 self.new_line();
@@ -151,9 +151,9 @@ impl Writer {
         let mut prefix = String::new();
         for container in &mut self.containers {
             match container {
-                Container::List { .. } => {}
-                Container::Quote => prefix.push_str("> "),
-                Container::Item { sign, width } => match sign.take() {
+                LineContainer::List { .. } => {}
+                LineContainer::Quote => prefix.push_str("> "),
+                LineContainer::Item { sign, width } => match sign.take() {
                     Some(sign) => prefix.push_str(&sign),
                     None => prefix.extend(std::iter::repeat_n(' ', *width)),
                 },
@@ -170,16 +170,16 @@ impl Writer {
     }
 
     pub(super) fn heading(&mut self, lead: &'static str) {
-        self.gap(Gap::Paragraph);
+        self.gap(WordGap::Paragraph);
         self.lead = self.cells.is_none().then_some(lead);
     }
 
     pub(super) fn end_heading(&mut self) {
         self.lead = None;
-        self.gap(Gap::Paragraph);
+        self.gap(WordGap::Paragraph);
     }
 
-    pub(super) fn open(&mut self, container: Container) {
+    pub(super) fn open(&mut self, container: LineContainer) {
         if self.containers.len() < MAX_CONTAINERS {
             self.containers.push(container);
         }
@@ -188,8 +188,8 @@ impl Writer {
     pub(super) fn item(&mut self) {
         self.close_item();
         let list = self.containers.iter_mut().rev().find_map(|one| match one {
-            Container::List { next } => Some(next),
-            Container::Item { .. } | Container::Quote => None,
+            LineContainer::List { next } => Some(next),
+            LineContainer::Item { .. } | LineContainer::Quote => None,
         });
         let sign = match list.and_then(Option::as_mut) {
             Some(number) => {
@@ -198,32 +198,34 @@ impl Writer {
             }
             None => "- ".to_owned(),
         };
-        self.gap(Gap::Line);
-        self.open(Container::Item { width: sign.len(), sign: Some(sign) });
+        self.gap(WordGap::Line);
+        self.open(LineContainer::Item { width: sign.len(), sign: Some(sign) });
     }
 
     /// Closes the item of the innermost list, if one is open.
     pub(super) fn close_item(&mut self) {
-        let inner = self.containers.iter().rposition(|one| matches!(one, Container::List { .. }));
-        let item = self.containers.iter().rposition(|one| matches!(one, Container::Item { .. }));
+        let inner =
+            self.containers.iter().rposition(|one| matches!(one, LineContainer::List { .. }));
+        let item =
+            self.containers.iter().rposition(|one| matches!(one, LineContainer::Item { .. }));
         if let Some(item) = item.filter(|item| inner.is_none_or(|list| list < *item)) {
             self.containers.truncate(item);
-            self.gap(Gap::Line);
+            self.gap(WordGap::Line);
         }
     }
 
     pub(super) fn close_list(&mut self) {
-        self.close(|one| matches!(one, Container::List { .. }));
+        self.close(|one| matches!(one, LineContainer::List { .. }));
         let is_outermost = self.containers.is_empty();
-        self.gap(if is_outermost { Gap::Paragraph } else { Gap::Line });
+        self.gap(if is_outermost { WordGap::Paragraph } else { WordGap::Line });
     }
 
     pub(super) fn close_quote(&mut self) {
-        self.close(|one| *one == Container::Quote);
-        self.gap(Gap::Paragraph);
+        self.close(|one| *one == LineContainer::Quote);
+        self.gap(WordGap::Paragraph);
     }
 
-    fn close(&mut self, is_meant: impl Fn(&Container) -> bool) {
+    fn close(&mut self, is_meant: impl Fn(&LineContainer) -> bool) {
         if let Some(at) = self.containers.iter().rposition(is_meant) {
             self.containers.truncate(at);
         }
@@ -235,7 +237,7 @@ impl Writer {
             return;
         }
         self.end_link();
-        self.gap(Gap::Paragraph);
+        self.gap(WordGap::Paragraph);
         self.begin();
         self.put("```");
         self.new_line();
@@ -248,7 +250,7 @@ impl Writer {
                 self.new_line();
             }
             self.put("```");
-            self.gap(Gap::Paragraph);
+            self.gap(WordGap::Paragraph);
         }
     }
 
@@ -282,18 +284,18 @@ impl Writer {
 
     pub(super) fn start_table(&mut self) {
         self.end_row();
-        self.gap(Gap::Paragraph);
+        self.gap(WordGap::Paragraph);
         self.has_rule = false;
     }
 
     pub(super) fn end_table(&mut self) {
         self.end_row();
-        self.gap(Gap::Paragraph);
+        self.gap(WordGap::Paragraph);
     }
 
     pub(super) fn start_row(&mut self) {
         self.end_row();
-        self.gap(Gap::Line);
+        self.gap(WordGap::Line);
         self.cells = Some(0);
     }
 
@@ -314,7 +316,7 @@ impl Writer {
             }
             Some(cells) => {
                 self.put(" | ");
-                self.gap = Gap::Nothing;
+                self.gap = WordGap::Nothing;
                 self.cells = Some(cells.saturating_add(1));
             }
         }
@@ -332,6 +334,6 @@ impl Writer {
             self.put("|");
             self.put("---|".repeat(cells.min(MAX_COLUMNS)).as_str());
         }
-        self.gap = Gap::Line;
+        self.gap = WordGap::Line;
     }
 }

@@ -1,7 +1,7 @@
 //! Fetches that a person approved for one host.
 
 use adjutant_core::HostSet;
-use adjutant_tools::{Approved, Web};
+use adjutant_tools::{ApprovedHosts, WebAccess};
 use serde_json::json;
 
 use super::{Names, Server, redirect, response, rig_with, steady};
@@ -9,14 +9,14 @@ use crate::Rig;
 
 fn fetch(rig: &Rig, url: &str, host: &str, hosts: &[&str]) -> String {
     let hosts = HostSet::new(hosts.iter().copied()).unwrap();
-    let approved = Approved { host, hosts: &hosts };
+    let approved = ApprovedHosts { host, hosts: &hosts };
     crate::shown(&rig.toolbox.fetch(&json!({ "url": url }), approved, &|| false))
 }
 
 #[test]
 fn a_url_that_two_parsers_read_differently_is_not_fetched() {
     let server = Server::page("text/plain", "here");
-    let rig = rig_with(Web::new().with_loopback_for_tests(&[server.port], Vec::new()));
+    let rig = rig_with(WebAccess::new().with_loopback_for_tests(&[server.port], Vec::new()));
     let port = server.port;
     // Whoever approved it read another host than the one that would be asked.
     for (url, host) in [
@@ -44,7 +44,7 @@ fn a_redirect_ends_where_nobody_has_allowed_the_host() {
             _ => response("200 OK", "Content-Type: text/plain\r\n", "arrived"),
         })
     });
-    let web = Web::new().with_loopback_for_tests(&[server.port], Vec::new());
+    let web = WebAccess::new().with_loopback_for_tests(&[server.port], Vec::new());
     let rig = rig_with(web.with_resolver(names.clone()));
     let start = format!("http://a.example:{}/start", server.port);
     let said = fetch(&rig, &start, "a.example", &["a.example"]);

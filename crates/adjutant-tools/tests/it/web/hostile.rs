@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use adjutant_tools::{Resolver, ToolName, Web, WebCaps};
+use adjutant_tools::{Resolver, ToolName, WebAccess, WebCaps};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
@@ -16,7 +16,7 @@ use super::{Server, impatient, response, rig, rig_with, stall, steady};
 
 /// Fetches from a server, with these caps.
 fn fetch_with(server: &Server, caps: WebCaps) -> String {
-    let web = Web::new().with_caps(caps).with_loopback_for_tests(&[server.port], Vec::new());
+    let web = WebAccess::new().with_caps(caps).with_loopback_for_tests(&[server.port], Vec::new());
     let text = rig_with(web).fetch(&format!("http://127.0.0.1:{}/", server.port));
     steady(&text, server.port)
 }
@@ -154,7 +154,7 @@ impl Resolver for Stuck {
 fn a_resolver_that_hangs_is_left_behind() {
     let (release, stuck) = channel();
     let caps = WebCaps { total_time: Duration::from_millis(80), ..WebCaps::default() };
-    let web = Web::new().with_caps(caps).with_resolver(Arc::new(Stuck(Mutex::new(stuck))));
+    let web = WebAccess::new().with_caps(caps).with_resolver(Arc::new(Stuck(Mutex::new(stuck))));
     insta::assert_snapshot!(rig_with(web).fetch("http://slow.example/"), @"error: it took longer than 0.08 s");
     drop(release);
 }

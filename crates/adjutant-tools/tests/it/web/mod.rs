@@ -13,7 +13,7 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use adjutant_tools::{Resolver, ToolName, ToolOutput, Web, WebCaps};
+use adjutant_tools::{Resolver, ToolCallResult, ToolName, WebAccess, WebCaps};
 use serde_json::{Value, json};
 
 use crate::{Rig, shown};
@@ -139,16 +139,16 @@ fn impatient() -> WebCaps {
 
 /// Makes tools with the web, on which only this port of loopback counts as public.
 fn rig(port: u16) -> Rig {
-    rig_with(Web::new().with_loopback_for_tests(&[port], Vec::new()))
+    rig_with(WebAccess::new().with_loopback_for_tests(&[port], Vec::new()))
 }
 
-fn rig_with(web: Web) -> Rig {
+fn rig_with(web: WebAccess) -> Rig {
     let Rig { outer, toolbox } = Rig::new();
     Rig { outer, toolbox: toolbox.with_web(web) }
 }
 
 impl Rig {
-    fn fetched(&self, url: &str) -> ToolOutput {
+    fn fetched(&self, url: &str) -> ToolCallResult {
         self.output(ToolName::WebFetch, &json!({ "url": url }))
     }
 

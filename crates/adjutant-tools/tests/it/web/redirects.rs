@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use adjutant_tools::Web;
+use adjutant_tools::WebAccess;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -74,7 +74,7 @@ fn a_redirect_is_judged_like_a_url_of_its_own() {
     let mut said = Vec::new();
     for place in places {
         let server = Server::fixed(redirect(place));
-        let web = Web::new().with_resolver(Arc::clone(&names) as _);
+        let web = WebAccess::new().with_resolver(Arc::clone(&names) as _);
         let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
         said.push(rig.fetch(&format!("http://start.example:{}/", server.port)));
         assert_eq!(server.requests().len(), 1, "{place}");
@@ -104,7 +104,7 @@ fn a_redirect_is_judged_like_a_url_of_its_own() {
 fn a_name_that_changes_its_mind_between_redirects_is_caught() {
     let server = Server::fixed(redirect("/next"));
     let names = Names::with(&[("rebind.example", &["127.0.0.1", "10.0.0.1"])]);
-    let web = Web::new().with_resolver(Arc::clone(&names) as _);
+    let web = WebAccess::new().with_resolver(Arc::clone(&names) as _);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
     let text = rig.fetch(&format!("http://rebind.example:{}/", server.port));
     insta::assert_snapshot!(steady(&text, server.port), @"error: the page redirects to `http://rebind.example:PORT/next`, which was not followed: `rebind.example` leads to an address that is not public (private), so it is not asked");
@@ -180,7 +180,7 @@ fn a_secure_page_must_prove_its_name_and_may_not_lead_to_an_open_one() {
     });
     let names =
         Names::with(&[("secure.example", &["127.0.0.1"]), ("other.example", &["127.0.0.1"])]);
-    let web = Web::new().with_resolver(names);
+    let web = WebAccess::new().with_resolver(names);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], vec![certificate]));
     let fetch = |host: &str, path: &str| {
         steady(&rig.fetch(&format!("https://{host}:{}{path}", server.port)), server.port)
@@ -195,7 +195,7 @@ fn a_secure_page_must_prove_its_name_and_may_not_lead_to_an_open_one() {
     let wrong = fetch("other.example", "/page");
     assert!(wrong.starts_with("error: no secure connection to `other.example`: "), "{wrong}");
     let stranger = rig_with(
-        Web::new()
+        WebAccess::new()
             .with_resolver(Names::with(&[("secure.example", &["127.0.0.1"])]))
             .with_loopback_for_tests(&[server.port], Vec::new()),
     );

@@ -1,7 +1,7 @@
 //! Searches, as each engine is asked and answers.
 
 use adjutant_core::Secret;
-use adjutant_tools::{SearchEndpoint, Web};
+use adjutant_tools::{SearchEndpoint, WebAccess};
 use serde_json::json;
 
 use super::{Server, Stream, redirect, response, rig_with, steady};
@@ -14,7 +14,7 @@ fn json_page(body: &str) -> Server {
 }
 
 fn searching(endpoint: SearchEndpoint) -> Rig {
-    rig_with(Web::new().with_search(endpoint))
+    rig_with(WebAccess::new().with_search(endpoint))
 }
 
 fn searxng(server: &Server) -> Rig {
@@ -103,7 +103,7 @@ fn tavily_gets_a_question_as_json() {
 
 #[test]
 fn without_an_engine_it_is_said_how_to_configure_one() {
-    insta::assert_snapshot!(rig_with(Web::new()).search(json!({"query": "q"})), @r#"error: no search engine is configured; a person can add `[search]` with `engine` = "searxng", "brave" or "tavily", and `url` or `key`, to ~/.config/adjutant/config.toml"#);
+    insta::assert_snapshot!(rig_with(WebAccess::new()).search(json!({"query": "q"})), @r#"error: no search engine is configured; a person can add `[search]` with `engine` = "searxng", "brave" or "tavily", and `url` or `key`, to ~/.config/adjutant/config.toml"#);
     insta::assert_snapshot!(Rig::new().search(json!({"query": "q"})), @"error: `WebSearch` is not available without network; available: Read, Grep, Glob, Note");
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adjutant_tools::{ToolName, Web};
+use adjutant_tools::{ToolName, WebAccess};
 use serde_json::json;
 
 use super::{Names, Server, rig, rig_with, steady};
@@ -18,7 +18,7 @@ fn no_notation_of_a_private_address_passes() {
         ("mixed6.example", &["93.184.215.14 fe80::1"]),
         ("empty.example", &[]),
     ]);
-    let rig = rig_with(Web::new().with_resolver(names));
+    let rig = rig_with(WebAccess::new().with_resolver(names));
     let urls = "
         http://127.0.0.1/ http://127.1/ http://2130706433/ http://0x7f000001/ http://0177.0.0.1/
         http://0x7f.0x0.0x0.0x1/ http://0/ http://0.0.0.0/ http://127.0.0.1./ http://127.0.0.1../
@@ -184,7 +184,7 @@ fn only_plain_web_urls_are_taken() {
 #[test]
 fn a_url_with_a_secret_in_it_does_not_leave() {
     let names = Names::with(&[("example.com", &["127.0.0.1"])]);
-    let rig = rig_with(Web::new().with_resolver(Arc::clone(&names) as _));
+    let rig = rig_with(WebAccess::new().with_resolver(Arc::clone(&names) as _));
     for url in [
         "http://example.com/?q=own-key-of-the-engine",
         "http://own-key-of-the-engine.example.com/",
@@ -205,7 +205,7 @@ fn a_url_with_a_secret_in_it_does_not_leave() {
 fn a_look_alike_is_resolved_and_shown_by_its_ascii_name() {
     let server = Server::page("text/plain", "hello");
     let names = Names::with(&[("xn--pple-43d.example", &["127.0.0.1"])]);
-    let web = Web::new().with_resolver(Arc::clone(&names) as _);
+    let web = WebAccess::new().with_resolver(Arc::clone(&names) as _);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
     let text = rig.fetch(&format!("http://аpple.example:{}/", server.port));
     insta::assert_snapshot!(steady(&text, server.port), @r#"
@@ -219,7 +219,7 @@ fn a_look_alike_is_resolved_and_shown_by_its_ascii_name() {
 fn a_name_is_resolved_once_and_that_answer_is_used() {
     let server = Server::page("text/plain", "hello");
     let names = Names::with(&[("rebind.example", &["127.0.0.1", "10.0.0.1"])]);
-    let web = Web::new().with_resolver(Arc::clone(&names) as _);
+    let web = WebAccess::new().with_resolver(Arc::clone(&names) as _);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
     let url = format!("http://rebind.example:{}/", server.port);
     assert!(rig.fetch(&url).contains("hello"));
@@ -235,7 +235,7 @@ fn a_name_is_resolved_once_and_that_answer_is_used() {
 fn one_private_address_among_public_ones_refuses_them_all() {
     let server = Server::page("text/plain", "hello");
     let names = Names::with(&[("mixed.example", &["127.0.0.1 10.0.0.1"])]);
-    let web = Web::new().with_resolver(names);
+    let web = WebAccess::new().with_resolver(names);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
     let text = rig.fetch(&format!("http://mixed.example:{}/", server.port));
     insta::assert_snapshot!(text, @"error: `mixed.example` leads to an address that is not public (private), so it is not asked");
@@ -247,7 +247,7 @@ fn the_tools_of_the_web_exist_only_with_a_handle_to_it() {
     let names =
         |rig: &Rig| rig.toolbox.specs().into_iter().map(|spec| spec.name).collect::<Vec<_>>();
     assert_eq!(names(&Rig::new()), ["Read", "Grep", "Glob", "Note", "Edit", "Write", "Run"]);
-    let rig = rig_with(Web::new());
+    let rig = rig_with(WebAccess::new());
     assert_eq!(names(&rig), ["Read", "Grep", "Glob", "Note", "WebFetch", "Edit", "Write", "Run"]);
     for spec in rig.toolbox.specs() {
         assert_eq!(refused_arguments(&rig, &spec), Vec::<String>::new(), "{}", spec.name);

@@ -11,7 +11,7 @@ use adjutant_core::{
     AgentName, Code, ContextFileStatus, Event, Grant, Label, ModelSpec, Outcome, SessionId, State,
     ToolCall, ToolOutput,
 };
-use adjutant_formats::contract::{Return, Status};
+use adjutant_formats::contract::{Return, ReturnStatus};
 
 use super::{REASON_KEPT, TEXT_KEPT};
 use crate::layout::excerpt;
@@ -171,7 +171,7 @@ impl Delegation {
 
     /// Stores an accepted return. People read it as text, not as the JSON it came in.
     fn handed_back(&mut self, returned: &Return, texts: TextRetention) {
-        if returned.status != Status::Completed {
+        if returned.status != ReturnStatus::Completed {
             self.returned_errors = returned.errors.iter().map(|it| texts.error(it)).collect();
         }
         if texts == TextRetention::Kept {

@@ -1,0 +1,358 @@
+//! Changing one part of an object or a list: as splices, laid out as its neighbours are.
+//!
+//! Works on JSON and on JSON with comments and trailing commas. Invariant: no splice covers a byte of a part that
+//! stays, or of a comment.
+
+use std::ops::Range;
+
+use jsonc_parser::tokens::Token;
+use jsonc_parser::{Scanner, ScannerOptions};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::node::{DocumentMember, DocumentNode, NodeKind};
+use super::splice::Splice;
+
+/// What one level is indented by where a text does not show it.
+pub(super) const UNIT: &str = "  ";
+
+impl DocumentNode {
+    /// Sets a member, or adds it behind the others.
+    pub(crate) fn set(&self, text: &str, key: &str, value: &Value) -> Vec<Splice> {
+        self.set_all(text, &[(key, value)])
+    }
+
+    /// Sets members, or adds them behind the others; a value that is no object has no members.
+    pub(crate) fn set_all(&self, text: &str, fields: &[(&str, &Value)]) -> Vec<Splice> {
+        let layout = PartLayout::of(text, self);
+        let (mut splices, mut added) = (Vec::new(), Vec::new());
+        for (key, value) in fields {
+            let shown = layout.show(value);
+            match self.member(text, key) {
+                Some(known) => splices.push(Splice::replace(known.range.clone(), shown)),
+                None => added.push(format!("{}: {shown}", Value::from(*key))),
+            }
+        }
+        if self.is_object() {
+            splices.extend(self.add(text, &layout, &added));
+        }
+        splices
+    }
+
+    /// Adds items at the end of a list.
+    pub(crate) fn push_all(&self, text: &str, values: &[Value]) -> Vec<Splice> {
+        let layout = PartLayout::of(text, self);
+        let shown: Vec<String> = values.iter().map(|value| layout.show(value)).collect();
+        self.add(text, &layout, &shown)
+    }
+
+    /// Adds items to the list that this one is of, behind the item that ends at `at`; laid out as this one is.
+    pub(crate) fn add_beside(&self, text: &str, at: usize, values: &[Value]) -> Splice {
+        let before = &text[..self.range.start];
+        let gap = &before[before.trim_end().len()..];
+        let layout = PartLayout::of(text, self);
+        let shown = values.iter().map(|value| format!(",{gap}{}", layout.show_beside(value)));
+        Splice::insert(at, shown.collect::<String>())
+    }
+
+    /// Removes the members of these names, each with one comma and, where nothing else stands on them, its lines.
+    pub(crate) fn remove(&self, text: &str, keys: &[&str]) -> Vec<Splice> {
+        let members = self.members();
+        let is_meant = |member: &DocumentMember| keys.iter().any(|key| member.is_called(text, key));
+        let is_meant: Vec<bool> = members.iter().map(is_meant).collect();
+        let last_kept = is_meant.iter().rposition(|is_meant| !is_meant);
+        let commas: Vec<Option<usize>> =
+            (0..members.len()).map(|nth| self.comma(text, nth)).collect();
+        let has_trailing = commas.last().is_some_and(Option::is_some);
+        let mut splices = Vec::new();
+        for (nth, member) in members.iter().enumerate().filter(|(nth, _)| is_meant[*nth]) {
+            let place = member.key.start..member.value.range.end;
+            let goes_before = has_trailing || last_kept.is_none_or(|kept| nth < kept);
+            let comma =
+                if goes_before { commas[nth] } else { commas[..nth].last().copied().flatten() };
+            splices.extend(cut(text, place, comma));
+        }
+        splices
+    }
+
+    /// Returns where the parts of an object or a list stand, from the name to the end of the value.
+    fn parts(&self) -> Vec<Range<usize>> {
+        let whole = |member: &DocumentMember| member.key.start..member.value.range.end;
+        match &self.kind {
+            NodeKind::Object(members) => members.iter().map(whole).collect(),
+            NodeKind::Array(items) => items.iter().map(|item| item.range.clone()).collect(),
+            NodeKind::Scalar | NodeKind::Decoded(_) => Vec::new(),
+        }
+    }
+
+    /// Returns where the comma behind a member stands.
+    fn comma(&self, text: &str, nth: usize) -> Option<usize> {
+        let end = self.members()[nth].value.range.end;
+        let next = self.members().get(nth + 1).map_or(self.range.end - 1, |next| next.key.start);
+        comma(text, end..next)
+    }
+
+    /// Adds parts behind those that are there, and behind what is remarked about the last one.
+    fn add(&self, text: &str, layout: &PartLayout<'_>, added: &[String]) -> Vec<Splice> {
+        if added.is_empty() {
+            return Vec::new();
+        }
+        let close = self.range.end - 1;
+        let Some(last) = self.parts().pop() else { return vec![self.fill(text, layout, added)] };
+        let trailing = comma(text, last.end..close);
+        let behind = trailing.map_or(last.end, |at| at + 1);
+        // Remarks on the same line are about the last part.
+        let remarks = comments(text, behind..close);
+        let line = remarks.iter().fold(behind, |line, remark| {
+            if text[line..remark.start].contains('\n') { line } else { remark.end }
+        });
+        let (at, gap) = match &layout.lines {
+            Some(LineLayout { eol, inner, .. }) => (line, format!("{eol}{inner}")),
+            None if text[line..close].contains('\n') => {
+                (line, format!("{}{}", eol(text), line_indent(text, last.start)))
+            }
+            None => (behind, " ".to_owned()),
+        };
+        let mut new: String = added.join(&format!(",{gap}"));
+        new.insert_str(0, &gap);
+        if trailing.is_some() {
+            return vec![Splice::insert(at, new + ",")];
+        }
+        if at == last.end {
+            return vec![Splice::insert(at, format!(",{new}"))];
+        }
+        vec![Splice::insert(last.end, ","), Splice::insert(at, new)]
+    }
+
+    /// Adds parts to an object or a list that has none.
+    fn fill(&self, text: &str, layout: &PartLayout<'_>, added: &[String]) -> Splice {
+        let inside = self.range.start + 1..self.range.end - 1;
+        let Some(LineLayout { eol, inner, outer, .. }) = &layout.lines else {
+            return Splice::insert(inside.end, added.join(", "));
+        };
+        let new = added.join(&format!(",{eol}{inner}"));
+        let new = format!("{eol}{inner}{new}{eol}{outer}");
+        // The blanks behind what is remarked in it give way.
+        let remarked = comments(text, inside.clone()).pop().map_or(inside.start, |last| last.end);
+        Splice::replace(remarked..inside.end, new)
+    }
+}
+
+/// Takes a part out of an object with the comma before it or behind it.
+fn cut(text: &str, part: Range<usize>, comma: Option<usize>) -> Vec<Splice> {
+    let Some(comma) = comma else { return vec![Splice::replace(lines(text, part), "")] };
+    let is_before = comma < part.start;
+    let between = if is_before { comma + 1..part.start } else { part.end..comma };
+    if !text[between].trim().is_empty() {
+        let part = if is_before { lines(text, part) } else { part };
+        return vec![Splice::replace(part, ""), Splice::replace(comma..comma + 1, "")];
+    }
+    if is_before {
+        return vec![Splice::replace(comma..part.end, "")];
+    }
+    let whole = lines(text, part.start..comma + 1);
+    let rest = &text[whole.end..];
+    // The next part on the line moves to where this one was.
+    let next = rest.trim_start_matches([' ', '\t']);
+    let blanks = if next.starts_with('"') { rest.len() - next.len() } else { 0 };
+    vec![Splice::replace(whole.start..whole.end + blanks, "")]
+}
+
+/// Widens a cut to whole lines where nothing else stands on them.
+fn lines(text: &str, cut: Range<usize>) -> Range<usize> {
+    let start = text[..cut.start].rfind('\n');
+    let end = text[cut.end..].find('\n').map(|at| cut.end + at);
+    if let Some((start, end)) = start.zip(end)
+        && text[start..cut.start].trim().is_empty()
+        && text[cut.end..end].trim().is_empty()
+    {
+        let without_return = |at: usize| text[..at].strip_suffix('\r').map_or(at, str::len);
+        return without_return(start)..without_return(end);
+    }
+    cut
+}
+
+/// Returns the tokens between two parts, where there are only commas and comments.
+fn tokens(text: &str, within: Range<usize>) -> Vec<(Range<usize>, bool)> {
+    let mut scanner = Scanner::new(&text[within.clone()], &ScannerOptions::default());
+    let mut found = Vec::new();
+    while let Ok(Some(token)) = scanner.scan() {
+        let range = within.start + scanner.token_start()..within.start + scanner.token_end();
+        found.push((range, token == Token::Comma));
+    }
+    found
+}
+
+fn comma(text: &str, within: Range<usize>) -> Option<usize> {
+    let found = tokens(text, within).into_iter().find(|(_, is_comma)| *is_comma);
+    found.map(|(range, _)| range.start)
+}
+
+fn comments(text: &str, within: Range<usize>) -> Vec<Range<usize>> {
+    let found = tokens(text, within).into_iter().filter(|(_, is_comma)| !is_comma);
+    found.map(|(range, _)| range).collect()
+}
+
+/// How the parts of an object or a list are laid out.
+struct PartLayout<'t> {
+    /// None where they stand on one line.
+    lines: Option<LineLayout<'t>>,
+}
+
+struct LineLayout<'t> {
+    eol: &'static str,
+    unit: &'t str,
+    /// What the line of the object or the list is indented by.
+    outer: &'t str,
+    /// What its parts are indented by.
+    inner: String,
+}
+
+impl<'t> PartLayout<'t> {
+    fn of(text: &'t str, node: &DocumentNode) -> Self {
+        let eol = eol(text);
+        let outer = line_indent(text, node.range.start);
+        let lines = match node.parts().first() {
+            Some(first) => {
+                let is_apart = text[node.range.start..first.start].contains('\n');
+                is_apart.then(|| {
+                    let inner = line_indent(text, first.start);
+                    let unit = inner.strip_prefix(outer).filter(|unit| !unit.is_empty());
+                    let unit = unit.or_else(|| unit_of(text)).unwrap_or(UNIT);
+                    LineLayout { eol, unit, outer, inner: inner.to_owned() }
+                })
+            }
+            // Nothing stands in it: as the whole text is laid out.
+            None => unit_of(text).map(|unit| LineLayout {
+                eol,
+                unit,
+                outer,
+                inner: format!("{outer}{unit}"),
+            }),
+        };
+        Self { lines }
+    }
+
+    /// Writes the value of a part.
+    fn show(&self, value: &Value) -> String {
+        let lines = self.lines.as_ref();
+        lines.map_or_else(|| value.to_string(), |it| shown(value, it.unit, it.eol, &it.inner))
+    }
+
+    /// Writes a value that stands beside the object or the list.
+    fn show_beside(&self, value: &Value) -> String {
+        let lines = self.lines.as_ref();
+        lines.map_or_else(|| value.to_string(), |it| shown(value, it.unit, it.eol, it.outer))
+    }
+}
+
+/// Returns how the lines of a text end; the first one tells.
+fn eol(text: &str) -> &'static str {
+    let first = text.split_inclusive('\n').next().unwrap_or_default();
+    if first.ends_with("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// Returns what the members of the outermost object are indented by; none where all stands on one line.
+fn unit_of(text: &str) -> Option<&str> {
+    let mut scanner = Scanner::new(text, &ScannerOptions::default());
+    let mut open = None;
+    loop {
+        match (scanner.scan().ok()??, open) {
+            (Token::CommentLine(_) | Token::CommentBlock(_), _) => {}
+            (Token::OpenBrace, None) => open = Some(scanner.token_end()),
+            (_, None) => return None,
+            (_, Some(open)) => {
+                let first = scanner.token_start();
+                return text[open..first].contains('\n').then(|| line_indent(text, first));
+            }
+        }
+    }
+}
+
+/// Returns the blanks that the line of this byte begins with.
+fn line_indent(text: &str, at: usize) -> &str {
+    let line = &text[text[..at].rfind('\n').map_or(0, |end| end + 1)..];
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+/// Writes a value over several lines, those behind the first indented by `base`.
+pub(super) fn shown(value: &Value, unit: &str, eol: &str, base: &str) -> String {
+    let mut bytes = Vec::new();
+    let format = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+    let mut writer = serde_json::Serializer::with_formatter(&mut bytes, format);
+    let written = value.serialize(&mut writer).ok().and_then(|()| String::from_utf8(bytes).ok());
+    // Writing a value to memory cannot fail; its plain form says the same.
+    let pretty = written.unwrap_or_else(|| value.to_string());
+    pretty.replace('\n', &format!("{eol}{base}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{apply, parse_json};
+    use super::*;
+
+    fn with(text: &str, splices: Vec<Splice>) -> String {
+        apply(text, splices).unwrap()
+    }
+
+    #[test]
+    fn a_member_is_set_and_the_layout_stays() {
+        for (text, expected) in [
+            (r#"{"a":1}"#, r#"{"a":1, "b": [1,2]}"#),
+            (r#"{ "b" : 1e999 , "a":2}"#, r#"{ "b" : [1,2] , "a":2}"#),
+            (r#"{}"#, r#"{"b": [1,2]}"#),
+            ("{\n\t\"a\": 1\n}\n", "{\n\t\"a\": 1,\n\t\"b\": [\n\t\t1,\n\t\t2\n\t]\n}\n"),
+            ("{\r\n  \"b\": 1\r\n}", "{\r\n  \"b\": [\r\n    1,\r\n    2\r\n  ]\r\n}"),
+        ] {
+            let node = parse_json(text).unwrap();
+            assert_eq!(with(text, node.set(text, "b", &json!([1, 2]))), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn members_are_added_to_an_empty_object_together() {
+        let (one, two) = (json!(1), json!([2]));
+        for (text, expected) in [
+            ("{}", r#"{"a": 1, "b": [2]}"#),
+            ("{\n}\n", "{\n\"a\": 1,\n\"b\": [\n2\n]\n}\n"),
+            (r#"{"c":0}"#, r#"{"c":0, "a": 1, "b": [2]}"#),
+        ] {
+            let splices = parse_json(text).unwrap().set_all(text, &[("a", &one), ("b", &two)]);
+            assert_eq!(apply(text, splices).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_member_goes_with_the_comma_that_kept_it_apart() {
+        for (text, expected) in [
+            (r#"{"a": 1, "b": 2, "c": 3}"#, r#"{"a": 1, "c": 3}"#),
+            (r#"{"b": 2, "c": 3}"#, r#"{"c": 3}"#),
+            (r#"{"a": 1, "b": 2}"#, r#"{"a": 1}"#),
+            (r#"{"b": 1, "b": 2, "c": 3, "b": 4}"#, r#"{"c": 3}"#),
+            (r#"{"a": 1}"#, r#"{"a": 1}"#),
+            ("{\n  \"a\": 1,\n  \"b\": 2\n}", "{\n  \"a\": 1\n}"),
+        ] {
+            let splices = parse_json(text).unwrap().remove(text, &["b"]);
+            assert_eq!(apply(text, splices).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_added_as_its_neighbours_stand() {
+        for (text, expected) in [
+            (r#"{"l":[]}"#, r#"{"l":[{"n":1}]}"#),
+            (r#"{"l":[0]}"#, r#"{"l":[0, {"n":1}]}"#),
+            ("{\n  \"l\": []\n}", "{\n  \"l\": [\n    {\n      \"n\": 1\n    }\n  ]\n}"),
+            (
+                "{\n  \"l\": [\n    0\n  ]\n}",
+                "{\n  \"l\": [\n    0,\n    {\n      \"n\": 1\n    }\n  ]\n}",
+            ),
+        ] {
+            let node = parse_json(text).unwrap();
+            let list = node.member(text, "l").unwrap();
+            assert_eq!(with(text, list.push_all(text, &[json!({ "n": 1 })])), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What in a PRD needs a person's consent, as a list that hashes the same until it says otherwise.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use super::read::Prd;
+
+/// Something a PRD would like that only a person can allow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConsentRequest {
+    /// Merge the results.
+    Merge {
+        /// How, as it is written.
+        how: String,
+    },
+    /// A model for a story.
+    Model {
+        /// The story.
+        story: String,
+        /// The model.
+        model: String,
+    },
+    /// A command that is run to judge a story.
+    Verify {
+        /// The story.
+        story: String,
+        /// The planned child it is about, from 1; none for the story itself.
+        child: Option<usize>,
+        /// The command.
+        command: String,
+    },
+}
+
+impl fmt::Display for ConsentRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Merge { how } => write!(f, "merge results: {how}"),
+            Self::Model { story, model } => write!(f, "story {story}: use the model {model}"),
+            Self::Verify { story, child: None, command } => {
+                write!(f, "story {story}: run `{command}`")
+            }
+            Self::Verify { story, child: Some(child), command } => {
+                write!(f, "story {story}, planned child {child}: run `{command}`")
+            }
+        }
+    }
+}
+
+/// All wishes of a PRD, in an order that does not depend on the file's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsentRequests(Vec<ConsentRequest>);
+
+impl ConsentRequests {
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Iterates over the requests.
+    pub fn iter(&self) -> impl Iterator<Item = &ConsentRequest> {
+        self.0.iter()
+    }
+
+    /// Returns the SHA-256 of exactly these wishes, in hexadecimal digits.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        part(&mut hash, "adjutant prd wishes 1");
+        for wish in &self.0 {
+            let (kind, story, child, text) = match wish {
+                ConsentRequest::Merge { how } => ("merge", "", None, how),
+                ConsentRequest::Model { story, model } => ("model", story.as_str(), None, model),
+                ConsentRequest::Verify { story, child, command } => {
+                    ("verify", story.as_str(), *child, command)
+                }
+            };
+            part(&mut hash, kind);
+            part(&mut hash, story);
+            part(&mut hash, &child.map_or_else(String::new, |child| child.to_string()));
+            part(&mut hash, text);
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl ConsentRequests {
+    /// Returns the SHA-256 of these requests and the path of the PRD, so that consent to one file does not
+    /// apply to another with the same content.
+    #[must_use]
+    pub fn digest_at(&self, path: &[u8]) -> String {
+        let mut hash = Sha256::new();
+        part(&mut hash, "adjutant prd wishes at 1");
+        part(&mut hash, &self.digest());
+        hash.update((path.len() as u64).to_be_bytes());
+        hash.update(path);
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The length goes in first, so that parts cannot run into each other.
+fn part(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_be_bytes());
+    hash.update(text);
+}
+
+impl Prd {
+    /// Returns what needs a person's consent: models, commands that judge, and merging.
+    ///
+    /// Stories that pass count too, so that writing down an outcome changes nothing here.
+    #[must_use]
+    pub fn consent_requests(&self) -> ConsentRequests {
+        let mut wishes: Vec<ConsentRequest> = self
+            .merge()
+            .map(|how| ConsentRequest::Merge { how: how.to_owned() })
+            .into_iter()
+            .collect();
+        for story in self.stories() {
+            let id = || story.id.clone();
+            let verify = |child: Option<usize>, command: &String| ConsentRequest::Verify {
+                story: id(),
+                child,
+                command: command.clone(),
+            };
+            let model =
+                |model: &String| ConsentRequest::Model { story: id(), model: model.clone() };
+            wishes.extend(story.suggested_model.iter().map(model));
+            wishes.extend(story.verify.iter().map(|command| verify(None, command)));
+            for (nth, planned) in story.planned.iter().enumerate() {
+                wishes.extend(planned.verify.iter().map(|it| verify(Some(nth + 1), it)));
+            }
+        }
+        wishes.sort();
+        ConsentRequests(wishes)
+    }
+}

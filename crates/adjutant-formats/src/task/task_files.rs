@@ -1,0 +1,318 @@
+//! Both files together: what holds about every task.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::disagreements::{TaskDisagreement, TaskFile};
+use super::new_task::{MAX_SLUG_CHARS, TaskPriority, one_line, slug};
+use super::number::TaskNumber;
+use super::state_file::{self, StateFile, StateFileError, StateProject};
+use super::status::TaskStatus;
+use super::todo_entry::TodoEntry;
+use super::todo_file::{self, TodoFile};
+
+/// `TODO.md` and `state.json`, read together.
+#[derive(Clone, Debug)]
+pub struct TaskFiles {
+    pub(super) todo: TodoFile,
+    pub(super) state: StateFile,
+    pub(super) has_todo: bool,
+    pub(super) has_state: bool,
+    /// Where entries and projects stand, by number, each in the order of its file.
+    places: Vec<(TaskNumber, TaskFile, usize)>,
+}
+
+/// Says why the files cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskFilesError {
+    /// `state.json` cannot be read.
+    #[error("state.json: {0}")]
+    State(#[from] StateFileError),
+}
+
+/// What holds about a task, after both files were heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Task {
+    /// Its number.
+    pub number: TaskNumber,
+    /// Its title; where `TODO.md` does not know it, the name in `state.json`.
+    pub title: String,
+    /// Where it stands; none where neither file has a status that is known.
+    pub status: Option<TaskStatus>,
+    /// The status as it is written, where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_status: Option<String>,
+    /// Its language; `general` where nobody says.
+    pub language: String,
+    /// Its priority, where there is one that is known.
+    pub priority: Option<TaskPriority>,
+    /// Why it is blocked or was given up.
+    pub reason: Option<String>,
+    /// What the entry says it is about.
+    pub description: Option<String>,
+    /// What was made for it, by path from the root of the project.
+    pub artifacts: Vec<String>,
+    /// When it was added, as `state.json` has it.
+    pub created: Option<String>,
+    /// When it changed last, as `state.json` has it.
+    pub last_updated: Option<String>,
+}
+
+impl TaskFiles {
+    /// Reads both texts; a file that does not exist is none.
+    ///
+    /// A `state.json` that is missing is made from what `TODO.md` says.
+    ///
+    /// # Errors
+    ///
+    /// When `state.json` is damaged. Every text is a `TODO.md`.
+    pub fn read(todo: Option<&str>, state: Option<&str>) -> Result<Self, TaskFilesError> {
+        Self::take(todo.map(str::to_owned), state.map(str::to_owned))
+    }
+
+    /// Reads both texts and keeps them.
+    ///
+    /// # Errors
+    ///
+    /// As [`TaskFiles::read`].
+    pub fn take(todo: Option<String>, state: Option<String>) -> Result<Self, TaskFilesError> {
+        let (has_todo, has_state) = (todo.is_some(), state.is_some());
+        let todo = TodoFile::read(todo.unwrap_or_else(|| todo_file::BEGINNING.to_owned()));
+        let state = match state {
+            Some(state) => StateFile::read(state)?,
+            None => StateFile::read(rebuilt(&todo))?,
+        };
+        let entries = todo.entries.iter().enumerate();
+        let projects = state.projects.iter().enumerate();
+        let mut places: Vec<(TaskNumber, TaskFile, usize)> = entries
+            .map(|(place, spot)| (spot.number, TaskFile::Todo, place))
+            .chain(projects.map(|(place, spot)| (spot.number, TaskFile::State, place)))
+            .collect();
+        places.sort_unstable();
+        Ok(Self { todo, state, has_todo, has_state, places })
+    }
+
+    /// Returns both texts; a file that did not exist is none.
+    #[must_use]
+    pub fn texts(&self) -> [Option<&str>; 2] {
+        let todo = self.has_todo.then_some(self.todo.text.as_str());
+        [todo, self.has_state.then_some(self.state.text.as_str())]
+    }
+
+    /// Returns every task, by number; those that only the archive in `state.json` knows are left out.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<Task> {
+        self.numbers()
+            .filter(|number| !self.is_gone(*number))
+            .map(|number| self.merged(number))
+            .collect()
+    }
+
+    /// Returns a task, one of the archive too.
+    #[must_use]
+    pub fn task(&self, number: TaskNumber) -> Option<Task> {
+        (!self.at(number).is_empty()).then(|| self.merged(number))
+    }
+
+    /// Returns where a task's entry stands in `TODO.md`.
+    #[must_use]
+    pub fn entry_range(&self, number: TaskNumber) -> Option<Range<usize>> {
+        self.entry(number).map(|entry| entry.range)
+    }
+
+    /// Returns a task's entry in `TODO.md`.
+    #[must_use]
+    pub fn entry_text(&self, number: TaskNumber) -> Option<&str> {
+        self.entry_range(number).map(|range| &self.todo.text[range])
+    }
+
+    /// Returns the name of the folder that holds what is written for a task: `{number}_{project_name}`.
+    #[must_use]
+    pub fn folder_name(&self, number: TaskNumber) -> Option<String> {
+        let name = self.project(number).and_then(|project| project.name);
+        let name = match name.filter(|name| is_folder_name(name)) {
+            Some(name) => name,
+            None => slug(&self.task(number)?.title),
+        };
+        Some(format!("{number}_{name}"))
+    }
+
+    /// Returns how hard a task is, in the words of `state.json`, else of `TODO.md`.
+    #[must_use]
+    pub fn complexity(&self, number: TaskNumber) -> Option<String> {
+        let of_entry = || {
+            let entry = self.entry(number)?;
+            entry.value(&self.todo.text, "complexity").map(str::to_owned)
+        };
+        let said = self.project(number).and_then(|project| project.complexity).or_else(of_entry)?;
+        Some(one_line(&said)).filter(|said| !said.is_empty())
+    }
+
+    /// Returns the disagreements about one task.
+    #[must_use]
+    pub fn disagreements_about(&self, number: TaskNumber) -> Vec<TaskDisagreement> {
+        let mut found = Vec::new();
+        self.twice(number, &mut found);
+        self.about(number, &mut found);
+        found
+    }
+
+    /// Returns the number of the next task: beyond every number that either file names.
+    ///
+    /// None when the numbers are used up, which only a damaged file can bring about.
+    #[must_use]
+    pub fn next_number(&self) -> Option<TaskNumber> {
+        let unused = match self.highest() {
+            Some(highest) => highest.next()?,
+            None => TaskNumber::FIRST,
+        };
+        [Some(unused), self.todo.next(), self.state.next()].into_iter().flatten().max()
+    }
+
+    /// Returns every number that is used, the smallest first.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = TaskNumber> {
+        self.places.chunk_by(|one, next| one.0 == next.0).map(|same| same[0].0)
+    }
+
+    pub(super) fn highest(&self) -> Option<TaskNumber> {
+        self.places.last().map(|(number, _, _)| *number)
+    }
+
+    /// Returns where a number stands.
+    fn at(&self, number: TaskNumber) -> &[(TaskNumber, TaskFile, usize)] {
+        let start = self.places.partition_point(|(known, _, _)| *known < number);
+        let count = self.places[start..].partition_point(|(known, _, _)| *known == number);
+        &self.places[start..start + count]
+    }
+
+    /// Returns the places of a number in one of the files.
+    pub(super) fn on(&self, side: TaskFile, number: TaskNumber) -> impl Iterator<Item = usize> {
+        let on_side = move |it: &&(TaskNumber, TaskFile, usize)| it.1 == side;
+        self.at(number).iter().filter(on_side).map(|(_, _, place)| *place)
+    }
+
+    /// Reads the entries of a number.
+    pub(super) fn entries(&self, number: TaskNumber) -> impl Iterator<Item = TodoEntry> {
+        let spots = self.on(TaskFile::Todo, number).map(|place| &self.todo.entries[place]);
+        spots.filter_map(|spot| self.todo.entry(spot))
+    }
+
+    /// Reads the entry of a number; the first of several.
+    pub(super) fn entry(&self, number: TaskNumber) -> Option<TodoEntry> {
+        self.entries(number).next()
+    }
+
+    /// Reads what `state.json` says of a number; the first of several.
+    pub(super) fn project(&self, number: TaskNumber) -> Option<StateProject> {
+        let mut spots = self.on(TaskFile::State, number).map(|place| &self.state.projects[place]);
+        spots.find_map(|spot| self.state.project(spot))
+    }
+
+    fn is_gone(&self, number: TaskNumber) -> bool {
+        let mut projects = self.on(TaskFile::State, number);
+        self.on(TaskFile::Todo, number).next().is_none()
+            && projects.all(|place| self.state.projects[place].is_archived)
+    }
+
+    pub(super) fn merged(&self, number: TaskNumber) -> Task {
+        let text = &self.todo.text;
+        let (entry, project) = (self.entry(number), self.project(number));
+        let (entry, project) = (entry.as_ref(), project.as_ref());
+        let field = |name: &str| entry.and_then(|entry| entry.value(text, name)).map(str::to_owned);
+        let (status, unknown_status) = standing(text, entry, project);
+        let title = entry.map(|entry| entry.title.clone());
+        let title =
+            title.or_else(|| project.and_then(|project| project.name.as_deref()).map(one_line));
+        let of_project = |get: fn(&StateProject) -> Option<String>| project.and_then(get);
+        let language = of_project(|it| it.language.clone()).or_else(|| field("language"));
+        let priority = field("priority").as_deref().and_then(TaskPriority::read);
+        let mut artifacts = Vec::new();
+        for (_, path) in project.into_iter().flat_map(|project| &project.artifacts) {
+            if !artifacts.contains(path) {
+                artifacts.push(path.clone());
+            }
+        }
+        Task {
+            number,
+            title: title.unwrap_or_default(),
+            status,
+            unknown_status,
+            language: language.map_or_else(
+                || "general".to_owned(),
+                |language| one_line(&language).to_lowercase(),
+            ),
+            priority: priority.or_else(|| {
+                of_project(|it| it.priority.clone()).as_deref().and_then(TaskPriority::read)
+            }),
+            reason: match status {
+                Some(TaskStatus::Blocked) => {
+                    field("blocking reason").or_else(|| field("blocked by"))
+                }
+                Some(TaskStatus::Abandoned) => field("abandonment reason"),
+                Some(_) | None => None,
+            },
+            description: entry.and_then(|entry| entry.description_text(text)).map(str::to_owned),
+            artifacts,
+            created: of_project(|it| it.created.clone()),
+            last_updated: of_project(|it| it.last_updated.clone()),
+        }
+    }
+}
+
+/// Says whether a name of `state.json` can be that of a folder; anybody may have written it.
+fn is_folder_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    !name.is_empty() && name.chars().count() <= 2 * MAX_SLUG_CHARS && name.chars().all(is_plain)
+}
+
+/// Returns the `state.json` that a `TODO.md` without one stands for.
+fn rebuilt(todo: &TodoFile) -> String {
+    if todo.entries.is_empty() {
+        return state_file::BEGINNING.to_owned();
+    }
+    let mut projects: BTreeMap<TaskNumber, Value> = BTreeMap::new();
+    for entry in todo.entries.iter().filter_map(|spot| todo.entry(spot)) {
+        let (status, unknown) = standing(&todo.text, Some(&entry), None);
+        let status = status.map_or(unknown.unwrap_or_default(), |status| status.to_string());
+        let mut project = json!({
+            "project_number": entry.number, "project_name": slug(&entry.title), "type": "task",
+            "status": status,
+        });
+        for name in ["language", "priority"] {
+            if let Some(value) = entry.value(&todo.text, name) {
+                project[name] = one_line(value).to_lowercase().into();
+            }
+        }
+        project["artifacts"] = json!([]);
+        projects.entry(entry.number).or_insert(project);
+    }
+    let next = projects.keys().next_back().and_then(|highest| highest.next()).max(todo.next());
+    let state = json!({
+        "next_project_number": next, "active_projects": projects.into_values().collect::<Vec<_>>(),
+        "completed_projects": [],
+    });
+    format!("{state:#}\n")
+}
+
+/// Returns the status that counts, or what stands in its place.
+///
+/// A task without any is not started; one with an unknown marker is where nobody here can tell.
+fn standing(
+    text: &str,
+    entry: Option<&TodoEntry>,
+    project: Option<&StateProject>,
+) -> (Option<TaskStatus>, Option<String>) {
+    let marker = entry.and_then(|entry| entry.marker(text));
+    let word = project.and_then(|project| project.status.as_deref());
+    let known = entry.and_then(|entry| entry.status(text));
+    match known.or_else(|| project.and_then(StateProject::known_status)) {
+        Some(status) => (Some(status), None),
+        None => match marker.or(word) {
+            Some(unknown) => (None, Some(unknown.to_owned())),
+            None => (Some(TaskStatus::NotStarted), None),
+        },
+    }
+}

@@ -1,0 +1,56 @@
+//! Tools that an embedding program brings along.
+
+use std::fmt;
+use std::sync::Arc;
+
+use adjutant_core::message::ToolSpec;
+use serde_json::Value;
+
+use crate::output::{ToolCallResult, remark};
+
+/// A tool of the program around the engine.
+///
+/// Agents may call it when the policy's `tools` name it, like any other. A call whose result was
+/// not recorded before a crash is never repeated: the agent is told that it was interrupted.
+pub trait CustomTool: Send + Sync {
+    /// Returns what models are shown: the name, what it is for, and the schema of its arguments.
+    fn spec(&self) -> ToolSpec;
+
+    /// Performs one call; may block, and returns soon after `should_stop` says so.
+    ///
+    /// `arguments` are what a model wrote, checked against nothing.
+    fn run(&self, arguments: &Value, should_stop: &dyn Fn() -> bool) -> ToolCallResult;
+}
+
+/// The tools an embedding program brought.
+#[derive(Clone, Default)]
+pub(crate) struct CustomTools(Vec<(ToolSpec, Arc<dyn CustomTool>)>);
+
+impl CustomTools {
+    pub(crate) fn add(&mut self, tool: Arc<dyn CustomTool>) {
+        self.0.push((tool.spec(), tool));
+    }
+
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.0.iter().map(|(spec, _)| spec)
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&dyn CustomTool> {
+        self.0.iter().find(|(spec, _)| spec.name == name).map(|(_, tool)| tool.as_ref())
+    }
+}
+
+impl fmt::Debug for CustomTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.specs().map(|spec| &spec.name)).finish()
+    }
+}
+
+/// Cuts a result that is longer than any of our own tools would give.
+pub(crate) fn capped(mut output: ToolCallResult, bytes: usize) -> ToolCallResult {
+    if output.text.len() > bytes {
+        output.text.truncate(output.text.floor_char_boundary(bytes));
+        remark(&mut output.text, format_args!("cut after {bytes} bytes"));
+    }
+    output
+}

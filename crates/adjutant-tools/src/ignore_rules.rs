@@ -1,0 +1,132 @@
+//! Which files a search leaves out: `.gitignore`, `.ignore`, `.git/info/exclude`, hidden names.
+//!
+//! The semantics of a rule are the `ignore` crate's; this owns which rules apply where. As in
+//! ripgrep, `.ignore` files win over `.gitignore` files, deeper ones over shallower ones, and the
+//! git rules of an outer repository end where an inner one begins.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use adjutant_workspace::Dir;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// The most bytes taken from one file of rules.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
+
+/// The longest rule, and the most alternatives in one; beyond that its parser could be abused.
+const MAX_RULE_BYTES: usize = 1024;
+const MAX_RULE_BRACES: usize = 16;
+
+/// What the rules say about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IgnoreVerdict {
+    /// A rule leaves it out.
+    Ignored,
+    /// A rule brings it back, even if it is hidden.
+    Wanted,
+    /// No rule speaks of it.
+    Unmentioned,
+}
+
+/// The rules of the directories from the root to where a walk is.
+#[derive(Debug, Default)]
+pub(crate) struct IgnoreRules {
+    levels: Vec<DirectoryRules>,
+    /// Files of rules that could not be applied in full.
+    pub(crate) broken: usize,
+}
+
+/// The rules of one directory.
+#[derive(Debug)]
+struct DirectoryRules {
+    /// Where a path relative to the directory begins within one relative to the root.
+    prefix: usize,
+    ignore: Option<Gitignore>,
+    gitignore: Option<Gitignore>,
+    exclude: Option<Gitignore>,
+    is_repository: bool,
+}
+
+impl IgnoreRules {
+    /// Returns how many directories with rules there are, for [`IgnoreRules::truncate`].
+    pub(crate) fn len(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Forgets the rules of directories that were left.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.levels.truncate(len);
+    }
+
+    /// Adds the rules of `dir`, whose path from the root is `path_len` bytes long.
+    ///
+    /// `may_have` says whether a name is worth trying to open.
+    pub(crate) fn enter(&mut self, dir: &Dir, path_len: usize, may_have: &dyn Fn(&str) -> bool) {
+        let prefix = if path_len == 0 { 0 } else { path_len + 1 };
+        let git = may_have(".git").then(|| dir.open_dir(OsStr::new(".git")).ok()).flatten();
+        let info = git.as_ref().and_then(|git| git.open_dir(OsStr::new("info")).ok());
+        let level = DirectoryRules {
+            prefix,
+            ignore: self.load(dir, ".ignore", may_have),
+            gitignore: self.load(dir, ".gitignore", may_have),
+            exclude: info.and_then(|info| self.load(&info, "exclude", &|_| true)),
+            is_repository: git.is_some(),
+        };
+        let empty = level.ignore.is_none() && level.gitignore.is_none() && !level.is_repository;
+        if !empty {
+            self.levels.push(level);
+        }
+    }
+
+    /// Judges a path given relative to the root.
+    pub(crate) fn verdict(&self, path: &[u8], is_dir: bool) -> IgnoreVerdict {
+        let first = |of: &dyn Fn(&DirectoryRules) -> Option<&Gitignore>, in_repository: bool| {
+            for level in self.levels.iter().rev() {
+                let relative = path.get(level.prefix..).unwrap_or(path);
+                if let Some(rules) = of(level) {
+                    match rules.matched(Path::new(OsStr::from_bytes(relative)), is_dir) {
+                        Match::None => {}
+                        Match::Ignore(_) => return Some(IgnoreVerdict::Ignored),
+                        Match::Whitelist(_) => return Some(IgnoreVerdict::Wanted),
+                    }
+                }
+                if in_repository && level.is_repository {
+                    return None;
+                }
+            }
+            None
+        };
+        first(&|level| level.ignore.as_ref(), false)
+            .or_else(|| first(&|level| level.gitignore.as_ref(), true))
+            .or_else(|| first(&|level| level.exclude.as_ref(), true))
+            .unwrap_or(IgnoreVerdict::Unmentioned)
+    }
+
+    fn load(
+        &mut self,
+        dir: &Dir,
+        name: &str,
+        may_have: &dyn Fn(&str) -> bool,
+    ) -> Option<Gitignore> {
+        let opened = may_have(name).then(|| dir.open_file(OsStr::new(name)).ok()).flatten()?;
+        let mut bytes = Vec::new();
+        let read = opened.file.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
+        let mut complete = read.is_ok() && opened.len <= MAX_FILE_BYTES;
+        let text = String::from_utf8_lossy(&bytes);
+        let mut builder = GitignoreBuilder::new("");
+        // To git a bare `!` or `/` names nothing; to the matcher it would name everything.
+        let empty = |line: &&str| matches!(line.trim_end(), "!" | "/" | "!/");
+        for line in text.trim_start_matches('\u{feff}').lines().filter(|line| !empty(line)) {
+            let braces = memchr::memchr_iter(b'{', line.as_bytes()).count();
+            complete &= line.len() <= MAX_RULE_BYTES
+                && braces <= MAX_RULE_BRACES
+                && builder.add_line(None, line).is_ok();
+        }
+        let built = builder.build();
+        self.broken += usize::from(!complete || built.is_err());
+        built.ok()
+    }
+}

@@ -1,0 +1,63 @@
+//! Tools of an embedding program: what they say is masked and cut like what ours say.
+
+use std::sync::Arc;
+
+use adjutant_core::message::ToolSpec;
+use adjutant_tools::{CustomTool, Masker, ToolCallResult, ToolCaps, Toolbox};
+use adjutant_workspace::Root;
+use serde_json::{Value, json};
+
+/// Says what it is told to say, as text, note and path.
+struct Echo(&'static str);
+
+impl CustomTool for Echo {
+    fn spec(&self) -> ToolSpec {
+        let (name, description) = (self.0.to_owned(), "Echoes.".to_owned());
+        ToolSpec { name, description, schema: json!({ "type": "object" }) }
+    }
+
+    fn run(&self, arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolCallResult {
+        let text = arguments["say"].as_str().unwrap_or_default().to_owned();
+        let (notes, touched) = (Some(text.clone()), vec![text.clone()]);
+        ToolCallResult { text, notes, touched, ..ToolCallResult::default() }
+    }
+}
+
+fn toolbox(tool: Echo) -> Toolbox {
+    let root = Root::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let caps = ToolCaps { read_bytes: 40, ..ToolCaps::default() };
+    let masker = Masker::new(["own-key-of-the-engine"]);
+    Toolbox::new(root, caps).with_masker(masker).with_tool(Arc::new(tool))
+}
+
+fn say(toolbox: &Toolbox, text: &str) -> ToolCallResult {
+    toolbox.call_by_name("Echo", &json!({ "say": text }), &|| false)
+}
+
+#[test]
+fn it_is_shown_to_models_and_named_among_the_available() {
+    let toolbox = toolbox(Echo("Echo"));
+    assert!(toolbox.specs().iter().any(|spec| spec.name == "Echo"));
+    let unknown = toolbox.call_by_name("Ecco", &json!({}), &|| false);
+    assert!(unknown.is_error && unknown.text.ends_with("Note, Echo"), "{}", unknown.text);
+}
+
+#[test]
+fn what_it_says_is_masked_everywhere_and_cut_between_characters() {
+    let toolbox = toolbox(Echo("Echo"));
+    let secret = say(&toolbox, "it is own-key-of-the-engine");
+    let said = [Some(secret.text), secret.notes, secret.touched.into_iter().next()];
+    for text in said {
+        assert!(!text.as_deref().unwrap().contains("of-the-engine"), "{text:?}");
+    }
+    let cut = say(&toolbox, &format!("{}own-key-of-the-engine", "a".repeat(30)));
+    assert!(!cut.text.contains("own-key-of"), "{}", cut.text);
+    let long = say(&toolbox, &format!("a{}", "ä".repeat(30)));
+    assert_eq!(long.text, format!("a{}\n[cut after 40 bytes]", "ä".repeat(19)));
+}
+
+#[test]
+fn one_that_bears_a_name_of_ours_is_never_reached() {
+    let read = toolbox(Echo("Read")).call_by_name("Read", &json!({ "say": "hi" }), &|| false);
+    assert!(read.is_error, "{}", read.text);
+}
