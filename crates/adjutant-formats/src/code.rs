@@ -1,4 +1,4 @@
-//! The codes by which programs tell refusals and errors apart.
+//! The stable codes that identify refusals and errors in JSON output, journals and exit messages.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal),+ $(,)?) => {
-        /// A stable code on the wire; every one is raised in exactly one place.
+        /// A stable code for a refusal or an error. Each code is raised in exactly one place.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Code {
             $($(#[doc = $doc])+ #[serde(rename = $text)] $variant,)+
@@ -38,55 +38,55 @@ codes! {
     UnknownParent = "UNKNOWN_PARENT",
     /// No agent of that name is defined.
     UnknownAgent = "UNKNOWN_AGENT",
-    /// The target is already working above the parent.
+    /// The target agent is already an ancestor of the new delegation.
     CycleDetected = "CYCLE_DETECTED",
     /// The child would sit below the deepest permitted level.
     MaxDepthExceeded = "MAX_DEPTH_EXCEEDED",
-    /// A parent or the run has no more children to give.
+    /// A parent or the run has used up its number of delegations.
     MaxDelegationsExceeded = "MAX_DELEGATIONS_EXCEEDED",
-    /// The child would hold a right its parent lacks.
+    /// The child would have a right that its parent does not have.
     RightsExceeded = "RIGHTS_EXCEEDED",
-    /// The child's estimate does not fit the context budget.
+    /// The child's estimated context exceeds the context budget.
     ContextBudgetExceeded = "CONTEXT_BUDGET_EXCEEDED",
-    /// Tokens or money do not suffice.
+    /// The token or money budget is too small.
     BudgetExceeded = "BUDGET_EXCEEDED",
     /// No time is left for a child.
     TimeExceeded = "TIME_EXCEEDED",
     /// Too many delegations are waiting.
     QueueFull = "QUEUE_FULL",
-    /// A person or the policy said no.
+    /// A person or the policy denied the request.
     ApprovalDenied = "APPROVAL_DENIED",
     /// A deadline passed.
     Timeout = "TIMEOUT",
-    /// A return did not satisfy its contract, or input its schema.
+    /// A return violates its contract, or an input violates its schema.
     ValidationFailed = "VALIDATION_FAILED",
-    /// A tool that was needed is not there.
+    /// A required tool is not available.
     ToolUnavailable = "TOOL_UNAVAILABLE",
     /// A build or compilation failed.
     BuildError = "BUILD_ERROR",
-    /// A file that was needed is not there.
+    /// A required file does not exist.
     FileNotFound = "FILE_NOT_FOUND",
-    /// The task files could not be brought in step.
+    /// `TODO.md` and `state.json` could not be updated together.
     StatusSyncFailed = "STATUS_SYNC_FAILED",
     /// Work could not be committed.
     GitCommitFailed = "GIT_COMMIT_FAILED",
-    /// An error nobody named.
+    /// An error that was reported without a known code.
     UnknownError = "UNKNOWN_ERROR",
     /// The conversation no longer fits the model's window.
     ContextExhausted = "CONTEXT_EXHAUSTED",
-    /// No byte and no progress for too long.
+    /// The model sent no bytes and made no progress for too long.
     Stalled = "STALLED",
-    /// The same call was made over and over.
+    /// The agent repeated the same tool call too often.
     LoopDetected = "LOOP_DETECTED",
-    /// A person or the parent stopped it.
+    /// A person or the parent cancelled the work.
     Cancelled = "CANCELLED",
-    /// The process died before the end.
+    /// The process died before the work ended.
     Interrupted = "INTERRUPTED",
     /// The model's provider failed.
     ProviderError = "PROVIDER_ERROR",
     /// The journal could not be written.
     DiskFull = "DISK_FULL",
-    /// A defect of Adjutant itself.
+    /// A bug in Adjutant.
     Internal = "INTERNAL",
 }
 

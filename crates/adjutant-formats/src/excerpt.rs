@@ -1,10 +1,10 @@
-//! Cuts foreign text to a length a person will read.
+//! Shortens text from outside for messages.
 
 use std::borrow::Cow;
 
-/// Returns the first `max` characters of `text`, the last of them `…` when something was cut.
+/// Returns `text`, or its first `max - 1` characters and `…` if it is longer than `max` characters.
 pub fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
-    // A text of `max` bytes cannot have more characters, so the usual case counts nothing.
+    // A text of `max` bytes has at most `max` characters, so the usual case needs no counting.
     if text.len() <= max || text.chars().nth(max).is_none() {
         return Cow::Borrowed(text);
     }

@@ -1,7 +1,7 @@
-//! Names of runs, sessions, agents and tasks.
+//! Ids of runs and sessions, names of agents, and labels of tasks.
 //!
-//! Ids are made by the engine from a secure source and only checked here. Labels are any text a
-//! model or person chose; nothing derives a file name from one.
+//! The engine generates ids from secure randomness; this module only formats and parses them. Labels are free
+//! text from a model or a person and never become file names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,14 +14,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const SUFFIX_LEN: usize = 6;
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// A stamp and six random characters, the shape that runs and sessions share.
+/// A timestamp and six random characters: the common form of run and session ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct TimestampedId {
     stamp: u64,
     suffix: [u8; SUFFIX_LEN],
 }
 
-/// Says why a text is not an id.
+/// Returned for a text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an id of the form {prefix}_{{unix seconds}}_{{6 of a-z0-9}}")]
 pub struct InvalidId {
@@ -31,8 +31,8 @@ pub struct InvalidId {
 
 impl TimestampedId {
     fn new(seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
-        // 256 is no multiple of 36: the first four letters come up in 8 of 256 draws instead of 7.
-        // Uniqueness is checked per store, so the bias costs nothing.
+        // 256 is not a multiple of 36, so the first four letters occur in 8 of 256 draws instead of 7. The
+        // bias does no harm, because the store checks that ids are unique.
         Self {
             stamp: seconds,
             suffix: chance.map(|byte| ALPHABET[usize::from(byte) % ALPHABET.len()]),
@@ -45,7 +45,8 @@ impl TimestampedId {
 
     fn try_parse(text: &str, prefix: &str) -> Option<Self> {
         let (stamp, suffix) = text.strip_prefix(prefix)?.strip_prefix('_')?.split_once('_')?;
-        // Ten digits are Unix seconds from 2001 to 2286; eight are the old date form, input only.
+        // Ten digits are Unix seconds from 2001 to 2286. Eight digits are a date, an old form accepted only
+        // as input.
         let is_stamp = matches!(stamp.len(), 8 | 10)
             && !stamp.starts_with('0')
             && stamp.bytes().all(|byte| byte.is_ascii_digit());
@@ -67,13 +68,13 @@ macro_rules! stamped_id {
         pub struct $name(TimestampedId);
 
         impl $name {
-            /// Returns the seconds since 1970 at which it was made; a date in the old form.
+            /// Returns the creation time in Unix seconds, or the date as a number for the old form.
             #[must_use]
             pub const fn stamp(self) -> u64 {
                 self.0.stamp
             }
 
-            /// Builds the id of a moment from six bytes of secure randomness.
+            /// Makes an id from a creation time and six bytes of secure randomness.
             #[must_use]
             pub fn new(unix_seconds: u64, chance: [u8; SUFFIX_LEN]) -> Self {
                 Self(TimestampedId::new(unix_seconds, chance))
@@ -115,30 +116,30 @@ macro_rules! stamped_id {
 }
 
 stamped_id! {
-    /// Names one delegation: `sess_{unix seconds}_{6 of a-z0-9}`.
+    /// The id of a delegation: `sess_{unix seconds}_{6 of a-z0-9}`.
     SessionId, "sess"
 }
 
 stamped_id! {
-    /// Names one run: `run_{unix seconds}_{6 of a-z0-9}`.
+    /// The id of a run: `run_{unix seconds}_{6 of a-z0-9}`.
     RunId, "run"
 }
 
 impl RunId {
-    /// Returns the session of the run's root, which shares the run's stamp.
+    /// Returns the session id of the run's root, which has the same timestamp and suffix.
     #[must_use]
     pub const fn root_session(self) -> SessionId {
         SessionId(self.0)
     }
 }
 
-/// The name of an agent definition, or of the command at the root.
+/// The name of an agent definition, or of the root command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AgentName(Arc<str>);
 
 impl AgentName {
-    /// Takes `name` as it is written.
+    /// Makes a name; any text is accepted.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())
@@ -157,12 +158,12 @@ impl fmt::Display for AgentName {
     }
 }
 
-/// What a task is called by the one who asked for it: 1 to 32 characters of any text.
+/// The display name that the caller gives a task: 1 to 32 characters of any text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Label(Arc<str>);
 
-/// Says that a label has no or too many characters.
+/// Returned for a label that is empty or too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("label has {len} characters, allowed are 1 to {max}", max = Label::MAX_CHARS)]
 pub struct InvalidLabel {
@@ -170,10 +171,10 @@ pub struct InvalidLabel {
 }
 
 impl Label {
-    /// The longest label, in characters. Inclusive.
+    /// The maximum length of a label, in characters. Inclusive.
     pub const MAX_CHARS: usize = 32;
 
-    /// Takes `text` as a label when its length fits.
+    /// Makes a label if the length of `text` is allowed.
     pub fn new(text: &str) -> Result<Self, InvalidLabel> {
         let len = text.chars().count();
         if (1..=Self::MAX_CHARS).contains(&len) {
@@ -183,7 +184,7 @@ impl Label {
         }
     }
 
-    /// Returns the beginning of a text as a label, cut where a word ends.
+    /// Makes a label from the beginning of a text, cut at the end of a word.
     #[must_use]
     pub fn start_of(text: &str) -> Self {
         let text = text.trim();
@@ -193,18 +194,18 @@ impl Label {
         let start = &text[..end];
         let words =
             if next.is_whitespace() { None } else { start.rsplit_once(char::is_whitespace) };
-        // One word that is longer than a label has no better place to be cut.
+        // A single word longer than a label is cut at the maximum length.
         let kept = words.map_or(start, |(words, _)| words).trim_end();
         Self::new(kept).unwrap_or_else(|_| Self::unnamed())
     }
 
-    /// Returns the label of a thing nobody named.
+    /// Returns the label of a task without a name.
     #[must_use]
     pub fn unnamed() -> Self {
         Self("unnamed".into())
     }
 
-    /// Returns the label that the `nth` task of this name in one call is shown as.
+    /// Returns the display label of the `nth` task with this label in one call.
     fn numbered(&self, nth: usize) -> Self {
         if nth <= 1 { self.clone() } else { Self(format!("{} ({nth})", self.0).into()) }
     }
@@ -228,7 +229,7 @@ pub fn number_duplicates<'a>(labels: impl IntoIterator<Item = &'a mut Label>) {
     let mut counts: BTreeMap<Label, usize> = BTreeMap::new();
     for label in labels {
         let count = counts.entry(label.clone()).or_default();
-        // A caller may have used `label (2)` itself; then the count goes on.
+        // The caller may have used `label (2)` itself; then counting continues.
         *label = loop {
             *count += 1;
             let numbered = label.numbered(*count);
@@ -240,7 +241,7 @@ pub fn number_duplicates<'a>(labels: impl IntoIterator<Item = &'a mut Label>) {
     }
 }
 
-/// Returns the id of a parent's `number`-th story child: `{parent}-DEL-{NNN}`.
+/// Returns the id of a story's `number`-th child: `{parent}-DEL-{NNN}`.
 #[must_use]
 pub fn story_child(parent: &str, number: u32) -> String {
     format!("{parent}-DEL-{number:03}")
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_date_form_is_accepted_as_input() {
-        // D2: examples of the old guide carry a date instead of Unix seconds.
+        // D2: examples in the old guide have a date instead of Unix seconds.
         let id: SessionId = "sess_20251226_abc123".parse().unwrap();
         assert_eq!(id.to_string(), "sess_20251226_abc123");
     }

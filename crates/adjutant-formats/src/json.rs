@@ -1,22 +1,22 @@
-//! Reads JSON that a model, a client or a person wrote, and refuses an object that repeats a key.
+//! Parses JSON from models, clients and people, and rejects objects with repeated keys.
 //!
-//! `serde_json` keeps the last of two equal keys. What was meant cannot be known then, and two
-//! readers of the same text may disagree about it, so the text is refused and its author told.
-//! Start at [`from_str`]; [`UniqueKeys`] reads a value out of a longer text.
+//! `serde_json` keeps the last of two equal keys. The author's intention is then unknown, and two readers of
+//! the same text may disagree, so the text is rejected. Start at [`from_str`]; [`UniqueKeys`] reads a value
+//! out of a longer text.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// The longest part of a repeated key that the message shows, in characters.
+/// The maximum number of characters of a repeated key shown in the message.
 const SHOWN_KEY_CHARS: usize = 64;
 
-/// Reads one JSON value.
+/// Parses one JSON value.
 ///
 /// # Errors
 ///
-/// The text is not JSON, or an object in it has a key twice; [`is_repeated_key`] tells which.
+/// The text is not JSON, or an object in it repeats a key; [`is_repeated_key`] tells which.
 pub fn from_str(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).map(|UniqueKeys(value)| value)
 }
@@ -25,19 +25,19 @@ pub fn from_str(text: &str) -> Result<Value, serde_json::Error> {
 ///
 /// # Errors
 ///
-/// As of [`from_str`]; text that is not UTF-8 is not JSON.
+/// Like [`from_str`]; text that is not UTF-8 is not JSON.
 pub fn from_slice(text: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(text).map(|UniqueKeys(value)| value)
 }
 
-/// Says whether reading failed because an object has a key twice.
+/// Returns whether parsing failed because an object repeats a key.
 #[must_use]
 pub fn is_repeated_key(error: &serde_json::Error) -> bool {
-    // The visitor below accepts every kind of value, so nothing else is wrong with the data.
+    // The visitor below accepts every kind of value, so a repeated key is the only possible data error.
     error.is_data()
 }
 
-/// A JSON value in which no object has a key twice.
+/// A JSON value in which no object repeats a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UniqueKeys(pub Value);
 
@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
 }
 
 fn repeated(key: &str) -> String {
-    // Escaped: a key with a line break or a control character stays on one line.
+    // Escaped, so that a key with a line break or a control character stays on one line.
     let mut shown: String =
         key.chars().take(SHOWN_KEY_CHARS).flat_map(char::escape_debug).collect();
     if key.chars().nth(SHOWN_KEY_CHARS).is_some() {

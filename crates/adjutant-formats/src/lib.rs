@@ -1,8 +1,10 @@
-//! The text formats of Adjutant: read with positions, judged, and changed without touching other bytes.
+//! The text formats of Adjutant: parsing with positions, validation, and edits that leave all other bytes
+//! alone.
 //!
-//! Holds markers, returns, PRDs, the task lists and JSON text, and the ids, codes and amounts that occur in them.
-//! It knows no file, no clock and no chance, and no policy: what a text asks for is allowed or refused by
-//! `adjutant-core`. Start at [`contract::validate()`], [`prd::Prd::read`], [`task::Book::read`] or [`marker::parse()`].
+//! Covers markers, returns, PRDs, the task files, JSON and TOML text, and the ids, codes and amounts in them.
+//! It does no IO, reads no clock, uses no randomness and decides no policy: `adjutant-core` allows or refuses
+//! what a text asks for. Start at [`contract::validate()`], [`prd::Prd::read`], [`task::TaskFiles::read`] or
+//! [`marker::parse()`].
 
 pub mod code;
 pub mod contract;

@@ -1,8 +1,8 @@
-//! Money and prices, exact to the last token.
+//! Money and prices in exact integer arithmetic.
 //!
-//! Amounts are whole picodollars, so that the smallest published price (a few cents per million
-//! tokens, cached) is an integer per token and sums never drift. `u64` holds eighteen million
-//! dollars; arithmetic saturates there rather than wrapping a budget back to zero.
+//! Amounts are whole picodollars, so that the smallest published price (a few cents per million cached
+//! tokens) is an integer per token and sums never drift. A `u64` holds eighteen million dollars; arithmetic
+//! saturates instead of wrapping a budget back to zero.
 
 use std::fmt;
 use std::iter::Sum;
@@ -14,14 +14,14 @@ use crate::usage::Usage;
 
 const PICO_PER_USD: f64 = 1e12;
 
-/// An amount of US dollars in whole picodollars; written as a decimal number of dollars.
+/// An amount of US dollars in whole picodollars; serialized as a decimal number of dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usd(u64);
 
 impl Usd {
     /// No money.
     pub const ZERO: Self = Self(0);
-    /// More money than any run may spend: the value of an absent cap.
+    /// The largest amount, which stands for "no limit".
     pub const MAX: Self = Self(u64::MAX);
 
     /// Returns the amount of `pico` picodollars.
@@ -36,7 +36,7 @@ impl Usd {
         self.0
     }
 
-    /// Returns the amount of `dollars`, or nothing when it is negative, not a number or too large.
+    /// Converts from dollars; `None` if the number is negative, not finite or too large.
     #[must_use]
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         let pico = (dollars * PICO_PER_USD).round();
@@ -50,7 +50,7 @@ impl Usd {
         self.0 as f64 / PICO_PER_USD
     }
 
-    /// Returns what is left after taking `other` away, never below zero.
+    /// Returns `self - other`, at least zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -76,7 +76,7 @@ impl Sum for Usd {
     }
 }
 
-/// Shows whole cents as `$1.25` and smaller amounts with four decimals, `$0.0031`.
+/// Formats whole cents as `$1.25` and other amounts with four decimals, such as `$0.0031`.
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
@@ -103,16 +103,16 @@ impl<'de> Deserialize<'de> for Usd {
         if !dollars.is_finite() || dollars < 0.0 {
             return Err(serde::de::Error::custom("not an amount of dollars"));
         }
-        // A saturated sum was written as it stood, and must read back as one.
+        // A saturated sum was serialized as a float and must be read back as `MAX`.
         Ok(Self::from_dollars(dollars).unwrap_or(Self::MAX))
     }
 }
 
-/// What a model charges, in dollars per million tokens.
+/// The price of a model, in dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Input tokens read afresh.
+    /// Uncached input tokens.
     pub input: f64,
     /// Output tokens, thinking included.
     pub output: f64,
@@ -124,11 +124,11 @@ pub struct Price {
     pub cache_write: f64,
 }
 
-/// A person's own prices for a model, in dollars per million tokens; an absent figure keeps the catalogue's.
+/// Configured prices for a model, in dollars per million tokens. An absent price falls back to the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceOverride {
-    /// Input tokens read afresh.
+    /// Uncached input tokens.
     pub input: Option<f64>,
     /// Output tokens, thinking included.
     pub output: Option<f64>,
@@ -139,10 +139,10 @@ pub struct PriceOverride {
 }
 
 impl PriceOverride {
-    /// Returns the price with these figures in the place of `listed`.
+    /// Returns `listed` with these prices replacing its own.
     ///
-    /// A model that is not listed has a price only when input and output are given; its cache then costs nothing
-    /// unless said otherwise.
+    /// An unlisted model has a price only if both input and output are given; its cache prices default to
+    /// zero.
     #[must_use]
     pub fn over(self, listed: Option<Price>) -> Option<Price> {
         Some(Price {
@@ -164,7 +164,7 @@ impl Price {
             + priced(self.cache_write, usage.cache_write)
     }
 
-    /// Returns the most that `input` and `output` tokens can cost, whatever the cache does.
+    /// Returns the highest possible cost of `input` and `output` tokens, however the cache behaves.
     #[must_use]
     pub fn ceiling(&self, input: u64, output: u64) -> Usd {
         let dearest_input = self.input.max(self.cache_write).max(self.cache_read);
@@ -172,8 +172,8 @@ impl Price {
     }
 }
 
-/// A dollar per million tokens is a million picodollars per token; fractions round up, so that a
-/// sum of parts is never cheaper than the whole.
+/// A dollar per million tokens is a million picodollars per token. Fractions round up, so that a sum of parts
+/// is never less than the whole.
 fn priced(dollars_per_million: f64, tokens: u64) -> Usd {
     let pico_per_token = (dollars_per_million * 1e6).ceil().max(0.0) as u64;
     Usd(pico_per_token.saturating_mul(tokens))

@@ -1,8 +1,8 @@
-//! Finding the name a person probably meant.
+//! Finds the known name closest to a misspelt one.
 
-/// Returns the candidate closest to `name`, when it is close enough to be a slip of the hand.
+/// Returns the candidate closest to `name`, if it is close enough to be a typing error.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Names are short; an absurdly long one is no slip, and comparing it would only cost time.
+    // A very long name is not a typing error, and comparing it would take quadratic time.
     if name.chars().count() > 64 {
         return None;
     }

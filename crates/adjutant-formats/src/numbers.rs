@@ -1,11 +1,11 @@
-//! Numbers as people read them, and whole numbers as people and models write them.
+//! Formats numbers for people, and reads whole numbers that people and models write.
 
 use serde_json::Number;
 
-/// The largest whole number below which a float holds every one exactly.
+/// The limit below which an `f64` represents every whole number exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Returns a whole number that is not negative, also one that is written as `2.0`.
+/// Returns a non-negative whole number; `2.0` counts as whole.
 #[must_use]
 pub fn whole(number: &Number) -> Option<u64> {
     number.as_u64().or_else(|| {
@@ -14,7 +14,7 @@ pub fn whole(number: &Number) -> Option<u64> {
     })
 }
 
-/// Returns `number` with commas between thousands: `85,000`.
+/// Formats a number with thousands separators: `85,000`.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -28,7 +28,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Returns whole thousands as `100k`, anything else with commas.
+/// Formats whole thousands as `100k` and other numbers with thousands separators.
 #[must_use]
 pub fn short(number: u64) -> String {
     if number >= 1_000 && number.is_multiple_of(1_000) {
@@ -38,7 +38,7 @@ pub fn short(number: u64) -> String {
     }
 }
 
-/// Returns a count rounded for a progress line: `890`, `2.1k`, `45k`, `1.2M`.
+/// Formats a rounded count for a progress line: `890`, `2.1k`, `45k`, `1.2M`.
 #[must_use]
 pub fn rounded(number: u64) -> String {
     match number {

@@ -1,27 +1,27 @@
-//! The life of a delegation: one internal vocabulary, mapped to others at the edges.
+//! The states and outcomes of a delegation, and their words in tool results and returns.
 
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 
-/// Where a delegation stands.
+/// The state of a delegation.
 ///
-/// `interrupted` is missing on purpose: a reader derives it from a dead process, nobody stores it.
+/// There is deliberately no `Interrupted`: it is never stored, readers derive it from a dead process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Granted, and a person has yet to say yes.
+    /// Granted, waiting for a person's approval.
     AwaitingApproval,
-    /// Granted, and waiting for a free place.
+    /// Granted, waiting for a free slot.
     Queued,
-    /// At work.
+    /// Its agent is working.
     Running,
-    /// Over, in one of the ends.
+    /// Ended with this outcome.
     Ended(Outcome),
 }
 
 impl State {
-    /// Says whether the delegation can still change.
+    /// Returns whether the delegation has not ended yet.
     #[must_use]
     pub const fn is_live(&self) -> bool {
         !matches!(self, Self::Ended(_))
@@ -43,17 +43,17 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// All of it was done.
+    /// All of the work was done.
     Completed,
-    /// Some of it was done, and what was found came back.
+    /// Some of the work was done, and its results were returned.
     Partial,
-    /// Nothing usable came of it.
+    /// There is no usable result.
     Failed,
-    /// It cannot go on without an answer from outside.
+    /// The work cannot continue without an answer from outside.
     Blocked,
-    /// A person or the parent stopped it.
+    /// A person or the parent cancelled it.
     Cancelled,
-    /// It was never admitted.
+    /// It was refused and never started.
     Refused,
 }
 
@@ -71,7 +71,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the word of a tool result: `ok`, `partial` or `error`.
+    /// Returns the status word of a tool result: `ok`, `partial` or `error`.
     #[must_use]
     pub const fn result_word(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the status of a standard return.
+    /// Returns the status word of a standard return.
     #[must_use]
     pub const fn return_status(self) -> &'static str {
         match self {
@@ -92,25 +92,25 @@ impl Outcome {
         }
     }
 
-    /// Returns how the whole ends when its parts ended so: all alike, or partial.
+    /// Returns the outcome of a whole from its parts: theirs if all are equal, otherwise `Partial`.
     #[must_use]
     pub fn of_all(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut parts = parts.into_iter();
-        // A run that delegated nothing has nothing to show for itself.
+        // A run without any delegation has no result.
         let Some(first) = parts.next() else { return Self::Failed };
         if parts.all(|part| part == first) { first } else { Self::Partial }
     }
 }
 
-/// Why a delegation ended as it did, and what to do about it.
+/// Why a delegation ended with its outcome, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// The stable code.
     pub code: Code,
-    /// What happened, with the numbers.
+    /// What happened, including the numbers.
     pub message: String,
     /// What to do next.
     pub recommendation: String,
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub recoverable: bool,
 }

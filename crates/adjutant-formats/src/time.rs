@@ -1,13 +1,13 @@
-//! Time as a number that can be invented in a test and written to a journal.
+//! Time as plain numbers, which tests can choose and journals can store.
 //!
-//! A [`Timestamp`] counts milliseconds of a run's own monotonic life, so a clock jump or a
-//! suspended machine changes no deadline. Wall time appears only where people read it.
+//! A [`Timestamp`] counts milliseconds of a run's monotonic time, so a clock change or a suspended machine
+//! does not affect deadlines. Wall clock time is used only for display.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant in the life of a run: milliseconds since it began, monotonic.
+/// A point in a run's time: milliseconds since the run began, monotonic.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -30,19 +30,19 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the instant `seconds` later, or the last representable one.
+    /// Returns the instant `seconds` later; saturates.
     #[must_use]
     pub const fn plus_seconds(self, seconds: u64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(1000)))
     }
 
-    /// Returns the instant `millis` later, or the last representable one.
+    /// Returns the instant `millis` later; saturates.
     #[must_use]
     pub const fn plus_millis(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Returns how long ago `earlier` was; zero when it lies ahead.
+    /// Returns the time since `earlier`; zero if it is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -51,14 +51,14 @@ impl Timestamp {
 
 const MS_PER_DAY: u64 = 86_400_000;
 
-/// Returns the day of a wall clock instant in UTC: `2025-01-31`.
+/// Formats a wall clock time as a UTC date: `2025-01-31`.
 #[must_use]
 pub fn date(wall_ms: u64) -> String {
     let (year, month, day) = civil(wall_ms / MS_PER_DAY);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Returns a wall clock instant as RFC 3339 in UTC, to the second: `2025-01-31T12:34:56Z`.
+/// Formats a wall clock time as RFC 3339 in UTC, to the second: `2025-01-31T12:34:56Z`.
 #[must_use]
 pub fn rfc3339(wall_ms: u64) -> String {
     let seconds = wall_ms % MS_PER_DAY / 1_000;

@@ -1,18 +1,18 @@
-//! What a model call consumed, in one normalised form.
+//! The token usage of model calls, normalised across providers.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one or many model calls; the four kinds never overlap.
+/// The tokens of one or more model calls, in four kinds that never overlap.
 ///
-/// Providers disagree on whether cached tokens count as input. Here `input` is only what was read
-/// afresh, so that each kind is priced once; [`Usage::input_total`] is what filled the window.
+/// Providers disagree on whether cached tokens count as input. Here `input` excludes them, so that each kind
+/// is priced once; [`Usage::input_total`] is what filled the context window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Input tokens read afresh.
+    /// Uncached input tokens.
     pub input: u64,
     /// Output tokens, thinking included.
     pub output: u64,

@@ -1,4 +1,4 @@
-//! Judges the artifacts of a return: their shape, their paths, and what the disk says of them.
+//! Validates the `artifacts` of a return: the fields of each entry, its path, and whether the file exists.
 
 use std::collections::BTreeSet;
 
@@ -9,36 +9,36 @@ use crate::code::Code;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldReader, FieldValue};
 
-/// What the caller knows about a path that a return names.
+/// What the caller found on disk at the path of an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArtifactFileState {
     /// The path does not exist.
     Missing,
-    /// A file lies there, without content.
+    /// The path is an empty file.
     Empty,
-    /// Something lies there that is no regular file.
+    /// The path exists but is not a regular file.
     NotAFile,
-    /// The path leads out of the root, by a link for example.
+    /// The path leaves the root, for example through a symbolic link.
     Outside,
-    /// A file with content lies there that git ignores, so that no result holds it.
+    /// The path is a non-empty file that git ignores, so it would be missing from the result commit.
     Ignored,
-    /// A file with content lies there.
+    /// The path is a non-empty regular file.
     Present,
-    /// Nobody looked.
+    /// The caller did not look at the disk.
     Unchecked,
 }
 
-/// What is wrong with a file that git ignores, and what its agent can do.
+/// The message for a file that git ignores: the problem and what the agent can do about it.
 const IGNORED: &str = "is ignored by git, so your result will not have it (write it to a path that no .gitignore \
                        matches, or do not name it as an artifact if nobody needs it)";
 
-/// Answers for callers that cannot look at the disk.
+/// Returns [`ArtifactFileState::Unchecked`], for callers without access to the files.
 #[must_use]
 pub const fn unchecked(_path: &str) -> ArtifactFileState {
     ArtifactFileState::Unchecked
 }
 
-/// Reads and judges the field `artifacts`.
+/// Reads and validates the field `artifacts`.
 pub(super) fn judge(
     fields: &FieldReader<'_>,
     facts: &dyn Fn(&str) -> ArtifactFileState,

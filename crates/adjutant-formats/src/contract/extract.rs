@@ -1,32 +1,32 @@
-//! Finds the return in what a model wrote: bare JSON, fenced JSON, or JSON among prose.
+//! Finds the JSON of a return in a model's last message: bare, inside a code fence, or between prose.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::json::{self, UniqueKeys};
 
-/// Objects that may break off before the search gives up.
+/// The number of truncated objects after which the search gives up.
 ///
-/// A message with more of them is not prose around a return, and each costs a parse.
-const MAX_TORN: usize = 100;
+/// A message with more of them is not prose around a return, and each one costs a parse.
+const MAX_TRUNCATED_OBJECTS: usize = 100;
 
-/// What stood around the JSON.
+/// What surrounded the JSON in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JsonWrapping {
     /// Nothing.
     Bare,
-    /// A code fence, and nothing else.
+    /// Only a code fence.
     Fence,
     /// Other text.
     Prose,
 }
 
-/// Why a text holds no return.
+/// Why no return could be extracted from a message.
 #[derive(Debug)]
 pub(super) enum ExtractError {
-    /// There is no whole JSON in it.
+    /// The message contains no complete JSON value.
     NotJson,
-    /// An object in it has a key twice.
+    /// An object in the message repeats a key.
     RepeatedKey(serde_json::Error),
 }
 
@@ -42,29 +42,29 @@ pub(super) fn extract(text: &str) -> Result<(Value, JsonWrapping), ExtractError>
     last_object(text).map(|value| (value, JsonWrapping::Prose))
 }
 
-/// Returns what stands inside a fence that encloses all of `text`.
+/// Returns the content of a code fence that encloses all of `text`.
 fn unfence(text: &str) -> Option<&str> {
     let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let opened = text.trim_start_matches(mark);
     let inner = opened.trim_end_matches(mark);
     let (opening, closing) = (text.len() - opened.len(), opened.len() - inner.len());
-    // JSON starts with none of these, so an info string ends where the JSON begins.
+    // JSON starts with none of these characters, so the fence's info string ends where the JSON begins.
     let is_info = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.');
     (opening >= 3 && closing >= opening)
         .then(|| inner.trim_start().trim_start_matches(is_info).trim())
 }
 
-/// Returns the last object among prose, preferring one that looks like a return.
+/// Returns the last JSON object between prose, preferring one that looks like a return.
 ///
-/// An object that breaks off takes back what was found before it: the model meant to say
-/// something later, and neither its draft nor a part of its torn return may stand in for that.
-/// An object with a key twice does the same.
+/// A truncated object discards what was found before it: the model wanted to say something newer, and neither
+/// an earlier draft nor a part of the truncated return may replace it. An object with a repeated key does the
+/// same.
 ///
-/// Linear: an object that parses is skipped whole, and the attempts that do not parse are counted.
+/// Runs in linear time: an object that parses is skipped as a whole, and failed attempts are limited.
 fn last_object(text: &str) -> Result<Value, ExtractError> {
     let (mut best, mut other, mut torn, mut at) = (None, None, 0, 0);
     let mut repeated = None;
-    while torn <= MAX_TORN
+    while torn <= MAX_TRUNCATED_OBJECTS
         && let Some(offset) = text[at..].find('{')
     {
         let rest = &text[at + offset..];
@@ -90,14 +90,14 @@ fn last_object(text: &str) -> Result<Value, ExtractError> {
         .ok_or_else(|| repeated.map_or(ExtractError::NotJson, ExtractError::RepeatedKey))
 }
 
-/// Says whether the brace that `text` starts with can begin a JSON object at all.
+/// Returns whether the brace at the start of `text` can begin a JSON object.
 fn opens_object(text: &str) -> bool {
     text[1..].trim_start().starts_with(['"', '}'])
 }
 
-/// Reads the object that `text` starts with, and returns its length.
+/// Parses the object at the start of `text` and returns it with its length.
 ///
-/// The error is that of a key that occurs twice; an object that breaks off is `None`.
+/// Returns `None` for a truncated object, and an error for an object with a repeated key.
 fn object_at(text: &str) -> Option<(Result<Value, serde_json::Error>, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<UniqueKeys>();
     match values.next()? {
@@ -111,7 +111,7 @@ fn object_at(text: &str) -> Option<(Result<Value, serde_json::Error>, usize)> {
     }
 }
 
-/// Says whether an object has a key that only a return has, not one of its parts.
+/// Returns whether an object has a key that occurs only at the top level of a return.
 fn looks_like_return(value: &Value) -> bool {
     ["status", "artifacts", "metadata"].iter().any(|key| value.get(key).is_some())
 }
@@ -153,9 +153,9 @@ mod tests {
             "{{{{",
             "{\"status\": \"completed\"",
             "```json\n{\"status\": \n```",
-            // The artifact inside is whole, but it is not what was meant.
+            // The artifact inside is complete, but it is not the return.
             "{\"status\": \"completed\", \"artifacts\": [{\"path\": \"a\", \"type\": \"plan\"}",
-            // Neither is the draft before the torn return.
+            // Neither is the draft before the truncated return.
             "{\"status\": \"partial\"} no, rather {\"status\": \"completed\", \"summary\": \"S",
         ] {
             assert!(matches!(extract(text), Err(ExtractError::NotJson)), "{text}");
@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn the_search_gives_up_on_a_text_full_of_torn_objects() {
         let object = "{\"status\": \"failed\"}";
-        for (torn, is_found) in [(MAX_TORN, true), (MAX_TORN + 1, false)] {
+        for (torn, is_found) in [(MAX_TRUNCATED_OBJECTS, true), (MAX_TRUNCATED_OBJECTS + 1, false)]
+        {
             let text = format!("{} {object}", "{\"a\" ".repeat(torn));
             assert_eq!(extract(&text).is_ok(), is_found, "{torn}");
         }
@@ -184,10 +185,10 @@ mod tests {
         ] {
             assert!(matches!(extract(&text), Err(ExtractError::RepeatedKey(_))), "{text}");
         }
-        // What the model wrote after it stands.
+        // A later object is accepted.
         let later = format!("{twice} no, rather {{\"status\": \"partial\"}}");
         assert_eq!(extract(&later).ok(), Some((json!({"status": "partial"}), JsonWrapping::Prose)));
-        // It breaks off as well, so that is what is wrong with it.
+        // It is also truncated, and that is the error reported.
         let torn = r#"{"status": "failed", "status": "compl"#;
         assert!(matches!(extract(torn), Err(ExtractError::NotJson)));
     }

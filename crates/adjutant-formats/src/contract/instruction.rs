@@ -1,7 +1,6 @@
-//! The words that tell a model what to hand back, and what was wrong with what it handed back.
+//! The texts sent to a model: how to write its return, and what was wrong with the return it sent.
 //!
-//! Lists and numbers come from the types and limits that judge the answer, so the two cannot
-//! drift apart.
+//! Lists and numbers come from the types and limits of the validation, so the two cannot drift apart.
 
 use std::fmt::Write as _;
 
@@ -11,10 +10,10 @@ use super::validate::{
 };
 use super::verdict::{ReturnFinding, ReturnVerdict};
 
-/// The most complaints a model is sent back; more of them do not help it.
+/// The maximum number of findings sent back to a model. More do not help it.
 const SHOWN_COMPLAINTS: usize = 20;
 
-/// Returns the text that is appended to the prompt of every agent that owes a standard return.
+/// Returns the text appended to the prompt of every agent that must deliver a standard return.
 #[must_use]
 pub fn json_format_instruction() -> String {
     let (min, max) = SUMMARY_SENTENCES.into_inner();
@@ -47,7 +46,7 @@ What you hand back is checked. Plain text instead of the object is refused: Retu
     )
 }
 
-/// Returns what goes back to the model when its return was not accepted.
+/// Returns the message sent to a model whose return was rejected.
 #[must_use]
 pub fn repair_message(verdict: &ReturnVerdict) -> String {
     let mut text = String::from("Your return was not accepted. What is wrong with it:\n");
@@ -68,7 +67,6 @@ pub fn repair_message(verdict: &ReturnVerdict) -> String {
 
 fn list(complaints: &[ReturnFinding], text: &mut String) {
     for complaint in complaints.iter().take(SHOWN_COMPLAINTS) {
-        // Writing to a string cannot fail.
         let _ = writeln!(text, "- {}: {}", complaint.field, complaint.message);
     }
     let left = complaints.len().saturating_sub(SHOWN_COMPLAINTS);

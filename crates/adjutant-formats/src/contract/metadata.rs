@@ -1,4 +1,4 @@
-//! Judges the metadata of a return: read from the model's words, or known better by the engine.
+//! Validates the `metadata` of a return: taken from the return, or supplied by the engine.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::verdict::{ReturnFindings, shown};
 use crate::fields::{FieldProblem, FieldReader, FieldValue};
 use crate::ids::{AgentName, SessionId};
 
-/// The name that is written before the command at the root of a path; it is no level.
+/// The name that precedes the root command in a delegation path. It does not count as a level.
 pub const ORCHESTRATOR: &str = "orchestrator";
 
 const KEYS: [&str; 5] =
@@ -16,14 +16,14 @@ const KEYS: [&str; 5] =
 /// Where the metadata of a return comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MetadataSource {
-    /// The return itself must bring all of it.
+    /// From the return, which must contain all five fields.
     #[default]
     Claimed,
-    /// The engine knows it; what a model claims is only compared.
+    /// From the engine. What the model wrote is only compared with it.
     Engine(ReturnMetadata),
 }
 
-/// Reads or fills in the field `metadata`.
+/// Reads the field `metadata`, or fills it in from the engine.
 pub(super) fn judge(
     fields: &FieldReader<'_>,
     source: &MetadataSource,
@@ -86,7 +86,7 @@ fn matches_session(
     expected: SessionId,
     findings: &mut ReturnFindings,
 ) -> bool {
-    // Ids have one spelling, so comparing texts compares ids.
+    // Every id has exactly one spelling, so comparing the texts is enough.
     let expected = expected.to_string();
     let is_same = claim.string().is_ok_and(|claim| claim == expected);
     if !is_same {
@@ -122,13 +122,13 @@ fn names(value: FieldValue<'_>) -> Result<Vec<AgentName>, FieldProblem> {
     names.map_err(|_: FieldProblem| "must be an array of agent names".into())
 }
 
-/// Returns the depth that a path says: its edges, without the orchestrator before the root.
+/// Returns the depth a path implies: its number of edges, not counting a leading orchestrator.
 fn path_depth(path: &[AgentName]) -> usize {
     let is_led = path.first().is_some_and(|name| name.as_str() == ORCHESTRATOR);
     path.len().saturating_sub(1 + usize::from(is_led))
 }
 
-// A model does not count its own depth reliably, and nothing depends on what it says here.
+// Only a warning: models do not count their own depth reliably, and nothing depends on it.
 fn warn_inconsistent(metadata: &ReturnMetadata, findings: &mut ReturnFindings) {
     let depth = path_depth(&metadata.delegation_path);
     if u64::from(metadata.delegation_depth) != depth as u64 {
@@ -142,10 +142,10 @@ fn warn_inconsistent(metadata: &ReturnMetadata, findings: &mut ReturnFindings) {
     }
 }
 
-/// Compares what a model claims with what the engine knows.
+/// Compares the metadata in a return with the engine's own values.
 ///
-/// The duration is not compared: no model can know it. A foreign session stays an error, because
-/// it says that this return answers something else.
+/// The duration is not compared, because no model can know it. Another session's id is an error, because then
+/// this return belongs to another delegation.
 fn compare(
     claim: FieldValue<'_>,
     truth: &ReturnMetadata,
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_depth_of_a_path_counts_edges_below_the_command() {
-        // D4: every sample of the seeds, and the paths of trees without a command.
+        // D4: every sample in the guides, and paths of trees without a root command.
         for (path, expected) in [
             (vec![], 0),
             (vec!["orchestrator"], 0),

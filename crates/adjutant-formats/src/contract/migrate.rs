@@ -1,4 +1,4 @@
-//! Brings returns of the old agents into the standard form, saying what was changed.
+//! Converts returns of older agent definitions to the standard form and warns about each change.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ fn merge_key_findings(object: &mut Map<String, Value>, findings: &mut ReturnFind
             object.insert("summary".to_owned(), said.into());
             "is used as the summary"
         }
-        // A summary that is no text has its own complaint; guessing would hide it.
+        // A summary of the wrong type is reported by its own check; guessing would hide that.
         (Some(_), None) => "is dropped: the summary is no string",
         (Some(said), Some(summary)) => {
             let whole = format!("{} {said}", with_full_stop(summary));

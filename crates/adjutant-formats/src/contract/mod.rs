@@ -1,9 +1,8 @@
-//! The return contract: what a delegate hands back, and when it is accepted.
+//! The return contract: the data a delegation returns, and the rules for accepting it.
 //!
-//! Owns the return as data, the judgement of what a model sent, and the words that tell a model
-//! what is asked and what was wrong. It reads no file: whether an artifact exists is a fact the
-//! caller supplies. Start at [`validate()`]. Invariant: a verdict is valid exactly when it has no
-//! errors, and then it holds a [`Return`].
+//! Owns the [`Return`] type, the validation of what a model sent, and the instructions and repair messages
+//! for models. It reads no file: the caller says whether an artifact exists. Start at [`validate()`].
+//! Invariant: a verdict is valid exactly when it has no errors, and then it contains a [`Return`].
 
 mod artifact;
 mod extract;

@@ -1,6 +1,6 @@
-//! Looks at prose the way an editor would: how many sentences, and is it plain text.
+//! Heuristics for prose: counts sentences and finds emoji and markup.
 //!
-//! Good enough to warn by, in one pass and without a dictionary; nothing is refused because of it.
+//! Accurate enough for warnings, in one pass and without a dictionary. No return is rejected because of them.
 
 /// Words whose full stop does not end a sentence.
 ///
@@ -11,7 +11,7 @@ const ABBREVIATIONS: &[&str] = &[
     "vol", "vs",
 ];
 
-/// Counts the sentences of `text`; words after the last full stop count as one more.
+/// Counts the sentences of `text`; words after the last full stop count as another sentence.
 pub(super) fn sentences(text: &str) -> usize {
     let (mut count, mut begun, mut at) = (0, 0, 0);
     while let Some(offset) = text[at..].find(is_stop) {
@@ -19,7 +19,7 @@ pub(super) fn sentences(text: &str) -> usize {
         at = stop + run_len(&text[stop..], is_stop);
         let before = &text[begun..stop];
         if !has_words(before) {
-            // Nothing said yet; moving on keeps the look back short, and the whole linear.
+            // No words yet. Moving the start forward keeps the look back short and the total time linear.
             begun = at;
         } else if ends_sentence(before, &text[stop..at], &text[at..]) {
             count += 1;
@@ -45,12 +45,12 @@ fn has_words(text: &str) -> bool {
     text.contains(char::is_alphanumeric)
 }
 
-/// Judges one run of stops between the sentence so far and what follows.
+/// Returns whether a run of stops ends a sentence, given the text before and after it.
 fn ends_sentence(before: &str, stops: &str, after: &str) -> bool {
     if stops.contains(['。', '！', '？']) {
         return true;
     }
-    // `3.5`, `a.rs` and `e.g` go on without a gap.
+    // In `3.5`, `a.rs` and `e.g` no space follows the stop.
     let after = after.trim_start_matches(is_closing);
     if !after.is_empty() && !after.starts_with(char::is_whitespace) {
         return false;
@@ -58,10 +58,10 @@ fn ends_sentence(before: &str, stops: &str, after: &str) -> bool {
     !has_words(after) || stops != "." || !interrupts(before)
 }
 
-/// Says whether the word before a full stop is an abbreviation, an initial or a list number.
+/// Returns whether the word before a full stop is an abbreviation, an initial or a list number.
 fn interrupts(before: &str) -> bool {
     let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-    // The gap may be wider than a byte; what is left of it is trimmed with the brackets.
+    // The space may take several bytes; what remains of it is trimmed together with the brackets.
     let word = before.get(start..).unwrap_or("");
     let word = word.trim_start_matches(|c: char| !c.is_alphanumeric());
     let is_first = !has_words(&before[..before.len() - word.len()]);
@@ -84,7 +84,7 @@ pub(super) fn emoji(text: &str) -> Option<char> {
     })
 }
 
-/// Returns the first sign of formatting markup in `text`.
+/// Returns the first formatting markup in `text`.
 pub(super) fn markup(text: &str) -> Option<&'static str> {
     let by_line = || text.lines().find_map(|line| line_markup(line.trim_start()));
     inline_markup(text).or_else(by_line)

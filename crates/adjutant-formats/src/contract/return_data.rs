@@ -1,7 +1,7 @@
-//! The return as data, spelled on the wire as the return format standard spells it.
+//! The types of a return, serialized exactly as the return format standard prescribes.
 //!
-//! Nothing here judges: a value of these types may come from the engine, the journal or, through
-//! `validate`, from a model.
+//! Nothing here validates. Values come from the engine, from the journal or, through `validate`, from a
+//! model.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::code::Code;
 use crate::ids::{AgentName, SessionId};
 
-/// What a delegate hands back: the one standard result.
+/// The standard result of a delegation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Return {
     /// How the work ended, as the agent reports it.
     pub status: ReturnStatus,
     /// Two to five sentences about the outcome.
     pub summary: String,
-    /// The files that hold the work.
+    /// The files that contain the work.
     pub artifacts: Vec<Artifact>,
     /// Which agent worked, where in the delegation tree, and for how long.
     pub metadata: ReturnMetadata,
@@ -29,20 +29,20 @@ pub struct Return {
     pub next_steps: Option<String>,
 }
 
-/// A file that holds work.
+/// A file that contains results of the work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// What the file is.
     #[serde(rename = "type")]
     pub kind: ArtifactKind,
-    /// Where it lies, relative to the root.
+    /// Its path, relative to the workspace root.
     pub path: String,
-    /// What it says, in one sentence.
+    /// Its content in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// Who worked, where in the tree, and how long.
+/// Which agent worked, where in the delegation tree, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnMetadata {
     /// The delegation that this return ends.
@@ -51,16 +51,16 @@ pub struct ReturnMetadata {
     pub duration_seconds: u64,
     /// The agent that worked.
     pub agent_type: AgentName,
-    /// Edges from the root.
+    /// The number of edges from the root of the tree.
     pub delegation_depth: u32,
     /// Agent names from the root to the delegate, both included.
     pub delegation_path: Vec<AgentName>,
 }
 
-/// One thing that went wrong, and what helps.
+/// One error of the work, with a recommendation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnError {
-    /// The class of the error.
+    /// The category of the error.
     #[serde(rename = "type")]
     pub kind: OpenWord<ErrorType>,
     /// What happened, as text for people.
@@ -69,7 +69,7 @@ pub struct ReturnError {
     pub code: OpenWord<Code>,
     /// Whether a retry can help.
     pub recoverable: bool,
-    /// What to do about it.
+    /// What the parent should do about it.
     pub recommendation: String,
 }
 
@@ -78,7 +78,7 @@ pub trait WireWord: Copy {
     /// Returns the serialized word.
     fn word(self) -> &'static str;
 
-    /// Returns the value written as `text`, if there is one; case matters.
+    /// Returns the value whose word is `text`. Case-sensitive.
     fn from_word(text: &str) -> Option<Self>;
 }
 
@@ -104,10 +104,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every value, in the order of the standard.
+            /// All values, in the order of the standard.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the value as it is written on the wire.
+            /// Returns the serialized word.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
@@ -137,46 +137,46 @@ words! {
     ReturnStatus {
         /// All work is done.
         Completed = "completed",
-        /// Nothing usable came of it.
+        /// There is no usable result.
         Failed = "failed",
         /// Some of the work is done and can be used.
         Partial = "partial",
-        /// It cannot go on until someone outside resolves something.
+        /// The work cannot continue until something outside it is resolved.
         Blocked = "blocked",
     }
 }
 
 words! {
-    /// What an artifact is.
+    /// The kind of an artifact.
     ArtifactKind {
-        /// What was found out.
+        /// Findings.
         Research = "research",
-        /// What is to be done.
+        /// A plan for later work.
         Plan = "plan",
-        /// The thing itself.
+        /// Code or other work products.
         Implementation = "implementation",
-        /// A digest of other work.
+        /// A summary of other work.
         Summary = "summary",
-        /// Text for those who use the thing.
+        /// Documentation for users.
         Documentation = "documentation",
     }
 }
 
 words! {
-    /// The classes of errors that the standard names.
+    /// The error categories of the standard.
     ErrorType {
         /// Time ran out.
         Timeout = "timeout",
-        /// Something did not satisfy its rules.
+        /// An input or a result violated its rules.
         Validation = "validation",
-        /// The work itself went wrong.
+        /// The work itself failed.
         Execution = "execution",
-        /// A tool that was needed is not there.
+        /// A required tool is not available.
         ToolUnavailable = "tool_unavailable",
     }
 }
 
-/// A word of an open list: one that is known, or text kept as it came.
+/// A known word, or any other text exactly as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenWord<T> {
     /// A known word.
@@ -192,7 +192,7 @@ impl<T: WireWord> OpenWord<T> {
         T::from_word(text).map_or_else(|| Self::Other(text.to_owned()), Self::Known)
     }
 
-    /// Returns the text as it is written on the wire.
+    /// Returns the serialized text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {

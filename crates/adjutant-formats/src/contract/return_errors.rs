@@ -1,4 +1,4 @@
-//! Judges the errors of a return: there when something went wrong, and complete.
+//! Validates the `errors` of a return: required unless the status is `completed`, each entry complete.
 
 use super::return_data::{OpenWord, ReturnError, ReturnStatus};
 use super::verdict::{ReturnFindings, SHOWN_CHARS};
@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldReader, FieldValue};
 
-/// Reads and judges the field `errors`, as the status demands.
+/// Reads and validates the field `errors`; the status decides whether entries are required.
 pub(super) fn judge(
     fields: &FieldReader<'_>,
     status: Option<ReturnStatus>,

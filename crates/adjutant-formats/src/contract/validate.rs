@@ -1,4 +1,4 @@
-//! Judges what a model sent against the contract and collects everything that is wrong with it.
+//! Validates a return against its contract and collects all errors and warnings.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,19 +14,19 @@ use super::{migrate, prose, return_errors};
 use crate::fields::{FieldReader, FieldValue};
 use crate::ids::SessionId;
 
-/// The longest summary that passes without a warning, in characters. Inclusive.
+/// The maximum length of a summary without a warning, in characters. Inclusive.
 pub const SUMMARY_WARN_CHARS: usize = 400;
-/// The longest summary that is accepted, in characters. Inclusive.
+/// The maximum length of an accepted summary, in characters. Inclusive.
 pub const SUMMARY_MAX_CHARS: usize = 500;
-/// The sentences a summary should have. Inclusive on both sides.
+/// The number of sentences a summary should have. Inclusive on both sides.
 pub(super) const SUMMARY_SENTENCES: std::ops::RangeInclusive<usize> = 2..=5;
-/// The most sentences the next steps should have. Inclusive.
+/// The maximum number of sentences in the next steps. Inclusive.
 pub(super) const NEXT_STEPS_SENTENCES: usize = 2;
 
-/// The field that complaints about the whole return name.
+/// The field name in findings about the return as a whole.
 const WHOLE: &str = "return";
 
-/// What a return must satisfy beyond its format.
+/// What a return must satisfy in addition to its format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReturnContract {
     /// The session that must send the return; `None` accepts any well-formed id.
@@ -35,11 +35,11 @@ pub struct ReturnContract {
     pub artifacts: RequiredArtifacts,
     /// The kind that at least one artifact of a completed return must have, if it lists any.
     pub kind: Option<ArtifactKind>,
-    /// Where the metadata comes from.
+    /// Where the metadata of the accepted return comes from.
     pub metadata: MetadataSource,
 }
 
-/// The artifacts that a return must name to be completed.
+/// Which artifacts a completed return must list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RequiredArtifacts {
     /// None.
@@ -47,16 +47,17 @@ pub enum RequiredArtifacts {
     Nothing,
     /// At least one.
     Any,
-    /// At least one of these, which the work made: a file that was there before proves nothing.
+    /// At least one of these paths, which the work created or changed. A file that existed before proves
+    /// nothing.
     OneOf(BTreeSet<String>),
 }
 
-/// What a delegate sent in.
+/// A return as an agent submitted it.
 #[derive(Clone, Copy, Debug)]
 pub enum ReturnSubmission<'a> {
     /// The agent's last message.
     Text(&'a str),
-    /// The arguments of its `Return` call.
+    /// The arguments of the agent's `Return` call.
     Value(&'a Value),
 }
 
@@ -72,9 +73,9 @@ impl<'a> From<&'a Value> for ReturnSubmission<'a> {
     }
 }
 
-/// Judges a submission; `facts` answers what lies at an artifact's path.
+/// Validates a submitted return; `facts` tells what is at the path of an artifact.
 ///
-/// `facts` is asked only about relative paths that stay below the root by their text.
+/// `facts` is called only with relative paths whose text stays below the root.
 #[must_use]
 pub fn validate<'a>(
     submission: impl Into<ReturnSubmission<'a>>,
@@ -200,7 +201,7 @@ fn warn_summary(text: &str, chars: usize, findings: &mut ReturnFindings) {
     }
 }
 
-// D26: `completed` with nothing to show for it is phantom work where files were asked for.
+// D26: a completed return without artifacts is phantom work if the task asked for files.
 fn require_artifacts(
     required: &RequiredArtifacts,
     status: Option<ReturnStatus>,
@@ -224,7 +225,7 @@ fn require_artifacts(
     }
 }
 
-// Requirement 28: a report of research is of the type research; files of other types may stand beside it.
+// Requirement 28: research must deliver an artifact of type `research`; other types may be listed as well.
 fn require_kind(
     kind: Option<ArtifactKind>,
     status: Option<ReturnStatus>,
@@ -263,7 +264,7 @@ fn read_next_steps(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> O
     Some(text)
 }
 
-/// Reads a string that may be absent; one without words is.
+/// Reads an optional string; a blank one counts as absent.
 pub(super) fn optional_words(
     fields: &FieldReader<'_>,
     name: &str,

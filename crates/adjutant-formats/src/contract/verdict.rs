@@ -1,4 +1,4 @@
-//! The answer of validation: every complaint, and the return or what came instead of it.
+//! The result of validating a return: all findings, and the return or the rejected JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,21 +8,21 @@ use crate::code::Code;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldFault, FieldProblem, FieldReader, FieldValue};
 
-/// The most characters of foreign text that a complaint repeats.
+/// The maximum number of characters of model text quoted in a finding.
 pub(super) const SHOWN_CHARS: usize = 80;
 
-/// Something that is wrong, or could be better, in one place of a return.
+/// An error or a warning about one field of a return.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnFinding {
     /// The error code, for programs.
     pub code: Code,
-    /// Where: `summary`, `artifacts[0].path`; `return` for the whole.
+    /// The field: `summary`, `artifacts[0].path`, or `return` for the whole.
     pub field: String,
-    /// What is wrong, for people and models.
+    /// The problem, as text for people and models.
     pub message: String,
 }
 
-/// Says whether a return satisfies its contract, and everything that speaks against it.
+/// Whether a return satisfies its contract, with all findings about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReturnVerdict {
     /// Whether the return is accepted: true exactly when there are no errors.
@@ -36,13 +36,13 @@ pub struct ReturnVerdict {
     pub returned: Option<JudgedReturn>,
 }
 
-/// The return a verdict speaks about.
+/// The return that a verdict is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum JudgedReturn {
     /// The accepted return, with obsolete fields migrated and defaults filled in.
     Accepted(Box<Return>),
-    /// It was not accepted and is kept as it came.
+    /// The rejected JSON as the agent sent it.
     Original(Value),
 }
 
@@ -57,7 +57,7 @@ impl ReturnVerdict {
     }
 }
 
-/// Complaints while they are being collected.
+/// Collects findings during validation.
 #[derive(Debug, Default)]
 pub(super) struct ReturnFindings {
     errors: Vec<ReturnFinding>,
@@ -70,7 +70,7 @@ impl ReturnFindings {
         self.error_with(Code::ValidationFailed, field, message);
     }
 
-    /// Notes an error with a code of its own.
+    /// Adds an error with the given code.
     pub(super) fn error_with(
         &mut self,
         code: Code,
@@ -80,7 +80,7 @@ impl ReturnFindings {
         self.errors.push(ReturnFinding { code, field: field.into(), message: message.into() });
     }
 
-    /// Passes on what was read; a fault is noted.
+    /// Returns the value that was read, or adds its fault as an error.
     pub(super) fn keep<T>(&mut self, read: Result<T, FieldFault>) -> Option<T> {
         let FieldFault { path, problem, .. } = match read {
             Ok(read) => return Some(read),
@@ -96,7 +96,7 @@ impl ReturnFindings {
         None
     }
 
-    /// Warns of each field that nobody will read.
+    /// Adds a warning for each field that is not in `known`.
     pub(super) fn warn_unknown(&mut self, fields: &FieldReader<'_>, known: &[&str]) {
         for field in fields.unknown(known) {
             let path = fields.path(&excerpt(&field.name, SHOWN_CHARS));
@@ -104,14 +104,14 @@ impl ReturnFindings {
         }
     }
 
-    /// Notes that a field is not there.
+    /// Adds an error for a missing field.
     pub(super) fn missing(&mut self, field: impl Into<String>) {
         let field = field.into();
         let message = format!("Missing required field: {field}");
         self.error(field, message);
     }
 
-    /// Notes something tolerated.
+    /// Adds a warning.
     pub(super) fn warn(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.warnings.push(ReturnFinding {
             code: Code::ValidationFailed,
@@ -145,7 +145,7 @@ impl ReturnFindings {
     }
 }
 
-/// Shows a foreign value in a complaint: a text as it is, anything else as JSON.
+/// Formats a value for a finding: strings as they are, other values as JSON.
 pub(super) fn shown(value: FieldValue<'_>) -> String {
     let text = value.string().unwrap_or_else(|_| value.to_json().to_string().into());
     excerpt(&text, SHOWN_CHARS).into_owned()

@@ -1,7 +1,6 @@
-//! Changing one entry of a configuration that people write by hand: JSON, with comments and commas
-//! behind the last item where they put them.
+//! Edits one entry of a hand-written JSON configuration file, which may contain comments and trailing commas.
 //!
-//! Invariant: every byte outside the entry stays as it is.
+//! Invariant: every byte outside the entry stays unchanged.
 
 use serde_json::{Map, Value};
 
@@ -10,31 +9,31 @@ use super::node_edit::{UNIT, shown};
 use super::parse::{SyntaxError, parse_jsonc};
 use super::splice::{Splice, apply};
 
-/// The mark some editors put before a text.
+/// The byte order mark that some editors write at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Says why a configuration was not changed.
+/// Why a configuration file was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsoncEditError {
     /// The text is not JSON, even without its comments.
     #[error("it is not JSON: {0}")]
     NotJson(#[from] SyntaxError),
-    /// Something else stands where an object must.
+    /// A value on the path is not an object.
     #[error("`{0}` is not an object")]
     NotAnObject(String),
 }
 
-/// Reads a configuration; one without any content is an empty object.
+/// Parses a configuration file; an empty file is an empty object.
 pub fn read(text: &str) -> Result<Value, JsoncEditError> {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let root = parse_jsonc(text)?;
     Ok(root.map_or_else(|| Value::Object(Map::new()), |root| root.read(text)))
 }
 
-/// Sets members of the object at `path`; objects that are missing on the way are made.
+/// Sets members of the object at `path` and creates missing objects on the way.
 ///
-/// Members that are there with another value are changed where they stand, and those that have the
-/// value already are left alone, down to their layout.
+/// Existing members with another value are changed in place. Members that already have the value keep their
+/// layout.
 pub fn merge(
     text: &str,
     path: &[&str],
@@ -71,7 +70,7 @@ pub fn merge(
     })
 }
 
-/// Removes the last member of `path` from the objects before it; nothing changes where it is not.
+/// Removes the member at `path`; does nothing if it does not exist.
 pub fn remove(text: &str, path: &[&str]) -> Result<String, JsoncEditError> {
     edit(text, |text, root| {
         let Some((last, before)) = path.split_last() else { return Ok(Vec::new()) };
@@ -80,7 +79,7 @@ pub fn remove(text: &str, path: &[&str]) -> Result<String, JsoncEditError> {
     })
 }
 
-/// Applies what `change` makes of a text and its outermost object, which an empty text does not have.
+/// Applies the splices that `change` returns for a text and its outermost object (`None` for an empty text).
 fn edit(
     text: &str,
     change: impl FnOnce(&str, Option<&DocumentNode>) -> Result<Vec<Splice>, JsoncEditError>,
@@ -91,7 +90,7 @@ fn edit(
         return Err(JsoncEditError::NotAnObject("the file".into()));
     }
     let splices = change(text, root.as_ref())?;
-    // Splices of one call want bytes of their own; were that not so, nothing would change.
+    // The splices of one call never overlap; if they did, the text would stay unchanged.
     Ok(mark.to_owned() + &apply(text, splices).unwrap_or_else(|| text.to_owned()))
 }
 
@@ -107,8 +106,8 @@ mod tests {
         merge(text, &PATH, &members).unwrap()
     }
 
-    /// Whatever a file looks like: it says what it said and the entry, a second time changes
-    /// nothing, and taking the entry out leaves what was there.
+    /// For files of any layout: merging adds the entry and keeps the rest, merging again changes nothing, and
+    /// removing the entry restores the original content.
     #[test]
     fn an_entry_is_set_once_and_can_be_taken_out_again() {
         let entry = json!({ "command": "run", "args": ["a", "b"] });
@@ -148,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Says whether all that is not blank is still there, in its order.
+    /// Returns whether all non-whitespace characters of `text` are still in `new`, in order.
     fn is_within(text: &str, new: &str) -> bool {
         let mut rest = new.chars();
         text.chars().filter(|it| !it.is_whitespace()).all(|it| rest.any(|other| other == it))

@@ -1,7 +1,8 @@
-//! Documents that people and programs write: read with positions, changed without touching other bytes.
+//! JSON and TOML documents: parsing with positions, and edits that leave all other bytes alone.
 //!
-//! Owns where the parts of a text stand ([`DocumentNode`], found by [`parse_json`] and [`parse_toml`]), changes as data
-//! (`Splice`), and setting one entry of a configuration file ([`jsonc`], [`toml`]). What a change means is the business of those who make it.
+//! Owns the positions in a text ([`DocumentNode`], made by [`parse_json`] and [`parse_toml`]), edits as data
+//! (`Splice`), and edits of one entry of a configuration file ([`jsonc`], [`toml`]). It does not know what a
+//! document means.
 
 pub mod jsonc;
 mod node;

@@ -1,8 +1,8 @@
-//! The parts of a text and where they stand.
+//! The values of a JSON or TOML text and their byte ranges.
 //!
-//! A node of JSON holds no content: names and values are compared and read where they stand in the text, because a file has
-//! thousands of them and few are asked for. Rewriting through a parsed value would lose how a person laid the file out
-//! and every number that no machine type holds.
+//! A JSON node holds no content: keys and values are read from the text on demand, because a file has
+//! thousands of them and few are needed. Re-serializing a parsed value would lose the file's layout and every
+//! number that no machine type can represent.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,43 +13,43 @@ use serde_json::Value;
 
 use crate::fields::{FieldContent, FieldValue};
 
-/// A value and where it stands.
+/// A value of a document and its position.
 #[derive(Clone, Debug)]
 pub struct DocumentNode {
-    /// The bytes of the value.
+    /// The byte range of the value.
     pub range: Range<usize>,
-    /// What it consists of.
+    /// What the value consists of.
     pub kind: NodeKind,
 }
 
-/// What a value consists of.
+/// The kind of a value, with its parts.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
-    /// Members in the order of the text; a name may occur more than once.
+    /// Members in text order; a key may occur more than once.
     Object(Vec<DocumentMember>),
     /// Items.
     Array(Vec<DocumentNode>),
     /// A string, a number, `true`, `false` or `null` of JSON.
     Scalar,
-    /// A scalar of TOML, which writes them in other ways.
+    /// A TOML scalar, decoded when it was parsed because its notation differs from JSON.
     Decoded(Box<Value>),
 }
 
 /// A member of an object.
 #[derive(Clone, Debug)]
 pub struct DocumentMember {
-    /// Where its name stands, with its quotes.
+    /// The byte range of its key, quotes included.
     pub key: Range<usize>,
     /// Its value.
     pub value: DocumentNode,
 }
 
 impl DocumentMember {
-    /// Returns the name; none where its escapes make no text.
+    /// Returns the key; `None` if its escapes are not valid Unicode.
     #[must_use]
     pub fn name<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         let raw = &text[self.key.clone()];
-        // Names of TOML may stand in single quotes, or in none.
+        // TOML keys may be bare or in single quotes.
         let plain = (!raw.starts_with('"')).then(|| Cow::Borrowed(raw.trim_matches('\'')));
         plain.or_else(|| string(raw))
     }
@@ -60,13 +60,13 @@ impl DocumentMember {
 }
 
 impl DocumentNode {
-    /// Says whether it is an object.
+    /// Returns whether it is an object.
     #[must_use]
     pub const fn is_object(&self) -> bool {
         matches!(self.kind, NodeKind::Object(_))
     }
 
-    /// Returns the members of an object; a value of another kind has none.
+    /// Returns the members of an object; empty for other kinds.
     pub(crate) fn members(&self) -> &[DocumentMember] {
         match &self.kind {
             NodeKind::Object(members) => members,
@@ -74,13 +74,13 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the member of that name; of several, the last one counts, as everywhere.
+    /// Returns the member with that key; of several the last one, as JSON parsers do.
     pub(crate) fn member(&self, text: &str, key: &str) -> Option<&Self> {
         let found = self.members().iter().rev().find(|member| member.is_called(text, key));
         found.map(|member| &member.value)
     }
 
-    /// Returns where the names stand that an object has a second time, here and below, in their order.
+    /// Returns the byte ranges of repeated keys here and below, each with the range of the first occurrence.
     pub(crate) fn doubled(&self, text: &str) -> Vec<(Range<usize>, Range<usize>)> {
         let mut found = Vec::new();
         self.find_doubled(text, &mut found);
@@ -91,7 +91,7 @@ impl DocumentNode {
         self.items().into_iter().flatten().for_each(|item| item.find_doubled(text, found));
         let mut seen = BTreeMap::new();
         for member in self.members() {
-            // Names whose escapes make no text are told apart as they are written.
+            // Keys whose escapes are not valid Unicode are compared as written.
             let name = member.name(text).unwrap_or(Cow::Borrowed(&text[member.key.clone()]));
             match seen.entry(name) {
                 Entry::Vacant(first) => _ = first.insert(member.key.clone()),
@@ -101,7 +101,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the items of a list.
+    /// Returns the items of a list; `None` for other kinds.
     pub(crate) fn items(&self) -> Option<&[Self]> {
         match &self.kind {
             NodeKind::Array(items) => Some(items),
@@ -109,12 +109,12 @@ impl DocumentNode {
         }
     }
 
-    /// Says whether it is `null`, which stands for nothing.
+    /// Returns whether it is `null`.
     pub(crate) fn is_null(&self, text: &str) -> bool {
         self.raw(text) == "null"
     }
 
-    /// Reads the value; what no machine type holds is read as `null`.
+    /// Parses the value; what no machine type can represent becomes `null`.
     pub(crate) fn read(&self, text: &str) -> Value {
         match &self.kind {
             NodeKind::Object(members) => {
@@ -129,7 +129,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns what the value is.
+    /// Returns the content of the value, without its parts.
     pub(crate) fn content<'t>(&'t self, text: &'t str) -> FieldContent<'t> {
         let raw = self.raw(text);
         match (&self.kind, raw) {
@@ -150,24 +150,24 @@ impl DocumentNode {
         }
     }
 
-    /// Reads the value where it is a string.
+    /// Returns the value if it is a string.
     pub(crate) fn as_string(&self, text: &str) -> Option<String> {
         string(self.raw(text)).map(Cow::into_owned)
     }
 
-    /// Reads a member that is a string.
+    /// Returns the member with this key if it is a string.
     pub(crate) fn string(&self, text: &str, key: &str) -> Option<String> {
         self.member(text, key)?.as_string(text)
     }
 
-    /// Returns the text of the value as it stands.
+    /// Returns the source text of the value.
     #[must_use]
     pub fn raw<'t>(&self, text: &'t str) -> &'t str {
         &text[self.range.clone()]
     }
 }
 
-/// Reads a string with its quotes; none where it is something else.
+/// Parses a quoted string; `None` for anything else.
 fn string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {

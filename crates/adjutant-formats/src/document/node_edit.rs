@@ -1,7 +1,7 @@
-//! Changing one part of an object or a list: as splices, laid out as its neighbours are.
+//! Edits of a JSON object or list as splices that follow the layout of their neighbours.
 //!
-//! Works on JSON and on JSON with comments and trailing commas. Invariant: no splice covers a byte of a part that
-//! stays, or of a comment.
+//! Works on JSON with and without comments and trailing commas. A part is a member of an object or an item of
+//! a list. Invariant: no splice covers a byte of a part that stays, or of a comment.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use serde_json::Value;
 use super::node::{DocumentMember, DocumentNode, NodeKind};
 use super::splice::Splice;
 
-/// What one level is indented by where a text does not show it.
+/// The indentation of one level if the text itself shows none.
 pub(super) const UNIT: &str = "  ";
 
 impl DocumentNode {
-    /// Sets a member, or adds it behind the others.
+    /// Sets a member, or adds it after the others.
     pub(crate) fn set(&self, text: &str, key: &str, value: &Value) -> Vec<Splice> {
         self.set_all(text, &[(key, value)])
     }
 
-    /// Sets members, or adds them behind the others; a value that is no object has no members.
+    /// Sets members, or adds them after the others. Does nothing to a value that is not an object.
     pub(crate) fn set_all(&self, text: &str, fields: &[(&str, &Value)]) -> Vec<Splice> {
         let layout = PartLayout::of(text, self);
         let (mut splices, mut added) = (Vec::new(), Vec::new());
@@ -46,7 +46,8 @@ impl DocumentNode {
         self.add(text, &layout, &shown)
     }
 
-    /// Adds items to the list that this one is of, behind the item that ends at `at`; laid out as this one is.
+    /// Adds items to the list that contains this item, after the item that ends at `at`, in this item's
+    /// layout.
     pub(crate) fn add_beside(&self, text: &str, at: usize, values: &[Value]) -> Splice {
         let before = &text[..self.range.start];
         let gap = &before[before.trim_end().len()..];
@@ -55,7 +56,8 @@ impl DocumentNode {
         Splice::insert(at, shown.collect::<String>())
     }
 
-    /// Removes the members of these names, each with one comma and, where nothing else stands on them, its lines.
+    /// Removes the members with these names, each with one comma and with its lines if nothing else is on
+    /// them.
     pub(crate) fn remove(&self, text: &str, keys: &[&str]) -> Vec<Splice> {
         let members = self.members();
         let is_meant = |member: &DocumentMember| keys.iter().any(|key| member.is_called(text, key));
@@ -75,7 +77,7 @@ impl DocumentNode {
         splices
     }
 
-    /// Returns where the parts of an object or a list stand, from the name to the end of the value.
+    /// Returns the byte ranges of all parts, each from its key to the end of its value.
     fn parts(&self) -> Vec<Range<usize>> {
         let whole = |member: &DocumentMember| member.key.start..member.value.range.end;
         match &self.kind {
@@ -85,14 +87,14 @@ impl DocumentNode {
         }
     }
 
-    /// Returns where the comma behind a member stands.
+    /// Returns the position of the comma after the `nth` member.
     fn comma(&self, text: &str, nth: usize) -> Option<usize> {
         let end = self.members()[nth].value.range.end;
         let next = self.members().get(nth + 1).map_or(self.range.end - 1, |next| next.key.start);
         comma(text, end..next)
     }
 
-    /// Adds parts behind those that are there, and behind what is remarked about the last one.
+    /// Adds parts after the existing ones and after a comment on the last one.
     fn add(&self, text: &str, layout: &PartLayout<'_>, added: &[String]) -> Vec<Splice> {
         if added.is_empty() {
             return Vec::new();
@@ -101,7 +103,7 @@ impl DocumentNode {
         let Some(last) = self.parts().pop() else { return vec![self.fill(text, layout, added)] };
         let trailing = comma(text, last.end..close);
         let behind = trailing.map_or(last.end, |at| at + 1);
-        // Remarks on the same line are about the last part.
+        // Comments on the same line belong to the last part.
         let remarks = comments(text, behind..close);
         let line = remarks.iter().fold(behind, |line, remark| {
             if text[line..remark.start].contains('\n') { line } else { remark.end }
@@ -124,7 +126,7 @@ impl DocumentNode {
         vec![Splice::insert(last.end, ","), Splice::insert(at, new)]
     }
 
-    /// Adds parts to an object or a list that has none.
+    /// Adds parts to an empty object or list.
     fn fill(&self, text: &str, layout: &PartLayout<'_>, added: &[String]) -> Splice {
         let inside = self.range.start + 1..self.range.end - 1;
         let Some(LineLayout { eol, inner, outer, .. }) = &layout.lines else {
@@ -132,13 +134,13 @@ impl DocumentNode {
         };
         let new = added.join(&format!(",{eol}{inner}"));
         let new = format!("{eol}{inner}{new}{eol}{outer}");
-        // The blanks behind what is remarked in it give way.
+        // Only the whitespace after the last comment is replaced.
         let remarked = comments(text, inside.clone()).pop().map_or(inside.start, |last| last.end);
         Splice::replace(remarked..inside.end, new)
     }
 }
 
-/// Takes a part out of an object with the comma before it or behind it.
+/// Removes a part of an object with the comma before or after it.
 fn cut(text: &str, part: Range<usize>, comma: Option<usize>) -> Vec<Splice> {
     let Some(comma) = comma else { return vec![Splice::replace(lines(text, part), "")] };
     let is_before = comma < part.start;
@@ -152,13 +154,13 @@ fn cut(text: &str, part: Range<usize>, comma: Option<usize>) -> Vec<Splice> {
     }
     let whole = lines(text, part.start..comma + 1);
     let rest = &text[whole.end..];
-    // The next part on the line moves to where this one was.
+    // The next part on the same line takes this part's position.
     let next = rest.trim_start_matches([' ', '\t']);
     let blanks = if next.starts_with('"') { rest.len() - next.len() } else { 0 };
     vec![Splice::replace(whole.start..whole.end + blanks, "")]
 }
 
-/// Widens a cut to whole lines where nothing else stands on them.
+/// Extends a range to whole lines if nothing else is on them.
 fn lines(text: &str, cut: Range<usize>) -> Range<usize> {
     let start = text[..cut.start].rfind('\n');
     let end = text[cut.end..].find('\n').map(|at| cut.end + at);
@@ -172,7 +174,7 @@ fn lines(text: &str, cut: Range<usize>) -> Range<usize> {
     cut
 }
 
-/// Returns the tokens between two parts, where there are only commas and comments.
+/// Returns the commas and comments between two parts.
 fn tokens(text: &str, within: Range<usize>) -> Vec<(Range<usize>, bool)> {
     let mut scanner = Scanner::new(&text[within.clone()], &ScannerOptions::default());
     let mut found = Vec::new();
@@ -193,18 +195,18 @@ fn comments(text: &str, within: Range<usize>) -> Vec<Range<usize>> {
     found.map(|(range, _)| range).collect()
 }
 
-/// How the parts of an object or a list are laid out.
+/// The layout of the parts of an object or a list.
 struct PartLayout<'t> {
-    /// None where they stand on one line.
+    /// `None` if all parts are on one line.
     lines: Option<LineLayout<'t>>,
 }
 
 struct LineLayout<'t> {
     eol: &'static str,
     unit: &'t str,
-    /// What the line of the object or the list is indented by.
+    /// The indentation of the line on which the object or list starts.
     outer: &'t str,
-    /// What its parts are indented by.
+    /// The indentation of its parts.
     inner: String,
 }
 
@@ -222,7 +224,7 @@ impl<'t> PartLayout<'t> {
                     LineLayout { eol, unit, outer, inner: inner.to_owned() }
                 })
             }
-            // Nothing stands in it: as the whole text is laid out.
+            // It is empty: use the layout of the whole text.
             None => unit_of(text).map(|unit| LineLayout {
                 eol,
                 unit,
@@ -233,26 +235,26 @@ impl<'t> PartLayout<'t> {
         Self { lines }
     }
 
-    /// Writes the value of a part.
+    /// Formats the value of a part.
     fn show(&self, value: &Value) -> String {
         let lines = self.lines.as_ref();
         lines.map_or_else(|| value.to_string(), |it| shown(value, it.unit, it.eol, &it.inner))
     }
 
-    /// Writes a value that stands beside the object or the list.
+    /// Formats a value at the level of the object or list itself.
     fn show_beside(&self, value: &Value) -> String {
         let lines = self.lines.as_ref();
         lines.map_or_else(|| value.to_string(), |it| shown(value, it.unit, it.eol, it.outer))
     }
 }
 
-/// Returns how the lines of a text end; the first one tells.
+/// Returns the line ending of a text, judged by its first line.
 fn eol(text: &str) -> &'static str {
     let first = text.split_inclusive('\n').next().unwrap_or_default();
     if first.ends_with("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Returns what the members of the outermost object are indented by; none where all stands on one line.
+/// Returns the indentation of the outermost object's members; `None` if all is on one line.
 fn unit_of(text: &str) -> Option<&str> {
     let mut scanner = Scanner::new(text, &ScannerOptions::default());
     let mut open = None;
@@ -269,19 +271,19 @@ fn unit_of(text: &str) -> Option<&str> {
     }
 }
 
-/// Returns the blanks that the line of this byte begins with.
+/// Returns the indentation of the line that contains this byte.
 fn line_indent(text: &str, at: usize) -> &str {
     let line = &text[text[..at].rfind('\n').map_or(0, |end| end + 1)..];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Writes a value over several lines, those behind the first indented by `base`.
+/// Formats a value over several lines; all lines after the first are indented by `base`.
 pub(super) fn shown(value: &Value, unit: &str, eol: &str, base: &str) -> String {
     let mut bytes = Vec::new();
     let format = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, format);
     let written = value.serialize(&mut writer).ok().and_then(|()| String::from_utf8(bytes).ok());
-    // Writing a value to memory cannot fail; its plain form says the same.
+    // Serializing a value to memory cannot fail; the compact form is an equivalent fallback.
     let pretty = written.unwrap_or_else(|| value.to_string());
     pretty.replace('\n', &format!("{eol}{base}"))
 }

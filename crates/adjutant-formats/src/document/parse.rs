@@ -1,7 +1,7 @@
-//! Finds the parts of a text: of JSON with `jsonc-parser`, of TOML with `toml_edit`.
+//! Parses text into nodes: JSON with `jsonc-parser`, TOML with `toml_edit`.
 //!
-//! The parser of JSON refuses what is nested deeper than 512 levels, of which an object takes two, so that whatever walks the
-//! nodes may recurse. Start at [`parse_json`] and [`parse_toml`].
+//! The JSON parser refuses nesting deeper than 512 levels (an object takes two), so code that walks the nodes
+//! may recurse. Start at [`parse_json`] and [`parse_toml`].
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use toml_edit::{Document, Item, Key, Table, TableLike, Value as TomlValue};
 
 use super::node::{DocumentMember, DocumentNode, NodeKind};
 
-/// Says why a text could not be read, and where.
+/// Why a text could not be parsed, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at line {line} column {column}")]
 pub struct SyntaxError {
@@ -27,16 +27,18 @@ pub struct SyntaxError {
     pub reason: String,
 }
 
-/// Reads JSON; every number is left as it is written, whatever its size.
+/// Parses JSON; numbers of any size are accepted.
 ///
 /// # Errors
 ///
 /// The text is not JSON.
 pub fn parse_json(text: &str) -> Result<DocumentNode, SyntaxError> {
-    // The other parser also takes control characters in strings and blanks that JSON does not know.
+    // Checked first, because `jsonc-parser` also accepts control characters in strings and whitespace that
+    // JSON does not allow.
     let _: IgnoredAny = serde_json::from_str(text)?;
     let parsed = match parse(text, false) {
-        // A surrogate without the other half is JSON, though no text. Only places are looked up here.
+        // A lone surrogate escape is valid JSON but not a Rust string. Only positions matter here, so it is
+        // replaced.
         Err(_) => parse(&text.replace("\\ud", "\\u0").replace("\\uD", "\\u0"), false),
         parsed => parsed,
     };
@@ -44,11 +46,11 @@ pub fn parse_json(text: &str) -> Result<DocumentNode, SyntaxError> {
     parsed?.ok_or(empty)
 }
 
-/// Reads JSON in which no object has a key twice.
+/// Parses JSON and rejects repeated keys.
 ///
 /// # Errors
 ///
-/// The text is not JSON, or has a key twice.
+/// The text is not JSON, or an object repeats a key.
 pub fn parse_unique_json(text: &str) -> Result<DocumentNode, SyntaxError> {
     let root = parse_json(text)?;
     match root.doubled(text).into_iter().next() {
@@ -60,11 +62,12 @@ pub fn parse_unique_json(text: &str) -> Result<DocumentNode, SyntaxError> {
     }
 }
 
-/// Reads TOML; a table that has a header stands where that stands.
+/// Parses TOML; the position of a table with a header is that of the header.
 ///
 /// # Errors
 ///
-/// The text is not TOML, or has a number that JSON cannot hold or a key whose escapes JSON does not know.
+/// The text is not TOML, has a number that JSON cannot represent, or has a key with an escape that JSON does
+/// not know.
 pub fn parse_toml(text: &str) -> Result<DocumentNode, SyntaxError> {
     let document = Document::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -74,7 +77,7 @@ pub fn parse_toml(text: &str) -> Result<DocumentNode, SyntaxError> {
 }
 
 fn toml_item(text: &str, item: &Item, key: &Range<usize>) -> Result<DocumentNode, SyntaxError> {
-    // A table that exists only because of those below it has no place of its own.
+    // A table that exists only because of its sub-tables has no position of its own.
     let range = item.span().unwrap_or(key.clone());
     let kind = match item {
         Item::Value(value) => return toml_value(text, value, key),
@@ -131,12 +134,12 @@ fn toml_table(text: &str, table: &dyn TableLike) -> Result<NodeKind, SyntaxError
         }
         members.push(member);
     }
-    // Tables follow values here; a person reads, and a model is sent, the file's order.
+    // `toml_edit` lists tables after values; sorting restores the order of the file.
     members.sort_by_key(|member| member.key.start);
     Ok(NodeKind::Object(members))
 }
 
-/// Reads JSON with comments, and commas behind the last item of something; none where the text has no value.
+/// Parses JSON with comments and trailing commas; `None` if the text has no value.
 pub(super) fn parse_jsonc(text: &str) -> Result<Option<DocumentNode>, SyntaxError> {
     parse(text, true)
 }
@@ -177,7 +180,7 @@ fn node(parsed: Parsed<'_>) -> DocumentNode {
     DocumentNode { range, kind }
 }
 
-/// Returns the line that a byte of `text` is on and its column in characters, both from 1.
+/// Returns the line and the column in characters of byte `at`, both from 1.
 #[must_use]
 pub fn position(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
@@ -187,14 +190,14 @@ pub fn position(text: &str, at: usize) -> (usize, usize) {
 }
 
 impl SyntaxError {
-    /// Says what is wrong at a byte.
+    /// Makes an error at a byte offset.
     fn at(text: &str, at: usize, reason: String) -> Self {
         let at = text.floor_char_boundary(at);
         let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
         Self { line: position(text, at).0, column: at - line_start + 1, reason }
     }
 
-    /// Returns the byte of `text` where it is.
+    /// Returns its byte offset in `text`.
     #[must_use]
     pub fn byte(&self, text: &str) -> usize {
         let before = text.split_inclusive('\n').take(self.line.saturating_sub(1));

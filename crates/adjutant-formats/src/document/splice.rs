@@ -1,8 +1,8 @@
-//! Changes to a text as data: which bytes give way to what.
+//! Edits of a text as data: byte ranges and their replacements.
 
 use std::ops::Range;
 
-/// Bytes of a text that give way to others.
+/// A byte range and the text that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Splice {
     pub(crate) range: Range<usize>,
@@ -19,10 +19,9 @@ impl Splice {
     }
 }
 
-/// Applies splices; none where two of them want the same bytes.
+/// Applies splices; returns `None` if two of them overlap.
 ///
-/// At the same place what is inserted stands before what gives way, and several insertions keep
-/// their order.
+/// An insertion goes before a replacement at the same position, and several insertions keep their order.
 pub(crate) fn apply(text: &str, mut splices: Vec<Splice>) -> Option<String> {
     splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();

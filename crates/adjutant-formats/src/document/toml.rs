@@ -1,8 +1,8 @@
-//! Changing one table of a TOML configuration that people write by hand.
+//! Edits one table of a hand-written TOML configuration file.
 //!
-//! `toml_edit` finds where things stand; its own printing would change line endings. Invariant: every byte outside
-//! the table stays as it is. A change is judged by what the text says afterwards: what cannot be changed so is left to
-//! a person.
+//! `toml_edit` supplies the positions; its own printing would change line endings. Every edited text is
+//! parsed again and compared with the intended result; an entry that cannot be edited safely is left to the
+//! user. Invariant: every byte outside the table stays unchanged.
 
 use std::ops::Range;
 
@@ -12,23 +12,23 @@ use toml_edit::{Document, Item, TableLike};
 
 use super::splice::{Splice, apply};
 
-/// Says why a configuration was not changed.
+/// Why a configuration file was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TomlEditError {
     /// The text is not TOML.
     #[error("it is not TOML: {0}")]
     NotToml(String),
-    /// The entry is not a table with a header of its own, or holds what TOML cannot.
+    /// The entry is not a table with its own header, or contains a value that TOML cannot represent.
     #[error("its entry is written in a way that only a person can change")]
     ByHand,
 }
 
-/// Reads a configuration.
+/// Parses a configuration file.
 pub fn read(text: &str) -> Result<Value, TomlEditError> {
     serde_json::to_value(table(text)?).map_err(|error| TomlEditError::NotToml(error.to_string()))
 }
 
-/// Sets members of the table at `path`; where it is missing it is made behind everything else.
+/// Sets members of the table at `path`; a missing table is appended to the file.
 pub fn merge(
     text: &str,
     path: &[&str],
@@ -44,7 +44,7 @@ pub fn merge(
     let document = parse(text)?;
     let item = path.iter().try_fold(document.as_item(), |item, key| item.get(key));
     let (mut splices, mut missing) = (Vec::new(), String::new());
-    // In the order of `members`; a table sorts its keys.
+    // Iterates in the order of `members`, because a table sorts its keys.
     for (key, value) in members.iter().filter_map(|(key, _)| Some((*key, values.get(*key)?))) {
         match item.and_then(|item| item.get(key)).and_then(Item::span) {
             Some(_) if there.get(key) == Some(value) => {}
@@ -71,7 +71,7 @@ pub fn merge(
     spliced(text, splices, |new| *new == wanted)
 }
 
-/// Removes the table at `path` and those below it, each from its header to its last value.
+/// Removes the table at `path` and its sub-tables, each from its header to its last value.
 pub fn remove(text: &str, path: &[&str]) -> Result<String, TomlEditError> {
     let mut wanted = table(text)?;
     let Some((last, before)) = path.split_last() else { return Ok(text.to_owned()) };
@@ -90,7 +90,7 @@ pub fn remove(text: &str, path: &[&str]) -> Result<String, TomlEditError> {
     let cut = |extent: Range<usize>| {
         let end = line_end(text, extent.end);
         let before = &text[..extent.start];
-        // A blank line kept apart what is gone.
+        // Remove the blank line that separated the table from the one before it.
         let blank = ["\r\n", "\n"].into_iter().find(|eol| before.ends_with(&eol.repeat(2)));
         let blank = blank.filter(|_| end == text.len()).map_or(0, str::len);
         Splice::replace(extent.start - blank..end, "")
@@ -108,20 +108,20 @@ fn parse(text: &str) -> Result<Document<&str>, TomlEditError> {
     Document::parse(text).map_err(|error| TomlEditError::NotToml(error.message().to_owned()))
 }
 
-/// Returns the table at `path`; tables that are missing on the way are made.
+/// Returns the table at `path` and creates missing tables on the way.
 fn at<'t>(table: &'t mut Table, path: &[&str]) -> Option<&'t mut Table> {
     path.iter().try_fold(table, |table, key| {
         table.entry(*key).or_insert_with(|| Table::new().into()).as_table_mut()
     })
 }
 
-/// Returns where the header of a table stands; a table may have none.
+/// Returns the byte range of a table's header; a table may have none.
 fn header(item: Option<&Item>) -> Option<Range<usize>> {
     let table = item?.as_table().filter(|table| !table.is_implicit() && !table.is_dotted())?;
     table.span()
 }
 
-/// Finds the tables of an entry, each from its header to the end of its last value.
+/// Collects the byte ranges of an entry's tables, each from its header to the end of its last value.
 fn extents(item: &Item, found: &mut Vec<Range<usize>>) {
     found.extend(header(Some(item)));
     match item {
@@ -142,14 +142,14 @@ fn extents(item: &Item, found: &mut Vec<Range<usize>>) {
 }
 
 fn inner_extents(table: &dyn TableLike, found: &mut Vec<Range<usize>>) {
-    // A table below may stand before its parent; the values that follow a header are those of its own table.
+    // A sub-table may precede its parent in the file; values after a header belong to that header's table.
     let is_own = |item: &Item| item.is_value() || item.as_table().is_some_and(|it| it.is_dotted());
     let (own, below): (Vec<&Item>, Vec<&Item>) =
         table.iter().map(|(_, item)| item).partition(|item| is_own(item));
     own.into_iter().chain(below).for_each(|item| extents(item, found));
 }
 
-/// Returns where the line of a byte ends, its line ending included.
+/// Returns the end of the line that contains byte `at`, line ending included.
 fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |end| at + end + 1)
 }

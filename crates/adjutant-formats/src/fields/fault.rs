@@ -1,15 +1,15 @@
-//! What is wrong with a field.
+//! Faults of fields.
 
 use std::fmt;
 
-/// Says what is wrong with a field, and which one it is.
+/// A problem with a field, and the path of that field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldFault {
-    /// Which field: `tasks[2].prompt`.
+    /// The path of the field, for example `tasks[2].prompt`.
     pub path: String,
-    /// The byte of the document where its value stands, or the object that lacks it; 0 for a value without a document.
+    /// The byte offset of its value, or of the object that lacks the field; 0 for a value without a document.
     pub at: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: FieldProblem,
 }
 
@@ -19,16 +19,16 @@ impl fmt::Display for FieldFault {
     }
 }
 
-/// Says what is wrong with a value; the text continues a sentence that begins with the name of its field.
+/// A problem with a value. The message continues a sentence that begins with the name of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
-    /// The field is not there.
+    /// The field is missing.
     #[error("is required")]
     Missing,
-    /// The field is a string without any words.
+    /// The field is a blank string.
     #[error("must not be blank")]
     Blank,
-    /// The value has another type, or is not among those that are allowed.
+    /// The value has the wrong type or is not an allowed value.
     #[error("must be {wanted}, not {found}")]
     Unfit {
         /// What is allowed.
@@ -36,7 +36,7 @@ pub enum FieldProblem {
         /// What is there.
         found: String,
     },
-    /// Something that only its reader knows.
+    /// A problem that only the reader of this field can describe.
     #[error("{0}")]
     Other(String),
 }

@@ -1,8 +1,8 @@
-//! Reads the fields of objects, wherever they come from, and says by path and position what is wrong with them.
+//! Reads the fields of JSON and TOML objects and reports faults with path and position.
 //!
-//! One reader for calls of tools, returns, PRDs, scripts and definitions of agents. A [`FieldReader`] finds a field, a
-//! function turns its [`FieldValue`] into what is wanted, and a [`FieldFault`] names the field if it cannot. Which
-//! fields there are, and whether a fault ends the reading, is the business of those who read.
+//! The one reader for tool calls, returns, PRDs, scripts and agent definitions. A [`FieldReader`] looks up a
+//! field, a function converts its [`FieldValue`], and a [`FieldFault`] names the field if that fails. The
+//! caller decides which fields exist and whether a fault is fatal.
 
 mod fault;
 mod reader;

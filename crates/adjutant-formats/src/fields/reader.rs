@@ -1,4 +1,4 @@
-//! Finds the fields of an object and names them when they are wrong.
+//! Looks up the fields of an object and reports faults with their path.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::fault::{FieldFault, FieldProblem};
 use super::value::{FieldContent, FieldValue};
 use crate::nearest;
 
-/// An object whose fields are read.
+/// An object and the path to it, for reading its fields.
 #[derive(Clone, Debug)]
 pub struct FieldReader<'a> {
     object: FieldValue<'a>,
@@ -18,14 +18,14 @@ pub struct FieldReader<'a> {
 pub struct NamedField<'a> {
     /// Its name.
     pub name: Cow<'a, str>,
-    /// The byte of the document where the name stands; 0 for a value without a document.
+    /// The byte offset of the name; 0 for a value without a document.
     pub at: usize,
     /// Its value.
     pub value: FieldValue<'a>,
 }
 
 impl<'a> FieldReader<'a> {
-    /// Reads `object`; the paths of its fields begin with `path`, which is empty for a whole document.
+    /// Makes a reader for `object`, whose path is `path`; empty for a whole document.
     pub fn new(object: FieldValue<'a>, path: impl Into<String>) -> Result<Self, FieldProblem> {
         if object.content() == FieldContent::Object {
             Ok(Self { object, path: path.into() })
@@ -34,19 +34,19 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Returns a field, `null` included.
+    /// Returns a field; a `null` field is returned too.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<FieldValue<'a>> {
         self.object.member(name)
     }
 
-    /// Returns a field unless it is `null`, which is the same as absent where a field is optional.
+    /// Returns a field unless it is `null`, which counts as absent for optional fields.
     #[must_use]
     pub fn filled(&self, name: &str) -> Option<FieldValue<'a>> {
         self.get(name).filter(|value| !value.is_null())
     }
 
-    /// Reads a field where there is one; `null` is a value.
+    /// Reads a field if it is present; `null` is passed to the conversion.
     pub fn read<T>(
         &self,
         name: &str,
@@ -55,7 +55,7 @@ impl<'a> FieldReader<'a> {
         self.convert(name, self.get(name), convert)
     }
 
-    /// Reads a field where there is one; `null` is absent.
+    /// Reads a field if it is present; `null` counts as absent.
     pub fn optional<T>(
         &self,
         name: &str,
@@ -64,7 +64,7 @@ impl<'a> FieldReader<'a> {
         self.convert(name, self.filled(name), convert)
     }
 
-    /// Reads a field that must be there; `null` is a value.
+    /// Reads a required field; `null` is passed to the conversion.
     pub fn require<T>(
         &self,
         name: &str,
@@ -73,7 +73,7 @@ impl<'a> FieldReader<'a> {
         self.read(name, convert)?.ok_or_else(|| self.fault(name, FieldProblem::Missing))
     }
 
-    /// Reads the items of a list, none where it is absent or `null`; says what is wrong with each.
+    /// Reads the items of a list and collects the faults of all items; an absent or `null` list is empty.
     pub fn each<T>(
         &self,
         name: &str,
@@ -93,18 +93,18 @@ impl<'a> FieldReader<'a> {
         if faults.is_empty() { Ok(read) } else { Err(faults) }
     }
 
-    /// Reads an item of the list `name` that is an object.
+    /// Makes a reader for the `nth` item of the list `name`, which must be an object.
     pub fn item(&self, name: &str, nth: usize, value: FieldValue<'a>) -> Result<Self, FieldFault> {
         let path = format!("{}[{nth}]", self.path(name));
         Self::new(value, &*path).map_err(|problem| FieldFault { path, at: value.at(), problem })
     }
 
-    /// Says that something is wrong with a field.
+    /// Makes a fault of a field.
     pub fn fault(&self, name: &str, problem: impl Into<FieldProblem>) -> FieldFault {
         FieldFault { path: self.path(name), at: self.at_field(name), problem: problem.into() }
     }
 
-    /// Returns the byte of the document where a field stands, or the object if it has no such field.
+    /// Returns the byte offset of a field, or of the object if it has no such field.
     #[must_use]
     pub fn at_field(&self, name: &str) -> usize {
         self.get(name).unwrap_or(self.object).at()
@@ -116,13 +116,13 @@ impl<'a> FieldReader<'a> {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Returns the byte of the document where the object begins.
+    /// Returns the byte offset of the object.
     #[must_use]
     pub fn at(&self) -> usize {
         self.object.at()
     }
 
-    /// Returns the fields whose names are not among the known ones.
+    /// Returns the fields whose names are not in `known`.
     pub fn unknown(&self, known: &[&str]) -> Vec<NamedField<'a>> {
         let mut fields = self.object.members();
         fields.retain(|field| !known.contains(&&*field.name));
@@ -139,7 +139,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Returns what an unknown word was probably meant to be, as the end of a sentence.
+/// Returns `, did you mean …?` with the known word closest to `word`, or an empty string.
 #[must_use]
 pub fn did_you_mean(word: &str, known: &[&str]) -> String {
     nearest(word, known.iter().copied())
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::document::{parse_json, parse_toml};
 
-    /// Reads the same fields of a value and returns what is wrong with them, each with its place.
+    /// Reads a fixed set of fields and returns their faults, each with its position.
     fn check(value: FieldValue<'_>) -> String {
         let Ok(fields) = FieldReader::new(value, "call") else { return "no object".to_owned() };
         let kinds = [("fast", 1), ("slow", 2)];

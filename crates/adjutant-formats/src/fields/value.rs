@@ -1,4 +1,4 @@
-//! The value of a field, and what it can be read as.
+//! The value of a field and its conversions.
 
 use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
@@ -11,26 +11,26 @@ use crate::document::{DocumentMember, DocumentNode};
 use crate::excerpt::excerpt;
 use crate::numbers::whole;
 
-/// The most characters of foreign text that a message repeats.
+/// The maximum number of characters quoted in a message.
 const SHOWN_CHARS: usize = 40;
 
-/// A value that is to be read.
+/// A value to be converted, with or without a position in a document.
 #[derive(Clone, Copy, Debug)]
 pub enum FieldValue<'a> {
-    /// A value without a position, such as the arguments of a call.
+    /// A value without a position, such as the arguments of a tool call.
     Json(&'a Value),
-    /// A part of a document and the text of that document.
+    /// A node of a document, and the text of that document.
     Text(&'a DocumentNode, &'a str),
 }
 
-/// What a value is; the parts of an array or an object are asked for by themselves.
+/// The content of a value; the parts of arrays and objects are read separately.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldContent<'a> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Boolean(bool),
-    /// A number that a machine type holds.
+    /// A number that a machine type can represent.
     Number(Number),
     /// A string.
     String(Cow<'a, str>),
@@ -38,7 +38,7 @@ pub enum FieldContent<'a> {
     Array,
     /// An object, or a table.
     Object,
-    /// JSON that no type holds, and what to call it.
+    /// JSON that no Rust type can represent, and its description for messages.
     Unreadable(&'static str),
 }
 
@@ -49,7 +49,7 @@ impl<'a> From<&'a Value> for FieldValue<'a> {
 }
 
 impl<'a> FieldValue<'a> {
-    /// Returns what it is.
+    /// Returns the content.
     #[must_use]
     pub fn content(self) -> FieldContent<'a> {
         match self {
@@ -72,7 +72,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// Reads a string that has words.
+    /// Reads a string that is not blank.
     pub fn words(self) -> Result<Cow<'a, str>, FieldProblem> {
         self.string().and_then(|text| {
             if text.trim().is_empty() { Err(FieldProblem::Blank) } else { Ok(text) }
@@ -88,7 +88,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// Reads a whole number within `range`, also one that is written as `2.0`.
+    /// Reads a whole number in `range`; `2.0` counts as whole.
     pub fn integer(self, range: RangeInclusive<u64>) -> Result<u64, FieldProblem> {
         let FieldContent::Number(number) = self.content() else {
             return Err(self.unfit(&integer_noun(&range)));
@@ -97,12 +97,12 @@ impl<'a> FieldValue<'a> {
         read.ok_or_else(|| unfit(&integer_noun(&range), number.to_string()))
     }
 
-    /// Reads a whole number that is not negative.
+    /// Reads a non-negative whole number.
     pub fn any_integer(self) -> Result<u64, FieldProblem> {
         self.integer(0..=u64::MAX)
     }
 
-    /// Reads a number that is not negative.
+    /// Reads a non-negative number.
     pub fn number(self) -> Result<f64, FieldProblem> {
         let wanted = "a number of at least 0";
         let FieldContent::Number(number) = self.content() else { return Err(self.unfit(wanted)) };
@@ -110,7 +110,7 @@ impl<'a> FieldValue<'a> {
         read.ok_or_else(|| unfit(wanted, number.to_string()))
     }
 
-    /// Reads the value that `choices` gives a word.
+    /// Reads one of the words in `choices` and returns its value.
     pub fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, FieldProblem> {
         let word = self.string()?;
         let chosen = choices.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
@@ -134,13 +134,13 @@ impl<'a> FieldValue<'a> {
         items.ok_or_else(|| self.unfit("an array"))
     }
 
-    /// Says that the value is not `wanted`.
+    /// Makes the problem "must be `wanted`", naming the type that was found.
     #[must_use]
     pub fn unfit(self, wanted: &str) -> FieldProblem {
         unfit(wanted, self.noun().to_owned())
     }
 
-    /// Says that the value is not `wanted`, and what it says where it is a number or a string.
+    /// Like [`FieldValue::unfit`], but quotes the value if it is a number or a string.
     #[must_use]
     pub fn unfit_as_written(self, wanted: &str) -> FieldProblem {
         let content = self.content();
@@ -166,7 +166,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// Says whether it is `null`.
+    /// Returns whether it is `null`.
     #[must_use]
     pub fn is_null(self) -> bool {
         match self {
@@ -175,7 +175,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// Returns a copy without positions; what no type holds is `null`.
+    /// Returns a copy without positions; what no Rust type can represent becomes `null`.
     #[must_use]
     pub fn to_json(self) -> Value {
         match self {
@@ -184,13 +184,13 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// Returns the byte of its document where it begins; 0 for a value without a document.
+    /// Returns its byte offset in the document; 0 for a value without a document.
     #[must_use]
     pub fn at(self) -> usize {
         self.range().start
     }
 
-    /// Returns the bytes of its document; none for a value without a document.
+    /// Returns its byte range in the document; empty for a value without a document.
     #[must_use]
     pub fn range(self) -> Range<usize> {
         match self {
@@ -199,7 +199,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// Returns the member of an object.
+    /// Returns the member of an object with this name.
     pub(super) fn member(self, name: &str) -> Option<Self> {
         match self {
             Self::Json(value) => value.get(name).map(Self::Json),

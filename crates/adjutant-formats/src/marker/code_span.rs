@@ -1,15 +1,15 @@
-//! Finds where inline code ends, in amortised constant time per question.
+//! Finds the end of inline code, in amortised constant time per query.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Runs up to this length are what people write; they are found without a search.
+/// Runs up to this length are common and are looked up without a search.
 const SHORT: usize = 3;
 
-/// The backtick runs of one stretch of prose, by length.
+/// The backtick runs of one block of prose, by length.
 ///
-/// Questions must come in the order of the text: each length remembers how far it was asked. Runs
-/// of `k` different lengths take `k²/2` bytes, so the map stays small.
+/// Queries must be made in text order: each length remembers the last position. Runs of `k` different lengths
+/// take at least `k²/2` bytes of text, so the map stays small.
 #[derive(Debug, Default)]
 pub(super) struct BacktickRuns {
     /// Runs of one backtick, of two, and so on. The allocations are reused for the next block.
@@ -45,8 +45,8 @@ impl BacktickRuns {
         }
     }
 
-    /// Returns where the code ends that a run of `len` backticks ending at `after` opens, and how
-    /// many runs had to be passed to know.
+    /// Returns the end of the code that a run of `len` backticks ending at `after` opens, and the number of
+    /// runs passed during the search.
     pub(super) fn end(&mut self, len: usize, after: usize) -> (Option<usize>, usize) {
         let short = len.checked_sub(1).and_then(|nth| self.short.get_mut(nth));
         let Some(RunStarts { starts, next }) = short.or_else(|| self.long.get_mut(&len)) else {

@@ -1,9 +1,9 @@
-//! Markers: `[delegate:description:hours]` in what an agent writes.
+//! Markers: `[delegate:description:hours]` in an agent's text, each a request to delegate.
 //!
-//! Owns the syntax and what counts as code, where no marker counts. It does not know whether a
-//! delegation is allowed (see the tree) or what it costs. Start at [`parse()`]. Invariant: the spans
-//! of markers and rejects are in order, do not overlap and lie on character boundaries, so that
-//! they and what lies between them make up the text.
+//! Owns the syntax and the rule that markers in code or quotations do not count. It does not decide whether a
+//! delegation is allowed or what it costs. Start at [`parse()`]. Invariant: the spans of valid and invalid
+//! markers are in order, do not overlap and lie on character boundaries, so together with the text between
+//! them they make up the whole text.
 
 mod code_span;
 mod parse;

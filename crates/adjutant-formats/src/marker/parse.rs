@@ -1,4 +1,4 @@
-//! Reads the markers of a text into delegations, and says what is wrong with the rest of them.
+//! Parses the markers of a text into delegations and reports the invalid ones.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,28 +10,28 @@ use super::scan::{MarkerCandidate, PREFIX, candidates};
 use crate::excerpt::excerpt;
 use crate::ids::story_child;
 
-/// The most hours one marker may estimate. Inclusive.
+/// The maximum estimate of one marker, in hours. Inclusive.
 ///
-/// Half a working year: more than that is a slip or a joke, not a subtask.
+/// Half a working year; a larger number is a mistake, not a subtask.
 pub const MAX_HOURS: u32 = 1000;
 
-/// The most characters of a reject that its reason repeats.
+/// The maximum number of characters of an invalid marker quoted in its message.
 const SHOWN_CHARS: usize = 80;
 
-/// On whose behalf a text is read.
+/// The story that a text belongs to, and the limits for its markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerContext<'a> {
     /// The story whose agent wrote the text.
     pub parent: &'a str,
-    /// The depth of that agent; its children sit one deeper.
+    /// The depth of that agent; its children are one level deeper.
     pub depth: u32,
-    /// The number of the first child found here; numbers are never reused.
+    /// The number of the first child in this text; numbers are never reused.
     pub start: u32,
-    /// The most markers one text may contain. Inclusive.
+    /// The maximum number of markers in one text. Inclusive.
     pub max: usize,
 }
 
-/// What a text asks for.
+/// The markers of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ParsedMarkers {
     /// The valid markers in text order; empty if there are too many.
@@ -40,27 +40,27 @@ pub struct ParsedMarkers {
     pub errors: Vec<InvalidMarker>,
 }
 
-/// One accepted marker.
+/// A valid marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Marker {
-    /// What is to be done, as it was written, without surrounding space.
+    /// The task as written, trimmed.
     pub description: String,
-    /// How long it may take, in hours; 1 to [`MAX_HOURS`].
+    /// The estimate in hours, from 1 to [`MAX_HOURS`].
     pub estimated_hours: u32,
-    /// The story that asks.
+    /// The id of the story whose agent wrote the marker.
     pub parent_story_id: String,
-    /// The story that this becomes.
+    /// The id of the child story.
     pub child_story_id: String,
     /// The depth of the child.
     pub depth: u32,
-    /// Where the marker stands in the text, in bytes.
+    /// The byte range of the marker in the text.
     #[serde(skip)]
     pub span: Range<usize>,
 }
 
-/// Something that looked like a marker and was not accepted.
+/// A text that starts like a marker but is not valid.
 ///
-/// On the wire: `text`, `reason` and `offset`.
+/// Serialized with the fields `text`, `reason` and `offset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidMarker {
     /// The complete text.
@@ -71,22 +71,22 @@ pub struct InvalidMarker {
     pub span: Range<usize>,
 }
 
-/// Says why a marker was not accepted.
+/// Why a marker is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidMarkerCause {
     /// The bracket is not closed on the same line.
     Unclosed,
     /// No colon separates a description from hours.
     NoHours,
-    /// The hours are no whole number from 0 to [`MAX_HOURS`].
+    /// The hours are not a whole number from 0 to [`MAX_HOURS`].
     BadHours,
-    /// Nothing is asked.
+    /// The description is empty.
     NoDescription,
-    /// The text holds more markers than it may; this is the first one too many.
+    /// The text has more markers than allowed; this is the first one over the limit.
     TooMany {
-        /// How many there are.
+        /// The number of markers.
         count: usize,
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
 }
@@ -98,7 +98,7 @@ impl InvalidMarker {
         self.span.start
     }
 
-    /// Returns what is wrong, for people and models.
+    /// Returns the problem as text for people and models.
     #[must_use]
     pub fn reason(&self) -> String {
         let hint = match self.cause {
@@ -133,12 +133,12 @@ impl Serialize for InvalidMarker {
     }
 }
 
-/// Reads the markers of `text`.
+/// Parses the markers of `text`.
 ///
-/// The last colon separates the hours; brackets in the description are balanced; a backslash
-/// before a bracket makes it plain text and stays in the description. Markers in fenced, indented
-/// or inline code, on a line of a block quote or within quotation marks do not count. With more than `request.max` markers the whole text is refused: that is
-/// more likely a loop than a plan, and dropping the surplus would hide it.
+/// The last colon separates the hours. Brackets in the description must be balanced; a backslash before a
+/// bracket makes it plain text and stays in the description. Markers in fenced, indented or inline code, on a
+/// quoted line or inside quotation marks are ignored. With more than `request.max` markers the whole text is
+/// refused: that is more likely a loop than a plan, and dropping the surplus would hide it.
 #[must_use]
 pub fn parse(text: &str, request: &MarkerContext<'_>) -> ParsedMarkers {
     let mut parsed = ParsedMarkers::default();
@@ -166,10 +166,10 @@ fn read<'a>(
     let (description, hours) = inner.rsplit_once(':').ok_or(InvalidMarkerCause::NoHours)?;
     let description = description.trim();
     let hours = hours.trim();
-    // `parse` alone would take a sign.
+    // `str::parse` alone would accept a sign.
     let is_number = hours.bytes().all(|byte| byte.is_ascii_digit());
     let hours: Option<u32> = hours.parse().ok().filter(|it| is_number && *it <= MAX_HOURS);
-    // Less than an hour counts as one, as part of an hour does in a PRD.
+    // Zero counts as one hour, just as PRDs round hours up.
     let hours = hours.map(|hours| hours.max(1));
     match (description, hours) {
         (_, None) => Err(InvalidMarkerCause::BadHours),
@@ -185,7 +185,7 @@ fn marker(
     span: Range<usize>,
     request: &MarkerContext<'_>,
 ) -> Marker {
-    // Saturation is never reached: a run ends long before it has four thousand million children.
+    // Saturation is unreachable: a run ends long before it has four billion children.
     let number = request.start.saturating_add(u32::try_from(nth).unwrap_or(u32::MAX));
     Marker {
         description: description.to_owned(),

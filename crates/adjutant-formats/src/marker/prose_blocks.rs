@@ -1,32 +1,32 @@
-//! Splits markdown into the stretches of prose between code and quotations.
+//! Splits Markdown into blocks of prose, leaving out code and block quotes.
 //!
-//! Only as much markdown as decides what is code or quoted: fences, indented code, block quotes, and
-//! where inline code must have ended. Lists are followed because they move what counts as indented:
+//! Understands only the Markdown that decides what is code or quoted: fences, indented code, block quotes,
+//! and where inline code must end. Lists are tracked because they change which indentation makes code, and
 //! agents indent markers below list items.
 
 use std::ops::Range;
 
-/// Returns the prose of `text`, in order, in stretches that inline code cannot reach across.
+/// Returns the blocks of prose of `text` in order. Inline code never crosses the end of a block.
 ///
 /// An unclosed fence extends to the end of the text. A line is quoted only if it has its own `>`.
 pub(super) const fn prose(text: &str) -> ProseBlocks<'_> {
     ProseBlocks { text, at: 0, block: None, open: None, items: Vec::new(), joins: false }
 }
 
-/// Columns of indentation that make code of a line which begins something.
+/// The number of columns of indentation that turn the first line of a block into code.
 const CODE_INDENT: usize = 4;
 
 /// Iterates over blocks of prose; a block is returned when the next one begins.
 pub(super) struct ProseBlocks<'a> {
     text: &'a str,
-    /// Where the next line begins.
+    /// The byte offset of the next line.
     at: usize,
-    /// The stretch that the next line may go on with.
+    /// The block that the next line may continue.
     block: Option<Range<usize>>,
     open: Option<CodeFence>,
     /// The columns at which the text of each open list item begins, outermost first.
     items: Vec<usize>,
-    /// Whether the line before was prose, which this one may go on with.
+    /// Whether the previous line was prose that this one may continue.
     joins: bool,
 }
 
@@ -61,7 +61,7 @@ impl Iterator for ProseBlocks<'_> {
 enum ProseLine {
     /// It begins a new block.
     Begins,
-    /// It goes on with one.
+    /// It continues the current block.
     GoesOn,
 }
 
@@ -98,14 +98,14 @@ impl ProseBlocks<'_> {
         Some(if begins { ProseLine::Begins } else { ProseLine::GoesOn })
     }
 
-    /// Forgets the list items that a line with this indentation is no part of.
+    /// Closes the list items that a line with this indentation does not belong to.
     fn leave_items(&mut self, indent: usize) {
         while self.items.last().is_some_and(|item| *item > indent) {
             self.items.pop();
         }
     }
 
-    /// Enters the list items that a line begins; returns what is left of it and at which column.
+    /// Opens the list items that a line begins; returns the column and text after the bullets.
     fn enter_items<'a>(&mut self, indent: usize, line: &'a str) -> (usize, &'a str) {
         let (mut column, mut rest) = (indent, line);
         while let Some(after) = after_bullet(rest) {
@@ -138,7 +138,7 @@ impl CodeFence {
         Self::of_marks(mark, text, column)
     }
 
-    // Apart, so that the many lines that begin otherwise pay for a look at one byte.
+    // A separate function, so that lines without a fence cost only a look at their first byte.
     fn of_marks(mark: u8, text: &str, column: usize) -> Option<Self> {
         let len = text.bytes().take_while(|byte| *byte == mark).count();
         let info = &text[len..];
@@ -151,7 +151,7 @@ impl CodeFence {
         })
     }
 
-    // "```a``` b" is inline code at the start of a line.
+    // "```a``` b" is inline code at the start of a line, not a fence.
     const fn may_open(self) -> bool {
         self.mark == b'~' || !self.info_has_backtick
     }
@@ -162,7 +162,7 @@ impl CodeFence {
     }
 }
 
-/// Returns the columns of a line's indentation, and the line without it and without its end.
+/// Returns the width of a line's indentation and the line without it and its line ending.
 fn unindented(line: &str) -> (usize, &str) {
     let (mut column, mut len) = (0, 0);
     for byte in line.bytes() {
@@ -175,19 +175,19 @@ fn unindented(line: &str) -> (usize, &str) {
     }
     let text = &line[len..];
     let text = text.strip_suffix('\n').unwrap_or(text);
-    // Most lines end in a letter or a full stop.
+    // Fast path: most lines end in a letter or a full stop.
     let is_bare = text.bytes().next_back().is_some_and(|byte| byte.is_ascii_graphic());
     (column, if is_bare { text } else { text.trim_end() })
 }
 
-/// Returns what follows the bullet or number of a list item; nothing where a line begins none.
+/// Returns the text after the bullet or number of a list item; `None` if the line begins no item.
 fn after_bullet(text: &str) -> Option<&str> {
     let after = &text[bullet_len(text)?..];
     let spaces = after.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     (after.is_empty() || spaces > 0).then(|| &after[spaces..])
 }
 
-/// Returns the length of the bullet or number that a text begins with, whatever follows it.
+/// Returns the length of the bullet or number at the start of a text.
 fn bullet_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     match bytes.first()? {
@@ -201,7 +201,7 @@ fn bullet_len(text: &str) -> Option<usize> {
     }
 }
 
-/// Says whether a line begins something new, a list item or a heading.
+/// Returns whether a line begins a list item or a heading.
 fn starts_block(line: &str) -> bool {
     let text = line.trim_start();
     let hashes = || text.bytes().take_while(|byte| *byte == b'#').count();

@@ -1,20 +1,19 @@
-//! Finds what looks like a marker: `[delegate:` outside code and quotations, with or without its closing
-//! bracket.
+//! Finds marker candidates: `[delegate:` outside code and quotations, with or without a closing bracket.
 
 use std::ops::Range;
 
 use super::code_span::{BacktickRuns, run_len};
 use super::prose_blocks::prose;
 
-/// What every marker starts with; case matters.
+/// The start of every marker. Case-sensitive.
 pub(super) const PREFIX: &str = "[delegate:";
 
-/// Something that starts like a marker.
+/// A piece of text that starts like a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MarkerCandidate {
     /// Its byte range.
     pub(super) span: Range<usize>,
-    /// Whether its bracket is closed on its line.
+    /// Whether its bracket is closed on the same line.
     pub(super) is_closed: bool,
 }
 
@@ -38,19 +37,19 @@ pub(super) fn candidates(text: &str) -> Vec<MarkerCandidate> {
     scan.found
 }
 
-/// Says whether a marker starts at `at`, closed or not.
+/// Returns whether a marker, closed or not, starts at `at`.
 fn is_start(text: &str, at: usize) -> bool {
     text.as_bytes()[at..].starts_with(PREFIX.as_bytes())
 }
 
-/// Says whether quotation marks stand right around a marker: then somebody else's is spoken of.
+/// Returns whether a marker is directly enclosed in quotation marks, that is, only mentioned.
 fn is_cited(text: &str, span: &Range<usize>) -> bool {
     const MARKS: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’'), ('«', '»')];
     let (before, after) = (text[..span.start].chars().next_back(), text[span.end..].chars().next());
     before.zip(after).is_some_and(|marks| MARKS.contains(&marks))
 }
 
-/// An opening bracket that waits for its partner.
+/// An opening bracket whose closing bracket has not been found yet.
 #[derive(Clone, Copy, Debug)]
 struct OpenBracket {
     at: usize,
@@ -67,11 +66,11 @@ struct MarkerScanner<'a> {
     open: Vec<OpenBracket>,
     /// How many of the open brackets start a marker.
     open_markers: usize,
-    /// Where in `found` the current line begins.
+    /// The index in `found` of the current line's first candidate.
     line_found: usize,
-    /// Where the current line ends.
+    /// The byte offset of the end of the current line.
     line_end: usize,
-    /// Work done so far, in looks at a byte or a candidate.
+    /// The work done so far: the number of bytes and candidates looked at.
     steps: usize,
 }
 
@@ -117,10 +116,10 @@ impl<'a> MarkerScanner<'a> {
         self.end_line(block.end);
     }
 
-    /// Returns where the scan goes on after the backticks at `at`.
+    /// Returns the offset at which scanning continues after the backticks at `at`.
     ///
-    /// Inside a marker, code must end on the marker's line; a stray backtick in one marker would
-    /// otherwise swallow the next.
+    /// Inside a marker, code must end on the marker's line; otherwise a stray backtick in one marker would
+    /// hide the next.
     fn backticks(&mut self, at: usize, end: usize) -> usize {
         let len = run_len(&self.text.as_bytes()[at..end]);
         self.spend(len);
@@ -131,7 +130,7 @@ impl<'a> MarkerScanner<'a> {
 
     fn bracket_opens(&mut self, at: usize) -> usize {
         let is_marker = is_start(self.text, at);
-        // Outside a marker a bracket has nothing to balance.
+        // Brackets outside a marker need not be balanced.
         if is_marker || self.open_markers > 0 {
             self.open.push(OpenBracket { at, is_marker });
         }
@@ -162,7 +161,7 @@ impl<'a> MarkerScanner<'a> {
         self.spend(self.line_end - at);
     }
 
-    /// Reports the markers that the line left open, each up to the next candidate.
+    /// Adds the unclosed markers of a line as candidates, each extending to the next candidate.
     fn end_line(&mut self, next_line: usize) {
         if self.open_markers > 0 {
             let mut line = self.found.split_off(self.line_found);
@@ -193,7 +192,7 @@ impl<'a> MarkerScanner<'a> {
         self.text.as_bytes().get(at).is_some_and(u8::is_ascii_punctuation)
     }
 
-    /// Counts work, so that a test can see how it grows.
+    /// Counts work, so that a test can check that it grows linearly.
     const fn spend(&mut self, steps: usize) {
         self.steps += steps;
     }
@@ -326,7 +325,7 @@ mod tests {
             }
             assert!(scan.steps <= 4 * text.len(), "{unit:?}: {}", scan.steps);
         }
-        // Nesting that closes only at the end.
+        // Nesting that is closed only at the end.
         let text = "[delegate:".repeat(10_000) + &"]".repeat(10_000);
         let mut scan = MarkerScanner::new(&text);
         scan.block(0..text.len());

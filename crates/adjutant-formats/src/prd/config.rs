@@ -1,21 +1,21 @@
-//! `delegationConfig`: what a PRD would like of the policy, of which only the tighter part counts.
+//! `delegationConfig`: limits requested by a PRD; they can only tighten the policy.
 
 use super::finding::PrdFindings;
 use super::read::Prd;
 use crate::fields::{FieldReader, FieldValue};
 
-/// The wishes of a PRD about delegation.
+/// The delegation limits that a PRD requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrdDelegationConfig {
     /// Whether to delegate. `true` is only a hint for the user.
     pub enabled: Option<bool>,
-    /// The deepest level; 0 switches delegation off.
+    /// The maximum depth; 0 switches delegation off.
     pub max_depth: Option<u64>,
-    /// Tokens one agent's context may hold.
+    /// The maximum context of one agent, in tokens.
     pub max_context_per_agent: Option<u64>,
-    /// The most children of one story; 0 switches delegation off.
+    /// The maximum number of children of one story; 0 switches delegation off.
     pub max_delegations_per_story: Option<u64>,
-    /// Whether children may work at the same time.
+    /// Whether children may run in parallel.
     pub allow_parallel_execution: Option<bool>,
 }
 
@@ -41,7 +41,7 @@ impl PrdDelegationConfig {
 }
 
 impl Prd {
-    /// Says whether the PRD would like to delegate; a hint for a person who has not allowed it.
+    /// Returns whether the PRD asks for delegation, for a hint to users who have not allowed it.
     #[must_use]
     pub fn wants_delegation(&self) -> bool {
         self.config().enabled == Some(true)

@@ -1,4 +1,4 @@
-//! What in a PRD needs a person's consent, as a list that hashes the same until it says otherwise.
+//! The parts of a PRD that need the user's consent, with a digest that changes only if they change.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use sha2::{Digest, Sha256};
 
 use super::read::Prd;
 
-/// Something a PRD would like that only a person can allow.
+/// A request of a PRD that only the user can allow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConsentRequest {
     /// Merge the results.
     Merge {
-        /// How, as it is written.
+        /// The merge mode, as written.
         how: String,
     },
-    /// A model for a story.
+    /// Use a certain model for a story.
     Model {
         /// The story.
         story: String,
         /// The model.
         model: String,
     },
-    /// A command that is run to judge a story.
+    /// Run a command that verifies a story.
     Verify {
         /// The story.
         story: String,
-        /// The planned child it is about, from 1; none for the story itself.
+        /// The planned child, counted from 1; `None` for the story itself.
         child: Option<usize>,
         /// The command.
         command: String,
@@ -47,7 +47,7 @@ impl fmt::Display for ConsentRequest {
     }
 }
 
-/// All wishes of a PRD, in an order that does not depend on the file's.
+/// All consent requests of a PRD, sorted independently of the file order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsentRequests(Vec<ConsentRequest>);
 
@@ -63,7 +63,7 @@ impl ConsentRequests {
         self.0.iter()
     }
 
-    /// Returns the SHA-256 of exactly these wishes, in hexadecimal digits.
+    /// Returns the SHA-256 of these requests, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
@@ -99,16 +99,16 @@ impl ConsentRequests {
     }
 }
 
-/// The length goes in first, so that parts cannot run into each other.
+/// Hashes the length first, so that adjacent parts cannot be confused.
 fn part(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_be_bytes());
     hash.update(text);
 }
 
 impl Prd {
-    /// Returns what needs a person's consent: models, commands that judge, and merging.
+    /// Returns the requests that need the user's consent: models, verify commands and merging.
     ///
-    /// Stories that pass count too, so that writing down an outcome changes nothing here.
+    /// Includes stories that pass, so that recording an outcome does not change the digest.
     #[must_use]
     pub fn consent_requests(&self) -> ConsentRequests {
         let mut wishes: Vec<ConsentRequest> = self

@@ -1,7 +1,7 @@
-//! Writing the outcome of a story into its PRD, by splices.
+//! Writes the outcome of a story into its PRD with splices.
 //!
-//! What stands there already, however it is laid out, is left alone: the same outcome twice is the
-//! same as once. What was written is read back once, so that no odd layout can swallow a change.
+//! Values that are already correct keep their layout, so writing the same outcome twice changes nothing the
+//! second time. The new text is parsed again, so that an unusual layout cannot silently lose a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ impl Prd {
         self.marked(&self.text)
     }
 
-    /// Works out the text with the outcome of a story in it: `passes` and `adjutant` in its entry,
-    /// and an entry for each child behind it.
+    /// Returns the text with the outcome of a story: `passes` and `adjutant` in its entry, and an entry for
+    /// each child after it.
     ///
-    /// An entry that has the id of a child and is none of this story belongs to someone else and
-    /// stays as it is; the child then stands only under `adjutant`.
+    /// An entry that has a child's id but does not name this story as its parent stays unchanged; that child
+    /// is then recorded only under `adjutant`.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Prd {
                 continue;
             };
             splices.extend(self.set(entry, &child.fields()));
-            // It names this parent, so it is there; what else stands in it is not ours.
+            // Present, because the entry names this parent; its other members belong to the user.
             let context = entry.member(&self.text, CONTEXT);
             splices.extend(context.into_iter().flat_map(|it| self.set(it, &child.context())));
         }
@@ -87,7 +87,7 @@ impl Prd {
         Some(parent.add_beside(&self.text, last.range.end, &entries))
     }
 
-    /// Returns the last of the entries behind a story that are its children or theirs.
+    /// Returns the index of a story's last consecutive descendant.
     fn last_of(&self, place: usize) -> usize {
         let mut family = BTreeSet::from([self.stories()[place].id.as_str()]);
         let mut last = place;
@@ -101,8 +101,7 @@ impl Prd {
         last
     }
 
-    /// Parts the children into those that have an entry and those that need one, each parent's
-    /// before the next.
+    /// Splits the children into those with an entry and those that need one, grouped by parent.
     fn sorted<'o>(
         &self,
         story_id: &'o str,
@@ -125,7 +124,7 @@ impl Prd {
                 next = by_parent.get(child.id.as_str()).cloned().unwrap_or_default();
             }
         }
-        // A child whose parent nobody named is not lost for it.
+        // Children whose parent is not in the list are added as well.
         order.extend(children.iter().filter(|child| seen.insert(&child.id)));
         let (known, new): (Vec<_>, Vec<_>) =
             order.into_iter().partition(|child| self.story(&child.id).is_some());
@@ -136,7 +135,7 @@ impl Prd {
     }
 }
 
-/// Says whether a text says a value already, however it is laid out.
+/// Returns whether a JSON text already has this value, whatever its layout.
 fn says(raw: &str, value: &Value) -> bool {
     let wanted = value.to_string();
     let mut wanted = wanted.bytes();

@@ -1,24 +1,24 @@
-//! Why a PRD cannot be read, run or changed.
+//! Errors of reading, running or editing a PRD.
 
 use super::finding::PrdFinding;
 
-/// Says why.
+/// Why a PRD cannot be read, run or edited.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrdError {
-    /// It is no JSON; a writer may have been cut off.
+    /// The file is not JSON, perhaps because a write was interrupted.
     #[error("not JSON, line {line} column {column}: {reason}")]
     NotJson {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// It holds something else than an object.
+    /// The file is not a JSON object.
     #[error("not a PRD: a PRD is a JSON object with a list `userStories` or `stories`")]
     NotObject,
-    /// Fields say what they cannot say.
+    /// Fields have invalid values.
     #[error("{}", listed(.findings, *.more))]
     Faults {
         /// The first faults, at most twenty.
@@ -29,42 +29,42 @@ pub enum PrdError {
     /// There is no such story.
     #[error("there is no story `{id}`{}", did_you_mean(.nearest.as_deref()))]
     Unknown {
-        /// The id asked for.
+        /// The requested id.
         id: String,
-        /// The id that looks most like it.
+        /// The most similar id.
         nearest: Option<String>,
     },
-    /// The story is a part of another one's work.
+    /// The story is a child of another story.
     #[error("story `{id}` is a child of `{parent}` and is not run by itself; run `{parent}`")]
     Child {
-        /// The story asked for.
+        /// The requested story.
         id: String,
         /// Its parent.
         parent: String,
     },
-    /// The story is done.
+    /// The story passes already.
     #[error("story `{id}` passes already; set its `passes` to false to run it again")]
     Passes {
-        /// The story asked for.
+        /// The requested story.
         id: String,
     },
-    /// What the story depends on is not done.
+    /// The story's dependencies do not pass yet.
     #[error("story `{id}` depends on {}, which {} not pass yet", joined(.waits_for), if .waits_for.len() == 1 { "does" } else { "do" })]
     NotReady {
-        /// The story asked for.
+        /// The requested story.
         id: String,
         /// The dependencies that do not pass yet.
         waits_for: Vec<String>,
     },
-    /// Stories depend on each other.
+    /// The dependencies form a cycle.
     #[error("line {line}: the dependencies of stories form a cycle: {}", .path.join(" → "))]
     Cycle {
-        /// The line where the first of them says what it depends on, from 1.
+        /// The line with the dependencies of the first story, from 1.
         line: usize,
-        /// The stories, each depending on the next; the first is also the last.
+        /// The ids of the stories, each depending on the next; the first id is repeated at the end.
         path: Vec<String>,
     },
-    /// Something of a person stands where the outcome would.
+    /// The user has a field where the outcome would be written.
     #[error(
         "story `{id}` has a field `adjutant` of yours, where its outcome would stand; nothing was written"
     )]
@@ -72,7 +72,7 @@ pub enum PrdError {
         /// The story.
         id: String,
     },
-    /// The new text would not read back as what was meant.
+    /// The edited text would not parse to the intended values.
     #[error("the PRD cannot take the outcome of story `{id}` where it stands; nothing was written")]
     Unwritable {
         /// The story.

@@ -1,4 +1,4 @@
-//! What is wrong or odd in a PRD, and where.
+//! Faults and warnings about a PRD, with their positions.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use crate::document::position;
 use crate::excerpt::excerpt;
 use crate::fields::FieldFault;
 
-/// The most faults, and the most warnings, that are kept.
+/// The maximum number of faults, and of warnings, that are kept.
 ///
-/// A person mends twenty at a time; of what is beyond them only the number is told.
+/// A user fixes a few at a time; beyond twenty only the count is reported.
 pub(super) const MAX_FINDINGS: usize = 20;
 
-/// The most characters of foreign text that a message repeats.
+/// The maximum number of characters quoted in a message.
 const SHOWN_CHARS: usize = 64;
 
-/// Something in a PRD that is wrong or odd.
+/// A fault or a warning about a PRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrdFinding {
     /// The id of the story, or its position such as `#3` if the id itself is invalid.
     pub story: Option<String>,
-    /// The field it is about.
+    /// The field.
     pub field: Option<String>,
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
 }
 
@@ -39,19 +39,19 @@ impl fmt::Display for PrdFinding {
     }
 }
 
-/// What a finding is about, within its story.
+/// The field that a finding is about, within its story.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FindingSubject<'a> {
     pub(super) field: Option<&'a str>,
-    /// The byte it stands at.
+    /// Its byte offset.
     pub(super) at: usize,
 }
 
-/// The findings about one text, while they are collected.
+/// Collects findings while a PRD is read.
 #[derive(Debug)]
 pub(super) struct PrdFindings<'t> {
     text: &'t str,
-    /// The story that further findings are about.
+    /// The story that the next findings are about.
     story: Option<String>,
     faults: Vec<PrdFinding>,
     more_faults: usize,
@@ -63,12 +63,13 @@ impl<'t> PrdFindings<'t> {
         Self { text, story: None, faults: Vec::new(), more_faults: 0, warnings: Vec::new() }
     }
 
-    /// Names the story that further findings are about.
+    /// Sets the story that the next findings are about.
     pub(super) fn of_story(&mut self, story: &str) {
         self.story = Some(story.to_owned());
     }
 
-    /// Returns what was read; a fault is recorded and read as absent, so that several are told at once.
+    /// Returns the value that was read. A fault is recorded and the value treated as absent, so that several
+    /// faults are reported at once.
     pub(super) fn keep<T>(&mut self, read: Result<Option<T>, FieldFault>) -> Option<T> {
         read.unwrap_or_else(|fault| {
             self.complain(&fault);
@@ -108,12 +109,12 @@ impl<'t> PrdFindings<'t> {
         }
     }
 
-    /// Says whether further faults are only counted.
+    /// Returns whether further faults are only counted.
     pub(super) const fn is_full(&self) -> bool {
         self.faults.len() >= MAX_FINDINGS
     }
 
-    /// Returns the line a byte stands on, from 1.
+    /// Returns the line of a byte offset, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         position(self.text, at).0
     }
@@ -125,7 +126,7 @@ impl<'t> PrdFindings<'t> {
     }
 }
 
-/// Shows foreign text in a message: short, on one line, without control characters.
+/// Quotes text for a message: shortened, on one line, without control characters.
 pub(super) fn quoted(text: &str) -> String {
     let shown: String = excerpt(text, SHOWN_CHARS).chars().flat_map(shown).collect();
     format!("`{shown}`")

@@ -1,11 +1,11 @@
-//! PRDs: files of stories, read, put in order and changed by splices.
+//! PRDs: JSON files of user stories, and how they are read, ordered and edited.
 //!
-//! Owns what a story may say, which of them may run and when, what of it needs a person's consent,
-//! and how the end of a story is written down. It reads and writes no file, and admits nothing: a
-//! PRD is content of a repository, and may only tighten what a person allowed.
+//! Owns the fields of a story, which stories may run and in which order, which parts need the user's consent,
+//! and how the outcome of a story is recorded. It does no IO and grants nothing: a PRD is content of a
+//! repository and may only tighten what the user allowed.
 //!
-//! Start at [`Prd::read`]. Invariant: [`Prd::edit`] changes the entry of one story and those of its
-//! children; every other byte is the byte that came in.
+//! Start at [`Prd::read`]. Invariant: [`Prd::edit`] changes only the entry of one story and the entries of
+//! its children; every other byte stays unchanged.
 
 mod config;
 mod consent;

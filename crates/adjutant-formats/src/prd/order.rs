@@ -1,7 +1,7 @@
 //! Which stories may run, and in which order.
 //!
-//! A story waits for what it depends on. Children of stories are never run by themselves: whoever
-//! depends on one waits for the story it is a part of. All is done without recursion, each edge once.
+//! A story waits for its dependencies. Children are never run on their own: depending on a child means
+//! waiting for the story it belongs to. The algorithms do not recurse and visit each edge once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -12,18 +12,17 @@ use super::read::Prd;
 use super::story::Story;
 use crate::nearest::nearest;
 
-/// The most parents that are looked for above a child.
+/// The maximum number of ancestors that are followed above a child.
 ///
-/// More than any policy permits; parents that go round in a circle are left after as many steps.
+/// More than any policy permits; it also ends the search if the parents form a cycle.
 const MAX_LEVELS: usize = 8;
 
 impl Prd {
-    /// Returns the stories that do not pass yet, dependencies first; then by priority, then as the
-    /// file has them.
+    /// Returns the stories that do not pass yet, sorted by dependencies, then priority, then file order.
     ///
     /// # Errors
     ///
-    /// [`PrdError::Cycle`] when stories that do not pass yet depend on each other.
+    /// [`PrdError::Cycle`] if stories that do not pass yet depend on each other.
     pub fn order(&self) -> Result<Vec<&Story>, PrdError> {
         let waits = self.open_dependencies();
         let mut blocks: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -54,11 +53,11 @@ impl Prd {
         if left.is_empty() { Ok(order) } else { Err(self.cycle(&waits, &left)) }
     }
 
-    /// Returns the one story that was asked for.
+    /// Returns the story with this id, if it may run now.
     ///
     /// # Errors
     ///
-    /// When there is none of that id, or it may not run now.
+    /// If there is no such story or it may not run now.
     pub fn select(&self, id: &str) -> Result<&Story, PrdError> {
         let Some(story) = self.story(id) else {
             return Err(PrdError::Unknown { id: id.to_owned(), nearest: self.nearest_id(id) });
@@ -78,9 +77,9 @@ impl Prd {
         Err(PrdError::NotReady { id: id(), waits_for })
     }
 
-    /// Returns what a story depends on that does not pass yet.
+    /// Returns the dependencies of a story that do not pass yet.
     ///
-    /// A child that passes is of use once the story it is a part of does: its work is in that one's.
+    /// A passing child counts only once the story it belongs to passes, because that story contains its work.
     #[must_use]
     pub fn waits_for<'a>(&self, story: &'a Story) -> Vec<&'a str> {
         let passes = |place: usize| {
@@ -95,14 +94,14 @@ impl Prd {
         open
     }
 
-    /// Returns the highest number that a child of a story has; numbers are never used again.
+    /// Returns the highest number used by the children of a story; numbers are never reused.
     #[must_use]
     pub fn last_child_number(&self, parent: &str) -> u32 {
         let number = |story: &Story| child_number(parent, &story.id);
         self.stories().iter().filter_map(number).max().unwrap_or(0)
     }
 
-    /// Returns the place of the story that a child is a part of in the end, or the story's own.
+    /// Returns the index of a child's topmost ancestor, or the story's own index.
     fn top(&self, place: usize) -> usize {
         let mut at = place;
         for _ in 0..MAX_LEVELS {
@@ -114,7 +113,7 @@ impl Prd {
         at
     }
 
-    /// Returns for each story that may run the places of the stories before it.
+    /// Returns, for each story that may run, the indices of the stories it waits for.
     fn open_dependencies(&self) -> BTreeMap<usize, Vec<usize>> {
         let stories = self.stories().iter().enumerate().filter(|(_, story)| may_run(story));
         let open = |(place, story): (usize, &Story)| {
@@ -128,7 +127,7 @@ impl Prd {
         stories.map(open).collect()
     }
 
-    /// Returns the place of each story among the priorities.
+    /// Returns the rank of each story by priority.
     fn ranks(&self) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.stories().len()).collect();
         let priority = |place: usize| self.stories()[place].priority;
@@ -144,7 +143,8 @@ impl Prd {
         ranks
     }
 
-    /// Names a cycle: whatever is left waits for something that is left, so walking ends in one.
+    /// Returns a cycle. Every remaining story waits for another remaining one, so following the dependencies
+    /// finds one.
     fn cycle(
         &self,
         waits: &BTreeMap<usize, Vec<usize>>,
@@ -183,7 +183,7 @@ impl Prd {
     }
 }
 
-/// Returns the number that an id gives a child of `parent`; none for any other id.
+/// Returns the child number in an id of the form `{parent}-DEL-{NNN}`; `None` for other ids.
 #[must_use]
 pub fn child_number(parent: &str, id: &str) -> Option<u32> {
     let rest = id.strip_prefix(parent)?.strip_prefix("-DEL-")?;

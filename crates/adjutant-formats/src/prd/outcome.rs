@@ -1,4 +1,4 @@
-//! What came of a story, and how it stands in the PRD.
+//! The outcome of a story and its representation in the PRD.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use crate::money::Usd;
 use crate::outcome::Outcome;
 use crate::time::rfc3339;
 
-/// Where the entry of a story says what came of it.
+/// The member of a story's entry that records its outcome.
 pub(super) const RECORD: &str = "adjutant";
 
-/// The names of what stands there.
+/// The members of that record.
 const RECORDED: [&str; 12] = [
     "run",
     "status",
@@ -36,74 +36,74 @@ pub(super) fn is_taken(text: &str, entry: &DocumentNode) -> bool {
     !is_empty && !is_ours
 }
 
-/// Where an entry says whose child it is.
+/// The member of a child's entry that names its parent.
 pub(super) const CONTEXT: &str = "delegationContext";
 
-/// What came of a story.
+/// The outcome of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrdOutcome {
     /// Whether it passes, as determined by the engine, not by a model.
     pub passes: bool,
-    /// The run it was done in.
+    /// The id of the run.
     pub run: String,
     /// How it ended.
     pub status: Outcome,
     /// A summary of the work.
     pub summary: String,
-    /// The branch its work is on, where there is one.
+    /// The branch with its work, if any.
     pub branch: Option<String>,
-    /// The reference that keeps its work, where there is any.
+    /// The git reference that keeps its work, if any.
     pub reference: Option<String>,
-    /// The commit of its work, where it passes and changed something: what others are built on.
+    /// The commit of its work if it passes and changed something. Dependent stories start from it.
     pub commit: Option<String>,
-    /// What it cost, its children included.
+    /// The cost, children included.
     pub cost: Usd,
-    /// Whether part of the cost counts at its reservation because no provider reported it.
+    /// Whether part of the cost is estimated, because a provider did not report its usage.
     pub estimated: bool,
-    /// Input tokens, its children's included.
+    /// Input tokens, children included.
     pub tokens_in: u64,
-    /// Output tokens, its children's included.
+    /// Output tokens, children included.
     pub tokens_out: u64,
-    /// When it ended, in Unix milliseconds.
+    /// The end time in Unix milliseconds.
     pub finished_ms: u64,
     /// All its descendants, in any order.
     pub children: Vec<PrdChildOutcome>,
 }
 
-/// What came of a child of a story, or of a child's child.
+/// The outcome of a descendant of a story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrdChildOutcome {
     /// Its id, such as `US-007-DEL-001`.
     pub id: String,
-    /// The story or child it is a part of.
+    /// The id of its parent.
     pub parent: String,
     /// Its title.
     pub title: String,
-    /// What it was to do.
+    /// Its task.
     pub description: String,
-    /// How much work it was to be.
+    /// The estimate in hours.
     pub hours: u32,
-    /// Its depth; a story of the PRD has 0.
+    /// Its depth; a story of the PRD has depth 0.
     pub depth: u64,
-    /// Whether it could delegate.
+    /// Whether it was allowed to delegate.
     pub can_delegate: bool,
-    /// The most children it could have.
+    /// The maximum number of its own children.
     pub max_delegations: u64,
-    /// Whether it is done.
+    /// Whether it passes.
     pub passes: bool,
     /// How it ended.
     pub status: Outcome,
     /// A summary of the work.
     pub summary: String,
-    /// The files that are different, by their paths.
+    /// The paths of the changed files.
     pub files_changed: Vec<String>,
-    /// What it cost, its own children included.
+    /// The cost, its own children included.
     pub cost: Usd,
-    /// Whether part of the cost counts at its reservation because no provider reported it.
+    /// Whether part of the cost is estimated, because a provider did not report its usage.
     pub estimated: bool,
-    /// Input tokens, its own children's included.
+    /// Input tokens, its own children included.
     pub tokens_in: u64,
-    /// Output tokens, its own children's included.
+    /// Output tokens, its own children included.
     pub tokens_out: u64,
 }
 
@@ -146,7 +146,7 @@ impl PrdChildOutcome {
         Value::Object(record)
     }
 
-    /// Returns the fields of its own entry that are kept up to date.
+    /// Returns the fields of its entry that are updated.
     pub(super) fn fields(&self) -> [(&'static str, Value); 4] {
         [
             ("title", json!(self.title)),
@@ -156,7 +156,7 @@ impl PrdChildOutcome {
         ]
     }
 
-    /// Returns the fields of its [`CONTEXT`].
+    /// Returns the members of its [`CONTEXT`].
     pub(super) fn context(&self) -> [(&'static str, Value); 4] {
         [
             ("parent_story_id", json!(self.parent)),
@@ -166,7 +166,7 @@ impl PrdChildOutcome {
         ]
     }
 
-    /// Returns its own entry.
+    /// Returns its complete entry.
     pub(super) fn entry(&self) -> Value {
         let mut entry = Map::new();
         entry.insert("id".into(), json!(self.id));

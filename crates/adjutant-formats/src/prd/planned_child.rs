@@ -1,8 +1,8 @@
-//! Children that a PRD plans ahead, in `delegationStrategy`.
+//! Children that a PRD plans in advance, in `delegationStrategy`.
 //!
-//! Accepted are `{"subtasks": [...]}` and a plain list; an item is an object with a description, or
-//! a text such as `Write the tests:2`. What cannot be understood is a fault: a story without a part of its
-//! plan would be paid for and would not be the one that was planned.
+//! Accepts `{"subtasks": [...]}` and a plain list. An item is an object with a description, or a text such as
+//! `Write the tests:2`. Anything else is a fault: running a story with only a part of its plan would cost
+//! money for something the user did not plan.
 
 use super::finding::PrdFindings;
 use crate::fields::{FieldFault, FieldReader, FieldValue};
@@ -10,19 +10,19 @@ use crate::marker::MAX_HOURS;
 
 const FIELD: &str = "delegationStrategy";
 
-/// The hours of a subtask that names none.
+/// The hours of a subtask without an estimate.
 const DEFAULT_HOURS: u32 = 1;
 
-/// A child that is planned already.
+/// A child that the PRD plans in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedChild {
     /// The task.
     pub description: String,
-    /// How much work it may be, from 1 to 1,000; fractions are rounded up.
+    /// The estimate in hours, from 1 to 1,000; fractions are rounded up.
     pub hours: u32,
-    /// The command that says whether it is done; needs a person's consent.
+    /// The command that verifies the work; needs the user's consent.
     pub verify: Option<String>,
-    /// The files it is about.
+    /// The files it concerns.
     pub file_scope: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl PlannedChild {
         if scope.is_empty() {
             return self.description.clone();
         }
-        // On the same line: what a task is called is the beginning of what it is told.
+        // On the same line, because the label of a task is the beginning of its text.
         format!("{} (files: {})", self.description, scope.join(", "))
     }
 }
@@ -73,7 +73,7 @@ fn one(value: FieldValue<'_>) -> Result<PlannedChild, String> {
     if description.is_empty() {
         return Err("it has no `description`".to_owned());
     }
-    // Markers spell it the second way.
+    // Markers use the second spelling.
     let hours = fields.filled("estimatedHours").or_else(|| fields.filled("estimated_hours"));
     let hours = hours.map_or(Some(DEFAULT_HOURS), |hours| whole_hours(hours.number().ok()?));
     let said = |fault: FieldFault| format!("its {fault}");
@@ -113,7 +113,7 @@ fn from_marker(text: &str) -> Result<PlannedChild, String> {
 }
 
 fn whole_hours(hours: f64) -> Option<u32> {
-    // Less than an hour counts as one.
+    // Less than an hour counts as one hour.
     let rounded = hours.ceil();
     (hours >= 0.0 && rounded <= f64::from(MAX_HOURS)).then_some((rounded as u32).max(1))
 }

@@ -1,11 +1,11 @@
-//! How much a story matters, as a number or a word.
+//! The priority of a story, given as a number or a word.
 
 use std::cmp::Ordering;
 
-/// How much a story matters; the lower, the earlier.
+/// The priority of a story; lower numbers run earlier.
 ///
-/// Numbers count as they are; the words `critical`, `high`, `medium` and `low` stand for 0 to 3, and
-/// `P2` for 2. A story that says nothing comes last.
+/// Numbers are used directly. The words `critical`, `high`, `medium` and `low` mean 0 to 3, and `P2` means 2.
+/// A story without a priority comes last.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct StoryPriority(f64);
 
@@ -13,13 +13,13 @@ impl StoryPriority {
     /// The priority of a story that has none.
     pub const NONE: Self = Self(f64::INFINITY);
 
-    /// Takes a number.
+    /// Makes a priority from a number.
     #[must_use]
     pub const fn new(number: f64) -> Self {
         Self(number)
     }
 
-    /// Reads a word; none for one that has no rank.
+    /// Parses a word; `None` for an unknown one.
     pub(super) fn word(word: &str) -> Option<Self> {
         let word = word.trim().to_lowercase();
         let rank = match word.as_str() {
@@ -38,7 +38,7 @@ impl StoryPriority {
         Some(Self(rank))
     }
 
-    /// Compares two, the earlier first.
+    /// Compares two priorities; the one that runs earlier is less.
     #[must_use]
     pub fn order(self, other: Self) -> Ordering {
         self.0.total_cmp(&other.0)

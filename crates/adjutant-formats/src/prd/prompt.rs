@@ -1,8 +1,8 @@
-//! What the agent of a story is asked to do, as plain text.
+//! The prompt for the agent of a story.
 
 use super::story::Story;
 
-/// Returns the prompt of a story: its own words, and nothing about delegation.
+/// Returns the prompt of a story from its own fields; it says nothing about delegation.
 #[must_use]
 pub fn story_prompt(story: &Story) -> String {
     let mut text = format!("Story {}: {}\n", story.id, story.title.trim());
@@ -26,7 +26,7 @@ fn list(text: &mut String, heading: &str, items: &[String]) {
     }
     *text += &format!("\n{heading}\n");
     for item in items {
-        // Further lines of an item stand below its first.
+        // Indents the further lines of an item below its first.
         *text += &format!("- {}\n", item.replace('\n', "\n  "));
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a PRD.
+//! Parsing of a PRD.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use super::story::{self, Story};
 use crate::document::{DocumentNode, SyntaxError, parse_json};
 use crate::fields::{FieldFault, FieldReader, FieldValue};
 
-/// The names the list of stories may have.
+/// The possible names of the list of stories.
 const LISTS: [&str; 2] = ["userStories", "stories"];
 
-/// The mark some editors put before a text.
+/// The byte order mark that some editors write at the start of a file.
 pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A PRD: the text it was read from and what that says.
+/// A PRD: its text and the parsed stories.
 #[derive(Clone, Debug)]
 pub struct Prd {
-    /// Whether a byte order mark stood before the text.
+    /// Whether the file started with a byte order mark.
     pub(super) has_mark: bool,
-    /// The text behind the mark.
+    /// The text after the byte order mark.
     pub(super) text: String,
     /// The list of stories; items have the same indices as in `stories`.
     pub(super) list: DocumentNode,
     stories: Vec<Story>,
-    /// The places of the stories by their ids.
+    /// The indices of the stories by id.
     index: BTreeMap<String, usize>,
     project: Option<String>,
     config: PrdDelegationConfig,
@@ -34,11 +34,11 @@ pub struct Prd {
 }
 
 impl Prd {
-    /// Reads a text.
+    /// Parses a PRD.
     ///
     /// # Errors
     ///
-    /// When it is no PRD; several faults are told together, at most twenty.
+    /// If the text is not a valid PRD; up to twenty faults are reported together.
     pub fn read(text: &str) -> Result<Self, PrdError> {
         let (has_mark, text) = match text.strip_prefix(BYTE_ORDER_MARK) {
             Some(text) => (true, text),
@@ -68,49 +68,49 @@ impl Prd {
         Ok(Self { has_mark, text, list, stories, index, project, config, merge, warnings })
     }
 
-    /// Returns the stories in the order of the file, children included.
+    /// Returns the stories in file order, children included.
     #[must_use]
     pub fn stories(&self) -> &[Story] {
         &self.stories
     }
 
-    /// Returns a story.
+    /// Returns the story with this id.
     #[must_use]
     pub fn story(&self, id: &str) -> Option<&Story> {
         self.stories.get(self.place(id)?)
     }
 
-    /// Returns the text of a story's entry as it stands in the file.
+    /// Returns the source text of a story's entry.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&str> {
         Some(self.node(self.place(id)?)?.raw(&self.text))
     }
 
-    /// Returns the name of the project, where it has one.
+    /// Returns the name of the project, if the PRD has one.
     #[must_use]
     pub fn project(&self) -> Option<&str> {
         self.project.as_deref()
     }
 
-    /// Returns what the PRD says about delegation.
+    /// Returns the delegation limits that the PRD requests.
     #[must_use]
     pub const fn config(&self) -> &PrdDelegationConfig {
         &self.config
     }
 
-    /// Returns how results are to be merged, as it is written; needs a person's consent.
+    /// Returns the requested merge mode as written; needs the user's consent.
     #[must_use]
     pub fn merge(&self) -> Option<&str> {
         self.merge.as_deref()
     }
 
-    /// Returns what a person should know; at most twenty.
+    /// Returns the warnings, at most twenty.
     #[must_use]
     pub fn warnings(&self) -> &[PrdFinding] {
         &self.warnings
     }
 
-    /// Returns where a story stands.
+    /// Returns the index of a story.
     pub(super) fn place(&self, id: &str) -> Option<usize> {
         self.index.get(id).copied()
     }
@@ -171,7 +171,7 @@ fn merge(root: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Option<String> {
     Some(how.into_owned()).filter(|how| !how.trim().is_empty())
 }
 
-/// Says no to ids that are used twice.
+/// Reports ids that are used twice.
 fn unique(
     items: &[DocumentNode],
     stories: &[Option<Story>],

@@ -1,4 +1,4 @@
-//! One story of a PRD and its fields.
+//! A story of a PRD and its fields.
 
 use super::finding::{FindingSubject, PrdFindings, quoted};
 use super::outcome::{RECORD, is_taken};
@@ -9,37 +9,37 @@ use crate::document::DocumentNode;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
 
-/// The most characters of a description that serve as the title of a story that has none.
+/// The maximum number of characters of a description that become the title of a story without one.
 const TITLE_CHARS: usize = 80;
 
-/// A story.
+/// A user story of a PRD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Story {
-    /// Its id; it may stand in the names of branches and files.
+    /// Its id; valid in branch and file names.
     pub id: String,
-    /// Its title; the beginning of the description where there is none.
+    /// Its title, or the beginning of the description.
     pub title: String,
-    /// What is to be done; may be empty.
+    /// The task; may be empty.
     pub description: String,
-    /// What must hold when it is done.
+    /// The criteria that must hold when it is done.
     pub acceptance_criteria: Vec<String>,
     /// Its priority.
     pub priority: StoryPriority,
     /// The estimate in hours.
     pub estimated_hours: Option<f64>,
-    /// How hard it may be, as it is written.
+    /// The estimated complexity, as written.
     pub estimated_complexity: Option<String>,
-    /// The model the PRD would like; needs a person's consent.
+    /// The model that the PRD requests; needs the user's consent.
     pub suggested_model: Option<String>,
-    /// The files it is about.
+    /// The files it concerns.
     pub file_scope: Vec<String>,
-    /// The stories that must pass before it.
+    /// The ids of the stories that must pass first.
     pub dependencies: Vec<String>,
-    /// Whether it is done.
+    /// Whether it passes.
     pub passes: bool,
-    /// What else there is to say.
+    /// Additional notes.
     pub notes: Option<String>,
-    /// The command that says whether it is done; needs a person's consent.
+    /// The command that verifies the work; needs the user's consent.
     pub verify: Option<String>,
     /// The children that the PRD plans in advance.
     pub planned: Vec<PlannedChild>,
@@ -47,21 +47,21 @@ pub struct Story {
     pub context: Option<StoryContext>,
 }
 
-/// Where a child story stands.
+/// The parent and the limits of a child story.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoryContext {
     /// The id of its parent.
     pub parent_story_id: Option<String>,
-    /// Its depth; a story of the PRD has 0.
+    /// Its depth; a story of the PRD has depth 0.
     pub depth: Option<u64>,
     /// Whether it may delegate.
     pub can_delegate: Option<bool>,
-    /// The most children it may have.
+    /// The maximum number of its own children.
     pub max_delegations: Option<u64>,
 }
 
 impl Story {
-    /// Returns the story it is a part of; such a story is never run by itself.
+    /// Returns the id of its parent; a story with a parent is never run on its own.
     #[must_use]
     pub fn parent(&self) -> Option<&str> {
         self.context.as_ref()?.parent_story_id.as_deref()
@@ -137,7 +137,7 @@ fn strings(fields: &FieldReader<'_>, name: &str, out: &mut PrdFindings<'_>) -> V
     })
 }
 
-/// Reads a word, or a number as it is written.
+/// Reads a word, or a number as text.
 fn word_or_number(value: FieldValue<'_>) -> Result<String, FieldProblem> {
     match (value.string(), value) {
         (Ok(word), _) => Ok(word.into_owned()),

@@ -1,14 +1,14 @@
-//! What a story asks for, as a digest that is the same until it asks for something else.
+//! A digest of what a story asks for, which changes only if the request changes.
 
 use sha2::{Digest, Sha256};
 
 use super::prompt::story_prompt;
 use super::story::Story;
 
-/// Returns the SHA-256 of what is asked of whoever works on a story, in hexadecimal digits: its
-/// prompt, the commands and the children of its entry, and the command that is in force.
+/// Returns the SHA-256, in hexadecimal, of what a story asks its agent to do: its prompt, its commands, its
+/// planned children, and the verify command in force.
 ///
-/// Where it stands, its priority and what came of it do not count: they ask for nothing.
+/// Its position, its priority and its outcome are not included, because they ask for nothing.
 #[must_use]
 pub fn story_digest(story: &Story, verify: Option<&str>) -> String {
     let mut hash = Sha256::new();
@@ -23,7 +23,7 @@ pub fn story_digest(story: &Story, verify: Option<&str>) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The length goes in first, so that parts cannot run into each other; none is no empty text.
+/// Hashes the length first, so that adjacent parts cannot be confused; `None` differs from an empty text.
 fn part(hash: &mut Sha256, text: Option<&str>) {
     hash.update([u8::from(text.is_some())]);
     let text = text.unwrap_or_default();

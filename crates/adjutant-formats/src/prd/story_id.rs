@@ -1,17 +1,17 @@
-//! What may be the id of a story.
+//! The rules for story ids, which become parts of branch and file names.
 
-/// The longest id of a story that a person wrote.
+/// The maximum length of a story id, in characters.
 const MAX_CHARS: usize = 64;
 
-/// The longest id of a child; it is its parent's with a number behind it, at each level.
+/// The maximum length of a child's id, which is its parent's id with a number appended at each level.
 const MAX_CHILD_CHARS: usize = 128;
 
-/// Whose id it is.
+/// The kind of story that an id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoryIdKind {
     /// A story of the PRD.
     Story,
-    /// The id of a child of one.
+    /// A child of a story.
     Child,
 }
 

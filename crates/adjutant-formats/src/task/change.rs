@@ -1,4 +1,4 @@
-//! Changing a task: one step, judged, as two new texts.
+//! Changes of tasks: checks a change and returns the new texts of both files.
 
 use std::path::{Component, Path};
 
@@ -15,114 +15,115 @@ use crate::contract::ArtifactKind;
 use crate::document::{Splice, apply};
 use crate::time::{date, rfc3339};
 
-/// The longest name of a language.
+/// The maximum length of a language name.
 const MAX_LANGUAGE_CHARS: usize = 40;
 
-/// A task that is to be added.
+/// A task to be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewTask {
-    /// Its title; put on one line.
+    /// Its title; line breaks become spaces.
     pub title: String,
-    /// Its language; `general` where none is given.
+    /// Its language; `general` by default.
     pub language: Option<String>,
-    /// How much it matters.
+    /// Its priority.
     pub priority: TaskPriority,
-    /// How much work it may be; `TBD` where nobody said.
+    /// The estimated effort; `TBD` by default.
     pub effort: Option<String>,
-    /// More about it.
+    /// Its description.
     pub description: Option<String>,
 }
 
-/// Something that was made for a task.
+/// A file that was made for a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskArtifact {
-    /// What it is.
+    /// The kind of the file.
     #[serde(rename = "type")]
     pub kind: ArtifactKind,
-    /// Its path from the root of the project.
+    /// Its path relative to the project root.
     pub path: String,
 }
 
-/// What came of work on a task: where it stands now and what was made.
+/// The result of work on a task: its new status and its artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskUpdate {
-    /// Where it goes; none where it stays. What only IN PROGRESS leads to is reached through it.
+    /// The new status; `None` keeps the old one. If the status is reachable only through IN PROGRESS, that
+    /// step is made first.
     pub status: Option<TaskStatus>,
-    /// Why; BLOCKED and ABANDONED need it, nothing else takes it.
+    /// The reason; required for BLOCKED and ABANDONED, refused for all others.
     pub reason: Option<String>,
-    /// What was made; a link that is there already is left as it is.
+    /// The artifacts to link; existing links stay unchanged.
     pub links: Vec<TaskArtifact>,
 }
 
-/// What is to change.
+/// A change of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskChange {
-    /// A new task.
+    /// Add a task.
     Add(NewTask),
-    /// Another status; BLOCKED and ABANDONED need a reason.
+    /// Set the status; BLOCKED and ABANDONED need a reason.
     SetStatus {
         /// The task.
         number: TaskNumber,
-        /// Where it goes.
+        /// The new status.
         to: TaskStatus,
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
-    /// A link to something that was made for the task.
+    /// Link an artifact to a task.
     Link {
         /// The task.
         number: TaskNumber,
-        /// What was made.
+        /// The artifact.
         artifact: TaskArtifact,
     },
-    /// A status and links at once; what holds already changes nothing.
+    /// Set a status and add links at once; what already holds changes nothing.
     Update {
         /// The task.
         number: TaskNumber,
-        /// What came of the work.
+        /// The result of the work.
         update: TaskUpdate,
     },
 }
 
-/// What came of a change: the new texts of both files.
+/// The result of a change: the new texts of both files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskChangeResult {
     /// The new `TODO.md`.
     pub todo: String,
     /// The new `state.json`.
     pub state: String,
-    /// The task as it stands now.
+    /// The task after the change.
     pub task: Task,
-    /// Where it stood before; none for a new task.
+    /// The status before; `None` for a new task.
     pub from: Option<TaskStatus>,
-    /// Whether anything is different at all.
+    /// Whether the change had any effect.
     pub is_different: bool,
-    /// What the two files still disagree about in this task.
+    /// What the two files still disagree about for this task.
     pub disagreements: Vec<TaskDisagreement>,
 }
 
-/// The changes to both files, while they are collected.
+/// Collects splices for both files.
 #[derive(Default)]
 struct TaskSplices {
     todo: Vec<Splice>,
     state: Vec<Splice>,
 }
 
-/// One step of a change.
+/// The result of one step of a change.
 struct ChangeStep {
     number: TaskNumber,
     from: Option<TaskStatus>,
-    /// The book behind it; none where it brought nothing new.
+    /// The files after the step; `None` if it changed nothing.
     book: Option<TaskFiles>,
 }
 
 impl TaskFiles {
-    /// Works a change out; `wall_ms` is the Unix time in milliseconds, `folder` the path of the
-    /// files from the root of the project.
+    /// Computes a change; `wall_ms` is the Unix time in milliseconds, `folder` the path of the task files
+    /// relative to the project root.
     ///
     /// # Errors
     ///
-    /// When the change is not allowed, or makes no sense.
+    /// If the change is not allowed or not possible.
     pub fn change(
         &self,
         change: &TaskChange,
@@ -136,7 +137,7 @@ impl TaskFiles {
         Ok(self.outcome(step.number, step.from, step.book))
     }
 
-    /// Takes one step.
+    /// Computes one step.
     fn step(
         &self,
         change: &TaskChange,
@@ -162,7 +163,7 @@ impl TaskFiles {
         }
         let todo = apply(&self.todo.text, splices.todo);
         let state = apply(&self.state.text, splices.state);
-        // What was written is read back once, so that no odd layout can swallow a change.
+        // The new text is parsed again, so that an unusual layout cannot silently lose a change.
         let again =
             todo.zip(state).and_then(|(todo, state)| Self::take(Some(todo), Some(state)).ok());
         let again = again.filter(|book| self.is_meant(change, number, book));
@@ -170,7 +171,7 @@ impl TaskFiles {
         Ok(ChangeStep { number, from, book: Some(book) })
     }
 
-    /// Takes the steps of an update one after the other; the first that is refused refuses all.
+    /// Computes the steps of an update in sequence; the first refused step refuses the update.
     fn update(
         &self,
         number: TaskNumber,
@@ -187,7 +188,7 @@ impl TaskFiles {
         Ok(self.outcome(number, task.status, book))
     }
 
-    /// Returns what came of a change: the book behind it, or this one where it brought nothing new.
+    /// Returns the result of a change, from the changed files or from `self` if nothing changed.
     fn outcome(
         &self,
         number: TaskNumber,
@@ -267,7 +268,7 @@ impl TaskFiles {
         let reason = reason.map(one_line).filter(|reason| !reason.is_empty());
         let needs_reason = matches!(to, TaskStatus::Blocked | TaskStatus::Abandoned);
         match &reason {
-            // Staying blocked for the reason that is known needs no second one.
+            // A task that stays blocked keeps its reason and needs no new one.
             None if needs_reason && !(from == to && task.reason.is_some()) => {
                 return Err(TaskError::NoReason { to });
             }
@@ -285,7 +286,7 @@ impl TaskFiles {
         Ok(from)
     }
 
-    /// Removes what was said only because the task stood where it is not any more.
+    /// Removes the fields that belonged to the previous status.
     fn forget(&self, number: TaskNumber, from: TaskStatus, out: &mut TaskSplices) {
         let (names, keys): (Vec<_>, Vec<_>) = dated_by(from).iter().copied().unzip();
         let entry = self.entry(number);
@@ -349,7 +350,7 @@ impl TaskFiles {
         self.write_project(task, to, &fields, &now, out);
     }
 
-    /// Updates the task in `state.json`, or puts it there.
+    /// Updates the task in `state.json`, or adds it.
     fn write_project(
         &self,
         task: &Task,
@@ -381,12 +382,12 @@ impl TaskFiles {
         let target = from_folder(&path, folder);
         let (name, link) = (field_name(artifact.kind), markdown_link(&path, &target));
         let text = &self.todo.text;
-        // A task without a known status keeps what stands there; only a restored entry needs one.
+        // A task without a known status keeps its text; only a restored entry needs a status.
         let status = task.status.unwrap_or(TaskStatus::NotStarted);
         match self.entry(number) {
             Some(entry) => {
                 let known = entry.value(text, name).unwrap_or_default();
-                // Brackets within a path are escaped, so no link is part of another.
+                // Brackets in a path are escaped, so no link is a substring of another.
                 if !known.contains(&link) {
                     out.todo.push(entry.add(text, name, &link));
                 }
@@ -413,7 +414,7 @@ impl TaskFiles {
         Ok(task.status)
     }
 
-    /// Returns a task that exactly one entry or object stands for.
+    /// Returns a task whose number occurs at most once per file.
     fn only(&self, number: TaskNumber) -> Result<Task, TaskError> {
         let task = self.task(number).ok_or(TaskError::Unknown { number })?;
         let is_twice = |side| self.on(side, number).count() > 1;
@@ -427,7 +428,7 @@ impl TaskFiles {
         self.entry(number).is_some_and(|entry| entry.value(&self.todo.text, name).is_some())
     }
 
-    /// Returns a task that one of the files lacks as it is written there.
+    /// Returns the text of a task for the file that lacks it.
     fn restored<'a>(&self, task: &'a Task, status: TaskStatus) -> NewTaskText<'a> {
         NewTaskText {
             number: task.number,
@@ -441,7 +442,7 @@ impl TaskFiles {
     }
 }
 
-/// Returns the fields that a status brings, as `TODO.md` and as `state.json` name them.
+/// Returns the fields that belong to a status, with their names in `TODO.md` and `state.json`.
 const fn dated_by(status: TaskStatus) -> &'static [(&'static str, &'static str)] {
     match status {
         TaskStatus::Completed => &[("Completed", "completed")],
@@ -462,15 +463,15 @@ const fn dated_by(status: TaskStatus) -> &'static [(&'static str, &'static str)]
     }
 }
 
-/// Returns the steps of an update for a task as it stands.
+/// Returns the steps that an update needs, given the current task.
 fn steps(task: &Task, update: &TaskUpdate) -> Result<Vec<TaskChange>, TaskError> {
     let number = task.number;
     let mut steps = Vec::new();
     let set = |to, reason| TaskChange::SetStatus { number, to, reason };
-    // A reason alone is one for where the task stands.
+    // A reason without a status applies to the current status.
     let stays = task.status.filter(|_| update.reason.is_some());
     if let Some(to) = update.status.or(stays) {
-        // A task whose status is not known is refused by the step itself.
+        // The step itself refuses a task with an unknown status.
         let through = task.status.map_or(Ok(None), |from| from.through(to));
         let through = through.map_err(|step| TaskError::Step { number, step })?;
         steps.extend(through.map(|between| set(between, None)));
@@ -500,7 +501,7 @@ const fn field_name(kind: ArtifactKind) -> &'static str {
     }
 }
 
-/// Returns a path without `.` and doubled slashes; one that leaves the root is refused.
+/// Normalizes a path; refuses one that leaves the root.
 fn below_root(path: &str) -> Result<String, TaskError> {
     let bad = || TaskError::BadPath { path: one_line(path) };
     if path.chars().any(char::is_control) {
@@ -517,7 +518,7 @@ fn below_root(path: &str) -> Result<String, TaskError> {
     if parts.is_empty() { Err(bad()) } else { Ok(parts.join("/")) }
 }
 
-/// Returns the way from a folder to a path, both counted from the root.
+/// Returns `path` relative to `folder`, both given relative to the root.
 fn from_folder(path: &str, folder: &str) -> String {
     let (from, to): (Vec<&str>, Vec<&str>) = (parts(folder), parts(path));
     let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
@@ -529,7 +530,7 @@ fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// Writes a link whose text is the path from the root and whose target works from `TODO.md`.
+/// Formats a link with the path from the root as its text and the path from `TODO.md` as its target.
 fn markdown_link(path: &str, target: &str) -> String {
     let escaped = |text: &str, marks: &[char]| {
         let mut out = String::with_capacity(text.len());

@@ -1,8 +1,8 @@
-//! Where `TODO.md` and `state.json` say different things, and which of them counts.
+//! Where `TODO.md` and `state.json` disagree, and which of them wins.
 //!
-//! People write `TODO.md`, so what they see there counts: title, status, priority. The language
-//! decides who works, and programs look it up in `state.json` first. Of two next numbers the
-//! greater counts, because a number is never given twice.
+//! For title, status and priority `TODO.md` wins, because people edit it. For the language, which selects the
+//! agent, `state.json` wins, because programs look there first. Of two next numbers the larger wins, because
+//! a number is never reused.
 
 use std::fmt;
 
@@ -33,38 +33,38 @@ impl fmt::Display for TaskFile {
     }
 }
 
-/// What the files disagree about.
+/// What two files disagree about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisputedField {
-    /// Where the task stands.
+    /// The status.
     Status,
-    /// How the status is spelled: by another word than the standard's.
+    /// The spelling of the status, which is not the standard one.
     Spelling,
-    /// Its language.
+    /// The language.
     Language,
-    /// Its priority.
+    /// The priority.
     Priority,
-    /// Whether there is such a task.
+    /// Whether the task exists.
     Presence,
-    /// Which entry has the number.
+    /// Which entry owns the number.
     Number,
     /// The number of the next task.
     NextNumber,
 }
 
-/// A disagreement.
+/// A disagreement between the two files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskDisagreement {
-    /// The task; none where it is about the files themselves.
+    /// The task; `None` if it concerns the files as a whole.
     pub number: Option<TaskNumber>,
-    /// What it is about.
+    /// What the files disagree about.
     pub field: DisputedField,
-    /// What `TODO.md` says.
+    /// The value in `TODO.md`.
     pub todo: Option<String>,
-    /// What `state.json` says.
+    /// The value in `state.json`.
     pub state: Option<String>,
-    /// Which counts; none where a person must decide.
+    /// The file that wins; `None` if a person must decide.
     pub wins: Option<TaskFile>,
 }
 
@@ -119,7 +119,7 @@ impl fmt::Display for TaskDisagreement {
 }
 
 impl TaskFiles {
-    /// Names everything the two files disagree about, by the number of the task.
+    /// Returns all disagreements of the two files, by task number.
     #[must_use]
     pub fn disagreements(&self) -> Vec<TaskDisagreement> {
         let mut found = Vec::new();
@@ -131,7 +131,7 @@ impl TaskFiles {
         found
     }
 
-    /// Says whether writing the status of a task would mend something.
+    /// Returns whether writing the status of a task would fix a disagreement.
     pub(super) fn is_status_disputed(&self, number: TaskNumber) -> bool {
         let about = self.disagreements_about(number);
         about.iter().any(|it| {
@@ -159,7 +159,7 @@ impl TaskFiles {
         });
     }
 
-    /// Names a status that is spelled by another word, in either file.
+    /// Adds statuses with a non-standard spelling in either file.
     fn spellings(&self, number: TaskNumber, found: &mut Vec<TaskDisagreement>) {
         let is_alias = |text: &String| TaskStatus::read_alias(text).is_some();
         let entry = self.entry(number);
@@ -179,7 +179,7 @@ impl TaskFiles {
 
     pub(super) fn about(&self, number: TaskNumber, found: &mut Vec<TaskDisagreement>) {
         self.spellings(number, found);
-        // A file that is not there yet disagrees with nobody.
+        // A missing file cannot disagree.
         if !self.has_todo || !self.has_state {
             return;
         }

@@ -1,54 +1,54 @@
-//! Why a task cannot be changed as it was asked, and the lengths that are judged.
+//! Errors of changing a task, and the length limits of its texts.
 
 use super::number::TaskNumber;
 use super::status::{RefusedTransition, TaskStatus};
 
-/// The longest title; beyond it there is the description.
+/// The maximum length of a title; more text belongs in the description.
 pub(super) const MAX_TITLE_CHARS: usize = 200;
 
-/// The longest description: what a person reads in a list, not a file that was piped in.
+/// The maximum length of a description, which is read in a list and is not meant for whole files.
 pub(super) const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
 
-/// Says why a task cannot be changed so.
+/// Why a task cannot be changed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
-    /// There is no such task.
+    /// The task does not exist.
     #[error("there is no task {number}")]
     Unknown {
-        /// The number asked for.
+        /// The requested number.
         number: TaskNumber,
     },
-    /// The status may not follow the one the task has.
+    /// The status change is not allowed.
     #[error("task {number}: {step}")]
     Step {
         /// The task.
         number: TaskNumber,
-        /// The step.
+        /// The refused status change.
         step: RefusedTransition,
     },
-    /// The task has a status that means nothing here.
+    /// The task has an unknown status.
     #[error(
         "task {number} has the status {status}, which is none of ours; correct it in TODO.md first"
     )]
     UnknownStatus {
         /// The task.
         number: TaskNumber,
-        /// The status as it is written.
+        /// The status as written.
         status: String,
     },
-    /// BLOCKED or ABANDONED without a reason.
+    /// The status needs a reason.
     #[error("{to} needs a reason")]
     NoReason {
         /// The status.
         to: TaskStatus,
     },
-    /// A reason for a status that has none.
+    /// The status takes no reason.
     #[error("{to} takes no reason; only blocked and abandoned do")]
     NeedlessReason {
         /// The status.
         to: TaskStatus,
     },
-    /// The number stands at two tasks.
+    /// Two tasks have the same number.
     #[error("the number {number} is used more than once; give one of them another")]
     Twice {
         /// The number.
@@ -57,7 +57,7 @@ pub enum TaskError {
     /// The title is empty.
     #[error("a task needs a title")]
     NoTitle,
-    /// The title is a text.
+    /// The title is too long.
     #[error(
         "a title has at most {MAX_TITLE_CHARS} characters, this one has {chars}; put the rest into the description"
     )]
@@ -65,7 +65,7 @@ pub enum TaskError {
         /// Its length.
         chars: usize,
     },
-    /// The description is a file.
+    /// The description is too long.
     #[error(
         "a description has at most {MAX_DESCRIPTION_BYTES} bytes, this one has {bytes}; keep it in a file and name that"
     )]
@@ -73,22 +73,22 @@ pub enum TaskError {
         /// Its length.
         bytes: usize,
     },
-    /// The language is no word.
+    /// The language is not a single word.
     #[error("`{language}` is no language; it is one word, such as rust")]
     BadLanguage {
-        /// What was given.
+        /// The given value.
         language: String,
     },
-    /// The path does not name a file below the root of the project.
+    /// The path does not name a file below the project root.
     #[error("`{path}` is not a path below the root of the project")]
     BadPath {
-        /// What was given.
+        /// The given value.
         path: String,
     },
-    /// There is no number left.
+    /// All task numbers are used up.
     #[error("there is no task number left; correct next_project_number")]
     NoNumber,
-    /// The new text would not read back as what was meant; the file is laid out too strangely.
+    /// The edited text would not parse to the intended values, because of an unusual file layout.
     #[error(
         "TODO.md or state.json cannot take the change of task {number} where it stands; nothing was written"
     )]

@@ -1,7 +1,7 @@
-//! `errors.json`: the errors of runs beside the tasks, brought up to date where it stands.
+//! `errors.json`: the errors of runs, next to the task files.
 //!
-//! Each error has an id. What the journal says about an error replaces what stood there; entries of
-//! others, and fields that are not ours, keep every byte. Start at [`merge_errors`].
+//! Each error has an id. The journal's data replaces the fields of an existing entry; entries and fields that
+//! Adjutant did not write keep every byte. Start at [`merge_errors`].
 
 use serde_json::{Map, Value, json};
 
@@ -12,14 +12,14 @@ const ERRORS: &str = "errors";
 const FIX_STATUS: &str = "fix_status";
 const FIXED: &str = "fixed";
 
-/// Returns the text of `errors.json` with these errors in it; an error that is there is updated.
+/// Returns the text of `errors.json` with these errors added or updated.
 ///
-/// Each error is an object with an `id`. A `fix_status` that a person wrote stays, unless the error is
-/// fixed by now.
+/// Each error is an object with an `id`. A `fix_status` that a person wrote stays, unless the error is now
+/// fixed.
 ///
 /// # Errors
 ///
-/// When the text is no file of errors; then nothing can be added to it.
+/// If the text is not a valid `errors.json`.
 pub fn merge_errors(text: Option<&str>, errors: &[Value]) -> Result<String, StateFileError> {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
         let whole = json!({ "v": 1, ERRORS: errors });
@@ -48,7 +48,7 @@ pub fn merge_errors(text: Option<&str>, errors: &[Value]) -> Result<String, Stat
     apply(text, splices).ok_or(StateFileError::Unwritable)
 }
 
-/// Sets the fields that say something else by now.
+/// Sets the fields whose values have changed.
 fn update(text: &str, item: &DocumentNode, fields: &Map<String, Value>, out: &mut Vec<Splice>) {
     for (key, value) in fields {
         let there = item.member(text, key).map(|node| (node, node.read(text)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever two runs write in whatever order, each error is there once, with the latest word.
+        /// After two runs wrote in any order, each error exists once, with its latest data.
         #[test]
         fn nothing_is_lost_and_nothing_is_there_twice(
             writes in proptest::collection::vec((0_u8..6, "[a-z\"\\\\{}äß ]{0,6}", any::<bool>()), 0..12),

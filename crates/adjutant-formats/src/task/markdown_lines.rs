@@ -1,21 +1,21 @@
-//! The lines of a Markdown text: where each begins, and whether it is prose at all.
+//! The lines of a Markdown text: their positions, and whether they are prose.
 //!
-//! Headings and fields count only in prose: what stands in a code fence, a comment or the front
-//! matter is hidden. A fence or comment that nobody closes hides nothing, so that a slip does not
-//! make every task below it disappear.
+//! Headings and fields count only in prose; lines in a code fence, a comment or the front matter are hidden.
+//! An unclosed fence or comment hides nothing, so that a typing error does not make all following tasks
+//! disappear.
 
 use std::ops::Range;
 
-/// One line.
+/// A line of a Markdown text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MarkdownLine {
-    /// Its first byte.
+    /// The offset of its first byte.
     pub(super) start: usize,
-    /// Behind its last byte, without the line ending.
+    /// The offset after its last byte, without the line ending.
     pub(super) end: usize,
-    /// Where the next one begins.
+    /// The offset of the next line.
     pub(super) next: usize,
-    /// Whether it is code, comment or front matter.
+    /// Whether it is code, a comment or front matter.
     pub(super) hidden: bool,
 }
 
@@ -24,13 +24,13 @@ impl MarkdownLine {
         self.start..self.end
     }
 
-    /// Says whether the line ends with a line ending.
+    /// Returns whether it has a line ending.
     pub(super) fn is_ended(&self) -> bool {
         self.next > self.end
     }
 }
 
-/// Cuts a text into lines and marks the hidden ones.
+/// Splits a text into lines and marks the hidden ones.
 pub(super) fn lines(text: &str) -> Vec<MarkdownLine> {
     let count = text.bytes().filter(|byte| *byte == b'\n').count();
     let mut lines = Vec::with_capacity(count + 1);
@@ -47,7 +47,7 @@ pub(super) fn lines(text: &str) -> Vec<MarkdownLine> {
     lines
 }
 
-/// Returns the lines of the front matter, with both of its rules.
+/// Returns the number of lines of the front matter, including its delimiters.
 pub(super) fn front_matter(text: &str, lines: &[MarkdownLine]) -> usize {
     let is_rule = |line: &MarkdownLine| text[line.range()].trim_end() == "---";
     if !lines.first().is_some_and(is_rule) {
@@ -87,7 +87,7 @@ fn hide(text: &str, lines: &mut [MarkdownLine]) {
     }
 }
 
-/// What a line may begin; few lines do.
+/// A line that may start or end a hidden block.
 #[derive(Clone, Copy, Debug)]
 enum BlockMark {
     Fence(FenceLine),
@@ -103,12 +103,12 @@ fn mark(line: &str) -> Option<BlockMark> {
     }
 }
 
-/// A line that may open or close a block of code.
+/// A line that may open or close a code block.
 #[derive(Clone, Copy, Debug)]
 struct FenceLine {
     mark: u8,
     length: usize,
-    /// Whether nothing follows the marks; only such a line closes.
+    /// Whether nothing follows the fence characters; only such a line can close a block.
     is_bare: bool,
 }
 
@@ -130,10 +130,10 @@ fn fence(line: &str) -> Option<FenceLine> {
     is_code.then(|| FenceLine { mark, length, is_bare: rest.trim().is_empty() })
 }
 
-/// Returns the longest closing fence from each mark on, by kind.
+/// Returns, for each mark, the length of the longest closing fence after it, per fence character.
 ///
-/// With it an opening fence knows at once that nothing closes it, so that a file full of such
-/// fences costs no more than another.
+/// This tells at once whether an opening fence is ever closed, so a file full of unclosed fences takes linear
+/// time.
 fn longest_closers(marks: &[(usize, BlockMark)]) -> Vec<[usize; 2]> {
     let mut longest = vec![[0; 2]; marks.len() + 1];
     for (nth, (_, mark)) in marks.iter().enumerate().rev() {
@@ -167,7 +167,7 @@ fn comment_end(text: &str, lines: &[MarkdownLine], at: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Returns the text with every hidden line blotted out.
+    /// Returns the text with all hidden lines masked.
     fn seen(text: &str) -> String {
         let shown =
             |line: &MarkdownLine| if line.hidden { "·" } else { &text[line.range()] }.to_owned();

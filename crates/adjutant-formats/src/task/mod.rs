@@ -1,9 +1,8 @@
-//! Tasks: the entries of `TODO.md` and their mirror in `state.json`.
+//! Tasks: the entries of `TODO.md` and their copies in `state.json`.
 //!
-//! Owns how both files are read, how one entry is changed without touching another byte, which
-//! status may follow which, and what holds where the files disagree. It reads and writes no file:
-//! texts come in, new texts go out. Start at [`Book`]. Invariant: a change returns both texts, and
-//! every byte outside what it names is the byte that came in.
+//! Owns the parsing of both files, edits of single entries, the allowed status transitions, and which file
+//! wins if they disagree. It does no IO: texts come in, new texts go out. Start at [`TaskFiles`]. Invariant:
+//! a change returns both texts, and every byte outside the changed entry stays unchanged.
 
 mod change;
 mod disagreements;

@@ -1,4 +1,4 @@
-//! What a new task is written as.
+//! The texts of a new task in `TODO.md` and `state.json`.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use serde_json::{Map, Value, json};
 use super::number::TaskNumber;
 use super::status::TaskStatus;
 
-/// How much a task matters.
+/// The priority of a task.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TaskPriority {
-    /// When there is time.
+    /// Low.
     Low,
-    /// As usual.
+    /// Medium, the default.
     #[default]
     Medium,
-    /// Before others.
+    /// High.
     High,
-    /// Before all others.
+    /// Critical.
     Critical,
 }
 
 impl TaskPriority {
-    /// Every priority, the least first.
+    /// All priorities, lowest first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
 
-    /// Returns the word of `state.json`.
+    /// Returns the word used in `state.json`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl TaskPriority {
         }
     }
 
-    /// Returns the word of `TODO.md`.
+    /// Returns the word used in `TODO.md`.
     const fn title(self) -> &'static str {
         match self {
             Self::Low => "Low",
@@ -50,7 +50,7 @@ impl TaskPriority {
         }
     }
 
-    /// Reads a priority in any case.
+    /// Parses a priority, ignoring case.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let word = text.trim().to_ascii_lowercase();
@@ -64,7 +64,7 @@ impl fmt::Display for TaskPriority {
     }
 }
 
-/// A task as it is first written; its texts are already fit for a line each.
+/// The content of a new task; each text already fits on one line.
 #[derive(Clone, Debug)]
 pub(super) struct NewTaskText<'a> {
     pub(super) number: TaskNumber,
@@ -113,10 +113,10 @@ impl NewTaskText<'_> {
     }
 }
 
-/// The longest name made from a title; it may become the name of a folder.
+/// The maximum length of a slug, which may become a directory name.
 pub(super) const MAX_SLUG_CHARS: usize = 60;
 
-/// Makes a name for programs from a title: words in lower case with `_` between.
+/// Makes a slug from a title: lower-case words joined by `_`.
 pub(super) fn slug(title: &str) -> String {
     let mut slug = String::new();
     for word in
@@ -135,20 +135,20 @@ pub(super) fn slug(title: &str) -> String {
     if slug.is_empty() { "task".to_owned() } else { slug }
 }
 
-/// Says whether a character moves a cursor or turns the direction of writing around.
-fn steers(letter: char) -> bool {
+/// Returns whether a character controls a terminal or changes the text direction.
+fn controls_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Puts a text on one line, and takes out what could steer a terminal.
+/// Puts a text on one line and removes characters that control a terminal.
 pub(super) fn one_line(text: &str) -> String {
     let plain: String =
-        text.chars().map(|letter| if steers(letter) { ' ' } else { letter }).collect();
+        text.chars().map(|letter| if controls_terminal(letter) { ' ' } else { letter }).collect();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Makes a text safe to stand in an entry: nothing in it begins a heading, a fence or a comment.
+/// Escapes a text for an entry, so that no line of it starts a heading, a fence or a comment.
 pub(super) fn paragraphs(text: &str) -> Option<String> {
     let safe = |line: &str| {
         let line: String =

@@ -1,30 +1,30 @@
-//! Task numbers as people type them.
+//! Task numbers, as users type them.
 
 use std::fmt;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a task; given once and never again.
+/// The number of a task; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskNumber(NonZeroU64);
 
 impl TaskNumber {
-    /// The first number there is.
+    /// The first task number.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
-    /// Takes a number that is not zero.
+    /// Makes a task number; `None` for zero.
     #[must_use]
     pub fn new(number: u64) -> Option<Self> {
         NonZeroU64::new(number).map(Self)
     }
 
-    /// Reads what was typed after `command`: digits, the first of them not 0.
+    /// Parses the argument of `command`: digits without a leading zero.
     ///
     /// # Errors
     ///
-    /// When nothing was typed, or something that is no such number.
+    /// If the argument is missing or not a positive number.
     pub fn read(command: &str, typed: Option<&str>) -> Result<Self, TaskNumberError> {
         let typed = typed.map(str::trim).filter(|typed| !typed.is_empty());
         let Some(typed) = typed else {
@@ -33,7 +33,7 @@ impl TaskNumber {
         Self::digits(typed).ok_or_else(|| TaskNumberError::NotPositive { got: typed.to_owned() })
     }
 
-    /// Reads digits, the first of them not 0.
+    /// Parses digits without a leading zero.
     pub(crate) fn digits(text: &str) -> Option<Self> {
         let plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
         plain.then(|| text.parse().ok()).flatten().and_then(Self::new)
@@ -45,7 +45,7 @@ impl TaskNumber {
         self.0.get()
     }
 
-    /// Returns the number after this one; none after the last.
+    /// Returns the next number; `None` after the last.
     #[must_use]
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
@@ -58,21 +58,21 @@ impl fmt::Display for TaskNumber {
     }
 }
 
-/// Says why what was typed is no task number.
+/// Why an argument is not a task number.
 ///
-/// The texts are those of the command system the numbers come from, so they begin with a capital.
+/// The messages are those of the original command system, so they begin with a capital letter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskNumberError {
-    /// Nothing was typed.
+    /// The argument is missing.
     #[error("Task number required for /{command} command")]
     Missing {
         /// The command that needs one.
         command: String,
     },
-    /// Something else was typed.
+    /// The argument is not a positive integer.
     #[error("Task number must be positive integer, got: {got}")]
     NotPositive {
-        /// What was typed.
+        /// The argument.
         got: String,
     },
 }

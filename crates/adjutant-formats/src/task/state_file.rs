@@ -1,6 +1,6 @@
-//! `state.json`: what programs know about the tasks.
+//! `state.json`: the machine-readable copy of the tasks.
 //!
-//! Fields that are not named here belong to others and stay as they are.
+//! Fields that are not named here belong to other programs and stay unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::number::TaskNumber;
 use super::status::TaskStatus;
 use crate::document::{DocumentNode, Splice, SyntaxError, parse_json};
 
-/// What a new file holds.
+/// The content of a new file.
 pub(super) const BEGINNING: &str = "{
   \"next_project_number\": 1,
   \"active_projects\": [],
@@ -20,74 +20,74 @@ const NEXT: &str = "next_project_number";
 const ACTIVE: &str = "active_projects";
 const COMPLETED: &str = "completed_projects";
 
-/// Says why a text is no `state.json`.
+/// Why a text is not a valid `state.json`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateFileError {
-    /// It is no JSON; a writer may have been cut off.
+    /// The text is not JSON, perhaps because a write was interrupted.
     #[error("not JSON, line {line} column {column}: {reason}")]
     NotJson {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// It cannot take a change where that would stand.
+    /// The edited text would not parse to the intended values.
     #[error("it is laid out too strangely to be changed; nothing was written")]
     Unwritable,
-    /// It holds something else than an object.
+    /// The text is not a JSON object.
     #[error("not a JSON object")]
     NotObject,
-    /// A field has another type than it must have.
+    /// A field has the wrong type.
     #[error("`{field}` is not {wanted}")]
     WrongType {
         /// The field.
         field: &'static str,
-        /// What it must be.
+        /// The required type.
         wanted: &'static str,
     },
 }
 
-/// A `state.json`.
+/// A parsed `state.json`.
 #[derive(Clone, Debug)]
 pub(super) struct StateFile {
     pub(super) text: String,
     root: DocumentNode,
     next: Option<TaskNumber>,
-    /// Those that stand among the active ones first; what one says is read when it is asked for.
+    /// Active projects first; the content of a project is read on demand.
     pub(super) projects: Vec<ProjectLocation>,
 }
 
-/// Where a task stands.
+/// The position of a project in the file.
 #[derive(Clone, Debug)]
 pub(super) struct ProjectLocation {
     pub(super) number: TaskNumber,
     pub(super) is_archived: bool,
-    /// Its place in its list.
+    /// Its index in its list.
     place: usize,
 }
 
-/// What it says about one task.
+/// The project object of one task.
 #[derive(Clone, Debug)]
 pub(super) struct StateProject {
     pub(super) name: Option<String>,
-    /// The status as it is written.
+    /// The status as written.
     pub(super) status: Option<String>,
     pub(super) language: Option<String>,
     pub(super) priority: Option<String>,
     pub(super) complexity: Option<String>,
     pub(super) created: Option<String>,
     pub(super) last_updated: Option<String>,
-    /// Types, where there are any, and paths.
+    /// The optional type and the path of each artifact.
     pub(super) artifacts: Vec<(Option<String>, String)>,
-    /// Whether it stands among the completed ones.
+    /// Whether it is in the list of completed projects.
     pub(super) is_archived: bool,
     node: DocumentNode,
 }
 
 impl StateFile {
-    /// Reads a text.
+    /// Parses a `state.json`.
     pub(super) fn read(text: String) -> Result<Self, StateFileError> {
         let whole = text;
         let text = whole.as_str();
@@ -113,19 +113,19 @@ impl StateFile {
         Ok(Self { text: whole, root, next, projects })
     }
 
-    /// Reads what is said about a task.
+    /// Reads the project object at a position.
     pub(super) fn project(&self, spot: &ProjectLocation) -> Option<StateProject> {
         let field = if spot.is_archived { COMPLETED } else { ACTIVE };
         let node = self.root.member(&self.text, field)?.items()?.get(spot.place)?;
         Some(StateProject::read(&self.text, node, spot.is_archived))
     }
 
-    /// Returns the number the file names as the next.
+    /// Returns the next task number named in the file.
     pub(super) const fn next(&self) -> Option<TaskNumber> {
         self.next
     }
 
-    /// Adds a task that the file does not know, and the number of the next.
+    /// Adds a new project and updates the next task number.
     pub(super) fn add(
         &self,
         project: &Map<String, Value>,
@@ -166,7 +166,7 @@ impl StateProject {
         }
     }
 
-    /// Returns the status, where there is one that is known; an archived task is completed.
+    /// Returns the status, if it is known; an archived task is completed.
     pub(super) fn known_status(&self) -> Option<TaskStatus> {
         let archived = self.is_archived.then_some(TaskStatus::Completed);
         self.status.as_deref().map_or(archived, TaskStatus::read)
@@ -192,7 +192,7 @@ impl StateProject {
     }
 }
 
-/// Finds where the parts of a JSON object stand.
+/// Parses a text that must be a JSON object.
 pub(super) fn object(text: &str) -> Result<DocumentNode, StateFileError> {
     let root = parse_json(text).map_err(|SyntaxError { line, column, reason }| {
         StateFileError::NotJson { line, column, reason }
@@ -204,7 +204,7 @@ fn number_in(text: &str, node: &DocumentNode) -> Option<TaskNumber> {
     number_of(&node.member(text, "project_number")?.read(text))
 }
 
-/// Reads a number; some writers put it into a string.
+/// Reads a task number; some programs write it as a string.
 fn number_of(value: &Value) -> Option<TaskNumber> {
     match value {
         Value::Number(number) => number.as_u64().and_then(TaskNumber::new),

@@ -1,41 +1,41 @@
-//! What a task's status may be, and which may follow which.
+//! The status of a task and the allowed transitions.
 //!
-//! Invariant: none is left for one that [`Status::next`] does not name, and COMPLETED is left only
-//! by a step of its own: no work begins behind what is done.
+//! Invariant: only the transitions in [`TaskStatus::next`] are allowed, and a COMPLETED task must be reopened
+//! explicitly; work on it never does that implicitly.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Nobody has begun.
+    /// No work has started.
     NotStarted,
-    /// Someone works on it, in no stage that has a name of its own.
+    /// Work is in progress, in no particular stage.
     InProgress,
-    /// It cannot go on until something else happens.
+    /// Work cannot continue until something else happens.
     Blocked,
-    /// It was given up.
+    /// The task was abandoned.
     Abandoned,
-    /// It is done; only a person opens it again.
+    /// The task is done; only a person reopens it.
     Completed,
-    /// Research is under way.
+    /// Research is in progress.
     Researching,
     /// Research is done.
     Researched,
-    /// A plan is being made.
+    /// A plan is being written.
     Planning,
-    /// There is a plan.
+    /// The plan is done.
     Planned,
-    /// The plan is being changed.
+    /// The plan is being revised.
     Revising,
-    /// The plan was changed.
+    /// The plan was revised.
     Revised,
-    /// The work itself is under way.
+    /// Implementation is in progress.
     Implementing,
-    /// Some of the work is done and can be taken up again.
+    /// Some of the work is done and can be continued.
     Partial,
 }
 
@@ -45,7 +45,7 @@ use TaskStatus::{
 };
 
 impl TaskStatus {
-    /// Every status, in the order of the standard.
+    /// All statuses, in the order of the standard.
     pub const ALL: [Self; 13] = [
         NotStarted,
         InProgress,
@@ -62,7 +62,7 @@ impl TaskStatus {
         Partial,
     ];
 
-    /// Returns the word of `state.json`.
+    /// Returns the word used in `state.json`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl TaskStatus {
         }
     }
 
-    /// Returns the marker of `TODO.md`, such as `[NOT STARTED]`.
+    /// Returns the marker used in `TODO.md`, such as `[NOT STARTED]`.
     #[must_use]
     pub const fn marker(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl TaskStatus {
         }
     }
 
-    /// Reads a status however it is written: marker or word, any case, `_`, `-` or spaces between.
+    /// Parses a status: marker or word, in any case, with `_`, `-` or spaces between words.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let word = normalised(text);
@@ -110,18 +110,18 @@ impl TaskStatus {
         known.or_else(|| alias(&word))
     }
 
-    /// Returns the status that `text` means by another word than its own, such as `[COMPLETE]`.
+    /// Returns the status if `text` is a non-standard word for it, such as `[COMPLETE]`.
     #[must_use]
     pub fn read_alias(text: &str) -> Option<Self> {
         let is_own = |status: &Self| normalised(text) == status.as_str();
         Self::read(text).filter(|status| !is_own(status))
     }
 
-    /// Returns what may follow.
+    /// Returns the statuses that may follow.
     ///
-    /// A stage under way ends in its own result, in the general IN PROGRESS (so that a timeout
-    /// leaves it there), or is blocked or given up. What is finished may be done again or be
-    /// followed by a later stage. IN PROGRESS names no stage, so every result may follow it.
+    /// A stage in progress ends in its own result, in IN PROGRESS (for example after a timeout), or is
+    /// blocked or abandoned. A finished stage may be repeated or followed by a later stage. IN PROGRESS names
+    /// no stage, so every result may follow it.
     #[must_use]
     pub const fn next(self) -> &'static [Self] {
         match self {
@@ -154,11 +154,11 @@ impl TaskStatus {
         }
     }
 
-    /// Judges the step to `to`; to stay where one is, is always allowed.
+    /// Checks the transition to `to`; keeping the same status is always allowed.
     ///
     /// # Errors
     ///
-    /// When `to` may not follow.
+    /// If `to` may not follow.
     pub fn step(self, to: Self) -> Result<(), RefusedTransition> {
         if self == to || self.next().contains(&to) {
             Ok(())
@@ -167,12 +167,12 @@ impl TaskStatus {
         }
     }
 
-    /// Returns what lies between here and `to`, which work on the task leads to: nothing where `to`
-    /// may follow, else IN PROGRESS.
+    /// Returns the intermediate status on the way to `to`: `None` if `to` may follow directly, otherwise IN
+    /// PROGRESS.
     ///
     /// # Errors
     ///
-    /// When `to` may not follow, not even then. Work leads nowhere from COMPLETED.
+    /// If `to` is not reachable even through IN PROGRESS. Nothing is reachable from COMPLETED.
     pub fn through(self, to: Self) -> Result<Option<Self>, RefusedTransition> {
         if self == Completed && to != Completed {
             return Err(RefusedTransition { from: self, to });
@@ -186,7 +186,7 @@ impl TaskStatus {
         }
     }
 
-    /// Says whether someone works on it.
+    /// Returns whether work is in progress.
     #[must_use]
     pub const fn is_under_way(self) -> bool {
         match self {
@@ -197,14 +197,14 @@ impl TaskStatus {
     }
 }
 
-/// Returns the word of a marker or a word, in the spelling of `state.json`.
+/// Converts a marker or a word to the spelling of `state.json`.
 fn normalised(text: &str) -> String {
     let text = text.trim();
     let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     inner.trim().to_ascii_lowercase().replace([' ', '-'], "_")
 }
 
-/// Other words for a status that are found in files; what is written is always the word of the standard.
+/// Non-standard words for a status that occur in files. Adjutant always writes the standard word.
 fn alias(word: &str) -> Option<TaskStatus> {
     match word {
         "complete" | "done" | "finished" => Some(Completed),
@@ -221,12 +221,12 @@ impl fmt::Display for TaskStatus {
     }
 }
 
-/// A step that is not allowed; its text names those that are.
+/// A transition that is not allowed; its message lists the allowed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedTransition {
-    /// Where the task stands.
+    /// The current status.
     pub from: TaskStatus,
-    /// Where it was to go.
+    /// The requested status.
     pub to: TaskStatus,
 }
 

@@ -1,4 +1,4 @@
-//! Both files together: what holds about every task.
+//! `TODO.md` and `state.json` together: the merged view of every task.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,70 +14,70 @@ use super::status::TaskStatus;
 use super::todo_entry::TodoEntry;
 use super::todo_file::{self, TodoFile};
 
-/// `TODO.md` and `state.json`, read together.
+/// The parsed `TODO.md` and `state.json`.
 #[derive(Clone, Debug)]
 pub struct TaskFiles {
     pub(super) todo: TodoFile,
     pub(super) state: StateFile,
     pub(super) has_todo: bool,
     pub(super) has_state: bool,
-    /// Where entries and projects stand, by number, each in the order of its file.
+    /// The indices of entries and projects, sorted by task number, then file order.
     places: Vec<(TaskNumber, TaskFile, usize)>,
 }
 
-/// Says why the files cannot be used.
+/// Why the task files cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskFilesError {
-    /// `state.json` cannot be read.
+    /// `state.json` cannot be parsed.
     #[error("state.json: {0}")]
     State(#[from] StateFileError),
 }
 
-/// What holds about a task, after both files were heard.
+/// A task as merged from both files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Task {
     /// Its number.
     pub number: TaskNumber,
-    /// Its title; where `TODO.md` does not know it, the name in `state.json`.
+    /// Its title from `TODO.md`, or its name from `state.json`.
     pub title: String,
-    /// Where it stands; none where neither file has a status that is known.
+    /// Its status; `None` if neither file has a known status.
     pub status: Option<TaskStatus>,
-    /// The status as it is written, where it is not known.
+    /// The status as written, if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_status: Option<String>,
-    /// Its language; `general` where nobody says.
+    /// Its language; `general` if neither file names one.
     pub language: String,
-    /// Its priority, where there is one that is known.
+    /// Its priority, if it has a known one.
     pub priority: Option<TaskPriority>,
-    /// Why it is blocked or was given up.
+    /// Why it is blocked or abandoned.
     pub reason: Option<String>,
-    /// What the entry says it is about.
+    /// The description in `TODO.md`.
     pub description: Option<String>,
-    /// What was made for it, by path from the root of the project.
+    /// The paths of its artifacts, relative to the project root.
     pub artifacts: Vec<String>,
-    /// When it was added, as `state.json` has it.
+    /// Its creation time, as written in `state.json`.
     pub created: Option<String>,
-    /// When it changed last, as `state.json` has it.
+    /// The time of its last change, as written in `state.json`.
     pub last_updated: Option<String>,
 }
 
 impl TaskFiles {
-    /// Reads both texts; a file that does not exist is none.
+    /// Parses both texts; pass `None` for a file that does not exist.
     ///
-    /// A `state.json` that is missing is made from what `TODO.md` says.
+    /// A missing `state.json` is built from `TODO.md`.
     ///
     /// # Errors
     ///
-    /// When `state.json` is damaged. Every text is a `TODO.md`.
+    /// If `state.json` is damaged. Any text is a valid `TODO.md`.
     pub fn read(todo: Option<&str>, state: Option<&str>) -> Result<Self, TaskFilesError> {
         Self::take(todo.map(str::to_owned), state.map(str::to_owned))
     }
 
-    /// Reads both texts and keeps them.
+    /// Like [`TaskFiles::read`], for owned texts.
     ///
     /// # Errors
     ///
-    /// As [`TaskFiles::read`].
+    /// Like [`TaskFiles::read`].
     pub fn take(todo: Option<String>, state: Option<String>) -> Result<Self, TaskFilesError> {
         let (has_todo, has_state) = (todo.is_some(), state.is_some());
         let todo = TodoFile::read(todo.unwrap_or_else(|| todo_file::BEGINNING.to_owned()));
@@ -95,14 +95,14 @@ impl TaskFiles {
         Ok(Self { todo, state, has_todo, has_state, places })
     }
 
-    /// Returns both texts; a file that did not exist is none.
+    /// Returns both texts; `None` for a file that did not exist.
     #[must_use]
     pub fn texts(&self) -> [Option<&str>; 2] {
         let todo = self.has_todo.then_some(self.todo.text.as_str());
         [todo, self.has_state.then_some(self.state.text.as_str())]
     }
 
-    /// Returns every task, by number; those that only the archive in `state.json` knows are left out.
+    /// Returns all tasks by number, except those that exist only in the archive of `state.json`.
     #[must_use]
     pub fn tasks(&self) -> Vec<Task> {
         self.numbers()
@@ -111,25 +111,25 @@ impl TaskFiles {
             .collect()
     }
 
-    /// Returns a task, one of the archive too.
+    /// Returns a task, including archived ones.
     #[must_use]
     pub fn task(&self, number: TaskNumber) -> Option<Task> {
         (!self.at(number).is_empty()).then(|| self.merged(number))
     }
 
-    /// Returns where a task's entry stands in `TODO.md`.
+    /// Returns the byte range of a task's entry in `TODO.md`.
     #[must_use]
     pub fn entry_range(&self, number: TaskNumber) -> Option<Range<usize>> {
         self.entry(number).map(|entry| entry.range)
     }
 
-    /// Returns a task's entry in `TODO.md`.
+    /// Returns the text of a task's entry in `TODO.md`.
     #[must_use]
     pub fn entry_text(&self, number: TaskNumber) -> Option<&str> {
         self.entry_range(number).map(|range| &self.todo.text[range])
     }
 
-    /// Returns the name of the folder that holds what is written for a task: `{number}_{project_name}`.
+    /// Returns the name of the directory with a task's files: `{number}_{project_name}`.
     #[must_use]
     pub fn folder_name(&self, number: TaskNumber) -> Option<String> {
         let name = self.project(number).and_then(|project| project.name);
@@ -140,7 +140,7 @@ impl TaskFiles {
         Some(format!("{number}_{name}"))
     }
 
-    /// Returns how hard a task is, in the words of `state.json`, else of `TODO.md`.
+    /// Returns the complexity of a task as written in `state.json`, otherwise in `TODO.md`.
     #[must_use]
     pub fn complexity(&self, number: TaskNumber) -> Option<String> {
         let of_entry = || {
@@ -151,7 +151,7 @@ impl TaskFiles {
         Some(one_line(&said)).filter(|said| !said.is_empty())
     }
 
-    /// Returns the disagreements about one task.
+    /// Returns where the two files disagree about one task.
     #[must_use]
     pub fn disagreements_about(&self, number: TaskNumber) -> Vec<TaskDisagreement> {
         let mut found = Vec::new();
@@ -160,9 +160,9 @@ impl TaskFiles {
         found
     }
 
-    /// Returns the number of the next task: beyond every number that either file names.
+    /// Returns the number for the next task, which is larger than every number in either file.
     ///
-    /// None when the numbers are used up, which only a damaged file can bring about.
+    /// `None` if there is no larger number, which happens only with a damaged file.
     #[must_use]
     pub fn next_number(&self) -> Option<TaskNumber> {
         let unused = match self.highest() {
@@ -172,7 +172,7 @@ impl TaskFiles {
         [Some(unused), self.todo.next(), self.state.next()].into_iter().flatten().max()
     }
 
-    /// Returns every number that is used, the smallest first.
+    /// Returns all used numbers in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = TaskNumber> {
         self.places.chunk_by(|one, next| one.0 == next.0).map(|same| same[0].0)
     }
@@ -181,31 +181,31 @@ impl TaskFiles {
         self.places.last().map(|(number, _, _)| *number)
     }
 
-    /// Returns where a number stands.
+    /// Returns all occurrences of a number.
     fn at(&self, number: TaskNumber) -> &[(TaskNumber, TaskFile, usize)] {
         let start = self.places.partition_point(|(known, _, _)| *known < number);
         let count = self.places[start..].partition_point(|(known, _, _)| *known == number);
         &self.places[start..start + count]
     }
 
-    /// Returns the places of a number in one of the files.
+    /// Returns the indices of a number's occurrences in one file.
     pub(super) fn on(&self, side: TaskFile, number: TaskNumber) -> impl Iterator<Item = usize> {
         let on_side = move |it: &&(TaskNumber, TaskFile, usize)| it.1 == side;
         self.at(number).iter().filter(on_side).map(|(_, _, place)| *place)
     }
 
-    /// Reads the entries of a number.
+    /// Returns the `TODO.md` entries with this number.
     pub(super) fn entries(&self, number: TaskNumber) -> impl Iterator<Item = TodoEntry> {
         let spots = self.on(TaskFile::Todo, number).map(|place| &self.todo.entries[place]);
         spots.filter_map(|spot| self.todo.entry(spot))
     }
 
-    /// Reads the entry of a number; the first of several.
+    /// Returns the first `TODO.md` entry with this number.
     pub(super) fn entry(&self, number: TaskNumber) -> Option<TodoEntry> {
         self.entries(number).next()
     }
 
-    /// Reads what `state.json` says of a number; the first of several.
+    /// Returns the first `state.json` project with this number.
     pub(super) fn project(&self, number: TaskNumber) -> Option<StateProject> {
         let mut spots = self.on(TaskFile::State, number).map(|place| &self.state.projects[place]);
         spots.find_map(|spot| self.state.project(spot))
@@ -262,13 +262,13 @@ impl TaskFiles {
     }
 }
 
-/// Says whether a name of `state.json` can be that of a folder; anybody may have written it.
+/// Returns whether a name from `state.json`, which is untrusted, is safe as a directory name.
 fn is_folder_name(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
     !name.is_empty() && name.chars().count() <= 2 * MAX_SLUG_CHARS && name.chars().all(is_plain)
 }
 
-/// Returns the `state.json` that a `TODO.md` without one stands for.
+/// Builds a `state.json` from a `TODO.md`.
 fn rebuilt(todo: &TodoFile) -> String {
     if todo.entries.is_empty() {
         return state_file::BEGINNING.to_owned();
@@ -297,9 +297,9 @@ fn rebuilt(todo: &TodoFile) -> String {
     format!("{state:#}\n")
 }
 
-/// Returns the status that counts, or what stands in its place.
+/// Returns the effective status, or the unknown text in its place.
 ///
-/// A task without any is not started; one with an unknown marker is where nobody here can tell.
+/// A task without a status is not started; an unknown marker gives no status.
 fn standing(
     text: &str,
     entry: Option<&TodoEntry>,

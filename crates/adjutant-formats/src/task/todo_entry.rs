@@ -1,7 +1,7 @@
-//! One entry of `TODO.md`: its heading, its fields, and how they are changed.
+//! One entry of `TODO.md`: its heading, its fields, and edits of them.
 //!
-//! Invariant: a change splices the value of a field or inserts a whole line written in the style
-//! of its neighbours; nothing else of the entry moves.
+//! Invariant: an edit replaces the value of a field or inserts a whole line in the style of its neighbours;
+//! nothing else in the entry changes.
 
 use std::ops::Range;
 
@@ -10,26 +10,26 @@ use super::number::TaskNumber;
 use super::status::TaskStatus;
 use crate::document::Splice;
 
-/// The longest name of a field; beyond it a line with a colon is prose.
+/// The maximum length of a field name; a longer text before a colon is prose.
 const MAX_NAME_CHARS: usize = 40;
 
-/// An entry: a heading `### N. Title` and all up to the next heading.
+/// An entry: a heading `### N. Title` and everything up to the next heading.
 #[derive(Clone, Debug)]
 pub(super) struct TodoEntry {
     pub(super) number: TaskNumber,
     pub(super) title: String,
-    /// The line of the heading, counted from 1.
+    /// The line number of the heading, from 1.
     pub(super) line: usize,
     pub(super) range: Range<usize>,
     /// The line ending of the heading.
     eol: &'static str,
     heading: MarkdownLine,
     fields: Vec<TodoFieldLine>,
-    /// Where the text after `**Description**:` stands.
+    /// The byte range of the text after `**Description**:`.
     pub(super) description: Option<Range<usize>>,
 }
 
-/// A line such as `- **Status**: [PLANNED]`.
+/// A line such as `- **TaskStatus**: [PLANNED]`.
 #[derive(Clone, Debug)]
 struct TodoFieldLine {
     /// The name in lower case.
@@ -51,7 +51,7 @@ pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
     is_heading.then(|| (level, rest.trim()))
 }
 
-/// Reads `N. Title` from the text of a heading; `N)`, `N:` and `Task N:` are understood too.
+/// Parses `N. Title` in a heading; `N)`, `N:` and `Task N:` are accepted too.
 pub(super) fn numbered(text: &str) -> Option<(TaskNumber, &str)> {
     let text = text.strip_prefix("Task ").unwrap_or(text).trim_start();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -62,7 +62,7 @@ pub(super) fn numbered(text: &str) -> Option<(TaskNumber, &str)> {
 }
 
 impl TodoEntry {
-    /// Reads the entry whose heading is the first of `lines`; none where it is another heading.
+    /// Parses the entry whose heading is the first of `lines`; `None` if it is not the heading of a task.
     pub(super) fn read(text: &str, lines: &[MarkdownLine], first_line: usize) -> Option<Self> {
         let heading_line = *lines.first()?;
         let (_, title) = heading(&text[heading_line.range()])?;
@@ -107,30 +107,30 @@ impl TodoEntry {
         self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the value of a field; an empty one counts as none.
+    /// Returns the value of a field; `None` if it is empty.
     pub(super) fn value<'a>(&self, text: &'a str, name: &str) -> Option<&'a str> {
         self.field(name).map(|field| &text[field.value.clone()]).filter(|value| !value.is_empty())
     }
 
-    /// Returns the marker, as it is written.
+    /// Returns the status marker as written.
     pub(super) fn marker<'a>(&self, text: &'a str) -> Option<&'a str> {
         let range = marker_range(text, self.field("status")?.value.clone());
         Some(&text[range]).filter(|marker| !marker.is_empty())
     }
 
-    /// Returns the status, where there is one that is known.
+    /// Returns the status, if it is known.
     pub(super) fn status(&self, text: &str) -> Option<TaskStatus> {
         self.marker(text).and_then(TaskStatus::read)
     }
 
-    /// Returns the text behind `**Description**:`, without a closing rule.
+    /// Returns the text after `**Description**:`, without a horizontal rule at its end.
     pub(super) fn description_text<'a>(&self, text: &'a str) -> Option<&'a str> {
         let whole = text[self.description.clone()?].trim();
         let body = whole.strip_suffix("---").filter(|body| body.is_empty() || body.ends_with('\n'));
         Some(body.unwrap_or(whole).trim_end()).filter(|body| !body.is_empty())
     }
 
-    /// Replaces the marker, and nothing else of its line.
+    /// Replaces the status marker and nothing else on its line.
     pub(super) fn set_status(&self, text: &str, to: TaskStatus) -> Splice {
         match self.field("status") {
             Some(field) => {
@@ -138,7 +138,7 @@ impl TodoEntry {
                 let shown = &text[range.clone()];
                 if !shown.is_empty() && !shown.starts_with('[') && TaskStatus::read(shown).is_none()
                 {
-                    // Words of a person that are no status: the marker goes before them.
+                    // The value is free text, not a status: insert the marker before it.
                     let marker = format!("{} ", to.marker());
                     return Splice::insert(range.start, spaced(text, range.start, &marker));
                 }
@@ -166,7 +166,7 @@ impl TodoEntry {
         self.field(name).map(|field| Splice::replace(field.line.start..field.line.next, ""))
     }
 
-    /// Adds to the value of a list, or adds the field below all others; `None` and the like give way.
+    /// Appends to a list value, or adds the field below all others; replaces `None` and similar words.
     pub(super) fn add(&self, text: &str, name: &str, item: &str) -> Splice {
         match self.field(name) {
             Some(field) if is_nothing(&text[field.value.clone()]) => {
@@ -190,7 +190,7 @@ impl TodoEntry {
         }
     }
 
-    /// Returns what the entry's own fields put before and after a name.
+    /// Returns the text that this entry's fields have before and after their names.
     fn style<'a>(&self, text: &'a str) -> (&'a str, String) {
         let Some(field) = self.field("status").or_else(|| self.fields.first()) else {
             return ("- **", "**: ".to_owned());
@@ -201,18 +201,18 @@ impl TodoEntry {
     }
 }
 
-/// Says whether a value stands for none.
+/// Returns whether a value means "none".
 fn is_nothing(value: &str) -> bool {
     ["", "none", "tbd", "n/a", "-", "[]"].contains(&value.to_ascii_lowercase().as_str())
 }
 
-/// Puts a space before a value that would touch the colon.
+/// Adds a space before a value that would touch the colon.
 fn spaced(text: &str, at: usize, value: &str) -> String {
     let touches = text[..at].ends_with([':', '*']);
     if touches { format!(" {value}") } else { value.to_owned() }
 }
 
-/// Narrows a value to the marker within it.
+/// Returns the range of the status marker within a value.
 fn marker_range(text: &str, value: Range<usize>) -> Range<usize> {
     let shown = &text[value.clone()];
     let opens = shown.find('[');
@@ -223,7 +223,7 @@ fn marker_range(text: &str, value: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Reads `- **Name**: value`, `**Name:** value` or `- Name: value`.
+/// Parses `- **Name**: value`, `**Name:** value` or `- Name: value`.
 fn field(text: &str, line: MarkdownLine) -> Option<TodoFieldLine> {
     let shown = &text[line.range()];
     let body = shown.trim_start();
@@ -243,7 +243,7 @@ fn field(text: &str, line: MarkdownLine) -> Option<TodoFieldLine> {
     }
     let after = named[colon + 1..].strip_prefix("**").unwrap_or(&named[colon + 1..]);
     let value = after.trim();
-    // Offsets within the line, measured from its end: every step above only took from the front.
+    // Offsets are computed from the end of the line, because every step above only strips the front.
     let start_of = |rest: &str| line.start + (shown.len() - rest.len());
     let name_start = start_of(named) + (named.len() - named.trim_start().len());
     let value_start = start_of(after.trim_start());

@@ -1,4 +1,4 @@
-//! `TODO.md` as a whole: a text whose entries are known by their bytes.
+//! `TODO.md` as a whole: its text and the positions of its entries.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ use super::number::TaskNumber;
 use super::todo_entry::{TodoEntry, heading, numbered};
 use crate::document::Splice;
 
-/// What a new file begins with.
+/// The content of a new file.
 pub(super) const BEGINNING: &str = "# TODO\n\n## Tasks\n";
 
-/// The level of a task's heading; a heading of this level or above ends an entry.
+/// The heading level of a task; a heading of this or a higher level ends an entry.
 const LEVEL: usize = 3;
 
-/// A `TODO.md`.
+/// A parsed `TODO.md`.
 #[derive(Clone, Debug)]
 pub(super) struct TodoFile {
     pub(super) text: String,
     lines: Vec<MarkdownLine>,
-    /// In the order of the file; what an entry says is read when it is asked for.
+    /// In file order; the content of an entry is read on demand.
     pub(super) entries: Vec<TodoEntrySpan>,
-    /// The digits behind `next_project_number:` in the front matter.
+    /// The byte range of the digits after `next_project_number:` in the front matter.
     next: Option<Range<usize>>,
 }
 
-/// Where an entry stands.
+/// The position of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct TodoEntrySpan {
     pub(super) number: TaskNumber,
@@ -32,7 +32,7 @@ pub(super) struct TodoEntrySpan {
 }
 
 impl TodoFile {
-    /// Reads a text; every text is a `TODO.md`, perhaps one without entries.
+    /// Parses a text. Any text is a valid `TODO.md`, perhaps without entries.
     pub(super) fn read(text: String) -> Self {
         let lines = lines(&text);
         let mut entries: Vec<TodoEntrySpan> = Vec::new();
@@ -53,22 +53,22 @@ impl TodoFile {
         Self { text, lines, entries, next }
     }
 
-    /// Reads an entry.
+    /// Reads the entry at a position.
     pub(super) fn entry(&self, spot: &TodoEntrySpan) -> Option<TodoEntry> {
         TodoEntry::read(&self.text, &self.lines[spot.lines.clone()], spot.lines.start + 1)
     }
 
-    /// Returns the number the front matter names as the next.
+    /// Returns the next task number named in the front matter.
     pub(super) fn next(&self) -> Option<TaskNumber> {
         TaskNumber::digits(&self.text[self.next.clone()?])
     }
 
-    /// Writes the next number where the file has one.
+    /// Updates the next task number, if the file has one.
     pub(super) fn set_next(&self, next: TaskNumber) -> Option<Splice> {
         self.next.clone().map(|range| Splice::replace(range, next.to_string()))
     }
 
-    /// Adds an entry behind the last one, or at the end.
+    /// Adds an entry after the last one, or at the end of the file.
     pub(super) fn append(&self, entry: &str) -> Splice {
         let at = self
             .entries
