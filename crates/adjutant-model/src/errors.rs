@@ -1,22 +1,23 @@
-//! Telling failures apart: what an error body, a status or a broken connection means for a call.
+//! Classifies provider errors: from the error body, the HTTP status or a broken connection to an
+//! [`ErrorKind`].
 //!
-//! The provider's own word (`error.code`, `error.type`, `error.status`) decides first, then the
-//! HTTP status, then phrases in the message, because words are stable and prose is not. What a
-//! person reads is cleaned: no key, no header, no body, and never long.
+//! The provider's error word (`error.code`, `error.type`, `error.status`) decides first, then the HTTP
+//! status, then phrases in the message, because words are more stable than prose. Messages for users contain
+//! no key, header or body and are limited in length.
 
 use adjutant_core::{AttemptError, ModelErrorKind, Secret};
 use serde_json::Value;
 
-/// The most characters of a provider's own message that are shown.
+/// The maximum number of characters shown of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// The most characters of a provider's error word that are shown.
+/// The maximum number of characters shown of a provider's error word.
 const MAX_WORD_CHARS: usize = 48;
-/// How keys of the known providers begin; a provider may quote part of one in its complaint.
+/// The prefixes of the known providers' keys; a provider may quote part of a key in its message.
 const KEY_PREFIXES: [&str; 5] = ["sk-", "sk_", "AIza", "AQ.", "key-"];
-/// Words that a credential follows in a header.
+/// The words that precede a credential in a header.
 const SCHEMES: [&str; 2] = ["Bearer", "Basic"];
 
-/// Judges an answer with an error status.
+/// Classifies a response with an error status.
 pub(crate) fn from_status(
     status: u16,
     body: &[u8],
@@ -28,40 +29,40 @@ pub(crate) fn from_status(
     AttemptError { never_began: never_began(status), ..error }
 }
 
-/// Judges an error that came as JSON with a status of success, where a stream was expected.
+/// Classifies a JSON error with a success status, received instead of a stream.
 pub(crate) fn from_json(body: &Value, key: Option<&Secret>) -> AttemptError {
     judge(Some(400), body, None, key)
 }
 
-/// Judges an error that arrived inside a stream which had begun well.
+/// Classifies an error inside a stream that started successfully.
 pub(crate) fn from_stream(error: &Value) -> AttemptError {
     judge(None, error, None, None)
 }
 
-/// Returns the error of a stream that broke off or made no sense.
+/// Makes the error for a truncated or malformed stream.
 pub(crate) fn truncated(what: &str) -> AttemptError {
     plain(ModelErrorKind::Truncated, what)
 }
 
-/// Returns an error in our own words.
+/// Makes an error with our own message.
 pub(crate) fn plain(kind: ModelErrorKind, what: &str) -> AttemptError {
     AttemptError { kind, message: what.to_owned(), retry_after_ms: None, never_began: false }
 }
 
-/// Returns the error of a call that did not reach its provider.
+/// Makes the error for a call that did not reach its provider.
 pub(crate) fn unreached(what: &str) -> AttemptError {
     AttemptError { never_began: true, ..plain(ModelErrorKind::Network, what) }
 }
 
-/// Says whether a provider that answers with this status has not begun to work on the call.
+/// Returns whether this status means that the provider did not start to process the call.
 ///
-/// With any other error status it may have begun, and may bill what it did: 408 and 504 are sent
-/// when time ran out, 500 and 502 when something broke on the way.
+/// With any other error status it may have started and may bill for it: 408 and 504 are timeouts, 500 and 502
+/// failures during processing.
 const fn never_began(status: u16) -> bool {
     matches!(status, 400..=407 | 409..=499 | 503 | 529)
 }
 
-/// Takes the key out of a message, wherever it stands.
+/// Removes the key from a message.
 pub(crate) fn without_key(mut error: AttemptError, key: Option<&Secret>) -> AttemptError {
     if let Some(key) = key {
         error.message = error.message.replace(key.reveal(), "***");
@@ -77,7 +78,7 @@ fn judge(
 ) -> AttemptError {
     let error = error_object(body);
     let words = words(error);
-    // OpenRouter puts the status of the provider behind it into `code`.
+    // OpenRouter puts the status of the upstream provider into `code`.
     let status = status.or_else(|| u16::try_from(error.get("code")?.as_u64()?).ok());
     let message = error.get("message").or(body.get("message")).and_then(Value::as_str);
     let message = message.or_else(|| error.as_str()).unwrap_or_default();
@@ -87,13 +88,13 @@ fn judge(
     without_key(AttemptError { kind, message, retry_after_ms, never_began: false }, key)
 }
 
-/// Finds the error in a body; Gemini may wrap it in a list.
+/// Returns the error object of a body; Gemini may wrap it in a list.
 fn error_object(body: &Value) -> &Value {
     let body = body.get(0).unwrap_or(body);
     body.get("error").filter(|error| !error.is_null()).unwrap_or(body)
 }
 
-/// Returns the provider's words for an error, the most telling first.
+/// Returns the provider's error words, most specific first.
 fn words(error: &Value) -> Vec<&str> {
     let details = error.get("details").and_then(Value::as_array);
     let reasons = details.into_iter().flatten().filter_map(|detail| detail.get("reason"));
@@ -104,7 +105,7 @@ fn words(error: &Value) -> Vec<&str> {
 
 fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ModelErrorKind {
     if let Some(kind) = words.iter().find_map(|word| by_word(word)) {
-        // OpenAI says `model_not_found` where a key may not use a model that there is.
+        // OpenAI also says `model_not_found` if the key may not use an existing model.
         let barred = kind == ModelErrorKind::BadRequest && matches!(status, Some(401..=403));
         return if barred { ModelErrorKind::Authentication } else { kind };
     }
@@ -125,7 +126,7 @@ fn kind_of(words: &[&str], status: Option<u16>, message: &str) -> ModelErrorKind
     kind
 }
 
-/// Words with one meaning; `api_error` and `invalid_request_error` have several and are left out.
+/// Error words with a single meaning; `api_error` and `invalid_request_error` are ambiguous and left out.
 fn by_word(word: &str) -> Option<ModelErrorKind> {
     Some(match word {
         "context_length_exceeded"
@@ -200,17 +201,17 @@ fn by_phrase(message: &str) -> Option<ModelErrorKind> {
     }
 }
 
-/// Reads Gemini's `retryDelay`, written `34.5s`.
+/// Reads Gemini's `retryDelay`, for example `34.5s`.
 fn retry_delay(error: &Value) -> Option<u64> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay"))?.as_str()?;
     millis(delay.strip_suffix('s')?)
 }
 
-/// Reads seconds with an optional fraction.
+/// Parses seconds with an optional fraction into milliseconds.
 pub(crate) fn millis(seconds: &str) -> Option<u64> {
     let seconds: f64 = seconds.trim().parse().ok()?;
-    // The cast saturates; a day is the longest that makes sense to anyone.
+    // Limited to a day; no longer wait is useful.
     (seconds.is_finite() && seconds >= 0.0).then(|| (seconds.min(86_400.0) * 1_000.0).ceil() as u64)
 }
 
@@ -221,7 +222,7 @@ fn describe(status: Option<u16>, words: &[&str], said: &str) -> String {
     let place = parts.join(", ");
     match (place.is_empty(), said.is_empty()) {
         (false, false) => format!("{place}: {said}"),
-        // A server that is the right one says more than that there is nothing here.
+        // The right server would say more than "not found", so suggest checking the base URL.
         (false, true) => match status {
             Some(300..400) => {
                 format!("{place}, a redirect, is not followed; is the base URL right?")
@@ -239,7 +240,7 @@ fn clean_word(word: &str) -> String {
     word.chars().filter(plain).take(MAX_WORD_CHARS).collect()
 }
 
-/// Makes a provider's sentence fit for a line: one line, no keys, not long.
+/// Cleans a provider's message: one line, no keys, limited length.
 fn clean(message: &str, key: Option<&Secret>) -> String {
     let mut text = String::new();
     let mut follows_scheme = false;
@@ -267,7 +268,7 @@ fn clean(message: &str, key: Option<&Secret>) -> String {
     text
 }
 
-/// Says whether a word shows some of the key: a masked form of it, or its beginning or end.
+/// Returns whether a word reveals part of the key: a masked form of it, or its beginning or end.
 fn is_part_of_key(word: &str, key: Option<&Secret>) -> bool {
     const SHOWN: usize = 6;
     let key = key.map(Secret::reveal).filter(|key| key.is_ascii() && key.len() >= 2 * SHOWN);
@@ -332,7 +333,7 @@ mod tests {
             (404, openai(json!("model_not_found"), "invalid_request_error", "x"), E::BadRequest),
             (400, openai(json!("content_policy_violation"), "image", "x"), E::Refused),
             (503, openai(Value::Null, "server_error", "x"), E::Overloaded),
-            // Ollama says `api_error` whatever happened.
+            // Ollama uses `api_error` for every error.
             (404, openai(Value::Null, "api_error", "model not found"), E::BadRequest),
             // llama.cpp and vLLM.
             (400, openai(json!(400), "exceed_context_size_error", "x"), E::ContextExhausted),

@@ -1,23 +1,23 @@
-//! Tokens estimated from bytes, for everyone who must know before a provider says.
+//! Estimates tokens from bytes, for use before a provider reports the usage.
 //!
-//! One definition, so that the engine's running sum and the scripted model's bill agree: a token
-//! is four bytes, rounded up. It is an estimate, never a bound; reservations are more generous.
+//! The only definition, so that the engine's running sum and the scripted model's usage agree: a token is
+//! four bytes, rounded up. It is an estimate, not an upper bound; reservations are more generous.
 
 use std::io;
 
 use adjutant_core::ToolCall;
 use serde_json::Value;
 
-/// Bytes that make a token, on average, in English text and code.
+/// The average number of bytes per token in English text and code.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Returns the tokens that `bytes` are taken for.
+/// Returns the estimated number of tokens in `bytes`.
 #[must_use]
 pub const fn tokens(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Returns the bytes of an answer: its text, and the names and arguments of its calls.
+/// Returns the size of a reply: its text, and the names and arguments of its calls.
 #[must_use]
 pub fn reply_bytes(text: &str, calls: &[ToolCall]) -> u64 {
     count(text.len()) + calls.iter().map(call_bytes).sum::<u64>()
@@ -29,7 +29,7 @@ fn call_bytes(call: &ToolCall) -> u64 {
 
 fn json_bytes(value: &Value) -> u64 {
     let mut counter = ByteCounter(0);
-    // Neither the counter nor a `Value` can fail to be written.
+    // Serializing a `Value` into the counter cannot fail.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }
@@ -38,7 +38,7 @@ fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Counts what is written and keeps nothing.
+/// A writer that counts bytes and discards them.
 struct ByteCounter(u64);
 
 impl io::Write for ByteCounter {

@@ -1,12 +1,12 @@
-//! The connections: one client for plain servers, one for encrypted ones, each made when needed.
+//! The HTTP clients: one for plain and one for TLS connections, each created on first use.
 //!
-//! Owns timeouts, TLS and reuse. A local server costs no TLS at all, and certificate roots are
-//! read at the first encrypted request. There is no total timeout, because an answer may take as
-//! long as it gives signs of life; `read_timeout` notices when it does not. Redirects are not
-//! followed: a key must not travel to an address that nobody configured.
+//! Owns timeouts, TLS and connection reuse. Plain connections need no TLS setup, and certificate roots are
+//! loaded at the first TLS request. There is no total timeout, because a response may take as long as it
+//! makes progress; `read_timeout` detects silence. Redirects are not followed: a key must not be sent to an
+//! address that the user did not configure.
 //!
-//! Roots come from the system (`rustls-platform-verifier`, which reqwest brings along anyway), so
-//! that a company's own certificates work and nothing goes stale inside the binary.
+//! Roots come from the system (`rustls-platform-verifier`, which reqwest depends on anyway), so that a
+//! company's own certificates work and no root list in the binary becomes outdated.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use std::time::Duration;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
-/// How long to wait for a connection and for its next byte.
+/// Timeouts for connecting and for silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpTimeouts {
-    /// For the connection to be made.
+    /// The maximum time for connecting.
     pub connect: Duration,
-    /// For the next byte, the first one included; then the attempt ends as idle.
+    /// The maximum time until the next byte, including the first; then the attempt fails as idle.
     pub idle: Duration,
 }
 
 impl Default for HttpTimeouts {
-    /// Ten seconds to connect; five minutes of silence, which the slowest thinkers stay below.
+    /// Ten seconds to connect and five minutes of silence, more than the slowest reasoning models need.
     fn default() -> Self {
         Self { connect: Duration::from_secs(10), idle: Duration::from_secs(300) }
     }
 }
 
-/// The clients of a process, shared by all its models.
+/// The HTTP clients of a process, shared by all its models.
 #[derive(Debug, Default)]
 pub(crate) struct HttpClients {
     timeouts: HttpTimeouts,
@@ -43,7 +43,7 @@ impl HttpClients {
         Self { timeouts, ..Self::default() }
     }
 
-    /// Returns the client for an address, making it at the first call; `None` when TLS is broken.
+    /// Returns the client for plain or TLS connections; `None` if TLS cannot be set up.
     pub(crate) fn client(&self, encrypted: bool) -> Option<&Client> {
         if encrypted {
             self.encrypted.get_or_init(|| self.make_encrypted()).as_ref()
@@ -53,12 +53,12 @@ impl HttpClients {
     }
 
     fn make_encrypted(&self) -> Option<Client> {
-        // Fails when someone installed one before, which is as good.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         self.builder().https_only(true).build().ok()
     }
 
-    /// A configuration without roots keeps reqwest from reading the system's; it is never used.
+    /// An unused TLS configuration without roots keeps reqwest from loading the system's.
     fn make_plain(&self) -> Option<Client> {
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let unused = rustls::ClientConfig::builder_with_provider(provider)
@@ -66,7 +66,7 @@ impl HttpClients {
             .ok()?
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-        // A proxy is for the outside; what is plain is local.
+        // Plain connections are local, so no proxy is used.
         self.builder().tls_backend_preconfigured(unused).no_proxy().build().ok()
     }
 

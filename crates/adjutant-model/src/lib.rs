@@ -1,9 +1,9 @@
-//! The Model trait and the models behind it: the providers', a scripted and a recorded one.
+//! The `Model` trait and its implementations: provider clients, a scripted model and a replayed recording.
 //!
-//! A [`Model`] runs one turn and says what came of it. It does not retry, count budgets or run
-//! tools: the engine does. It reads no environment and no file but scripts and recordings: keys and
-//! addresses are handed in. Start at [`Model::turn`] and [`open_model`]; the models without a
-//! provider are [`ScriptedModel`] and [`ReplayModel`].
+//! A [`Model`] runs one turn and returns the result. It does not retry, track budgets or run tools: the
+//! engine does. It reads no environment variables and no files except scripts and recordings: keys and
+//! addresses are passed in. Start at [`Model::turn`] and [`open_model`]; the models without a provider are
+//! [`ScriptedModel`] and [`ReplayModel`].
 
 pub mod catalogue;
 mod errors;

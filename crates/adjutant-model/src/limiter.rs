@@ -1,7 +1,7 @@
-//! One pause for all who use a provider: after it asked to wait, nobody sends before that time.
+//! The shared pause of a provider: after it asks for a wait, no session sends a request before that time.
 //!
-//! Owns the instant and the wait. It does not retry and it does not count requests; the engine
-//! reserves and repeats. Waiting for it is part of an attempt and ends with the attempt's future.
+//! Owns the end of the pause and the waiting. It neither retries nor counts requests; the engine does. The
+//! wait is part of an attempt and ends if the attempt's future is dropped.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use adjutant_core::{AttemptError, ModelErrorKind, SessionId};
 use tokio::time::Instant;
 
-/// How long everyone waits when a provider says "too many" and not for how long.
+/// The pause if a provider reports too many requests without saying how long to wait.
 const SILENT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause that is kept for others. A provider that asks for more (a daily quota) is
-/// asked again after this, so that each session hears it and can say so.
+/// The maximum shared pause. If a provider asks for more (a daily quota), each session tries again after this
+/// time, gets the error itself and can report it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
-/// The most that is added so that those who waited do not all send at once.
+/// The maximum random delay that keeps waiting sessions from sending all at once.
 const MAX_SPREAD: Duration = Duration::from_secs(2);
 
 /// The shared pause of one provider.
@@ -33,17 +33,17 @@ struct RequestedPause {
 }
 
 impl ProviderLimiter {
-    /// Waits until this provider may be asked again, and tells before how long that takes; `draw`
-    /// spreads those who wait.
+    /// Waits until requests to this provider are allowed and reports the waiting time to `tell` first; `draw`
+    /// spreads the waiting sessions.
     pub(crate) async fn pass(&self, draw: u64, mut tell: impl FnMut(Duration)) {
-        // Someone else may have been told to wait longer while this one waited.
+        // Another session may have extended the pause during this wait.
         while let Some(at) = self.opens(draw) {
             tell(at.saturating_duration_since(Instant::now()));
             tokio::time::sleep_until(at).await;
         }
     }
 
-    /// Remembers what a failed attempt said about waiting.
+    /// Starts or extends the pause if a failed attempt asks for one.
     pub(crate) fn hear(&self, error: &AttemptError) {
         if !matches!(error.kind, ModelErrorKind::RateLimited | ModelErrorKind::Overloaded) {
             return;
@@ -70,9 +70,9 @@ impl ProviderLimiter {
     }
 }
 
-/// Returns a number that differs between sessions and tries, and is the same in every replay.
+/// Returns a number that differs between sessions and attempts but is the same in every replay.
 pub(crate) fn draw(session: SessionId, turn: u32, attempt: u32) -> u64 {
-    // FNV-1a over what names the try; chance would make runs impossible to repeat.
+    // FNV-1a of the attempt's name; real randomness would make runs impossible to replay.
     let name = format!("{session} {turn} {attempt}");
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(heard, [1_000, 2_000]);
     }
 
-    /// Runs the waits one after the other from the same pause; later ones find it open.
+    /// Runs the waits one after the other from the same pause.
     async fn futures(limiter: &ProviderLimiter, draws: [u64; 4]) -> Vec<u128> {
         let start = Instant::now();
         let mut waits = Vec::new();

@@ -1,9 +1,9 @@
-//! The one interface between an agent and whatever answers it.
+//! The interface between an agent and the model that answers it.
 //!
-//! Owns the trait and what passes through it besides the shared words of `adjutant-core`. How a
-//! provider spells a conversation, and what happens after a failed attempt, is decided elsewhere.
+//! Owns the trait and its request and progress types; messages and replies are types of `adjutant-core`. Wire
+//! formats and retries are implemented elsewhere.
 //!
-//! Start at [`Model::turn`]. Invariant: nothing here costs more because earlier messages exist.
+//! Start at [`Model::turn`]. Invariant: the cost of a call does not grow with the number of earlier messages.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -13,26 +13,27 @@ use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId, ToolSpec};
 /// A boxed future that may move between threads, so that [`Model`] stays object-safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Something that answers a conversation.
+/// A language model, or a substitute for one.
 ///
-/// The contract, which every implementation keeps:
+/// The contract of every implementation:
 ///
 /// - **Complete means ended.** `Ok` is returned only after the provider's own end event. A stream
 ///   that breaks off is [`ErrorKind::Truncated`], however much text has arrived.
 /// - **One call, one attempt.** There are no retries inside: each attempt is reserved and settled
-///   on its own, so the engine must see every one. `retry_after_ms` carries a provider's wish.
+///   on its own, so the engine must see every one. `retry_after_ms` carries the wait that a
+///   provider asks for.
 /// - **Errors are typed.** [`ErrorKind`] decides what happens next; the message is for people and
 ///   holds no key, header or body.
-/// - **Dropping cancels.** The future owns its connection; dropping it closes that at once.
-/// - **Cost follows the new bytes.** The whole conversation is borrowed. An implementation that
+/// - **Dropping cancels.** The future owns its connection; dropping it closes the connection at once.
+/// - **Cost is proportional to the new bytes.** The whole conversation is borrowed. An implementation that
 ///   serialises it keeps the serialised prefix by session and appends to it.
-/// - **Progress feeds the stall clock.** Each piece that arrives from the provider is reported
-///   when it arrives; keep-alives are not progress. A pause before sending is reported as such.
+/// - **Progress resets the stall timer.** Each piece from the provider is reported when it
+///   arrives; keep-alives are not progress. A pause before sending is reported as such.
 ///
 /// [`ErrorKind`]: adjutant_core::ErrorKind
 /// [`ErrorKind::Truncated`]: adjutant_core::ErrorKind::Truncated
 pub trait Model: Send + Sync + Debug {
-    /// Returns what the model can hold and what it charges.
+    /// Returns the model's context window, maximum output and price.
     fn spec(&self) -> &ModelSpec;
 
     /// Runs one turn to its provider's own end event.
@@ -42,52 +43,52 @@ pub trait Model: Send + Sync + Debug {
         progress: &'a mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> BoxFuture<'a, AttemptResult>;
 
-    /// Drops what was kept for a session that will not ask again.
+    /// Drops cached data of a session that has ended.
     fn forget(&self, session: SessionId) {
         let _ = session;
     }
 }
 
-/// What a model is asked in one turn; everything is borrowed from the engine.
+/// The request of one turn; all data is borrowed from the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<'a> {
-    /// The agent that asks.
+    /// The name of the agent.
     pub agent: &'a str,
-    /// What its task is called.
+    /// The label of its task.
     pub label: &'a str,
     /// The delegation this turn belongs to.
     pub session: SessionId,
-    /// The number of this turn in the session; the first is 1. A resume goes on counting.
+    /// The number of this turn in the session, from 1. A resumed run continues the count.
     pub turn: u32,
-    /// The number of this try at the turn; the first is 1.
+    /// The number of this attempt at the turn, from 1.
     pub attempt: u32,
     /// The system prompt.
     pub system: &'a str,
     /// The conversation so far, oldest first.
     pub messages: &'a [Message],
-    /// The tools the model may ask for.
+    /// The tools that the model may call.
     pub tools: &'a [ToolSpec],
-    /// The most tokens the answer may have.
+    /// The maximum number of output tokens.
     pub max_output: u64,
-    /// What the request holds by the engine's estimate, kept as a running sum.
+    /// The engine's running estimate of the tokens in this request.
     ///
-    /// It is [`estimate::tokens`](crate::estimate::tokens) of the bytes that the other functions
-    /// of [`estimate`](crate::estimate) weigh: the prefix once, then each message once.
+    /// It is [`estimate::tokens`](crate::estimate::tokens) of the sizes that the other functions of
+    /// [`estimate`](crate::estimate) return: the prefix once, then each message once.
     pub context_tokens: u64,
 }
 
-/// A sign of life during a turn.
+/// Progress of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnProgress<'a> {
-    /// A piece of the answer's text.
+    /// A piece of the reply's text.
     Text(&'a str),
-    /// Bytes of something that is not shown: tool arguments, thinking.
+    /// The number of received bytes that are not shown: tool arguments or reasoning.
     Bytes(u64),
-    /// Nothing was sent yet: the provider asked for a pause, and this is what is left of it.
+    /// Nothing was sent yet, because the provider asked for a pause.
     Waiting {
-        /// Who asked.
+        /// The provider.
         provider: &'a str,
-        /// How long it is waited.
+        /// The remaining pause in milliseconds.
         ms: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! How long a provider asked us to wait, read from its answer's headers.
+//! Reads from response headers how long a provider asks us to wait.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use reqwest::header::HeaderMap;
 
 use crate::errors::millis;
 
-/// Returns the wish in milliseconds: `retry-after-ms`, else `retry-after` in seconds or as a date.
+/// Returns the wait in milliseconds, from `retry-after-ms`, or from `retry-after` in seconds or as a date.
 pub(crate) fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok()) {

@@ -1,35 +1,35 @@
-//! What a person may ask of a model besides an answer.
+//! Optional settings for the requests to a model.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How a model is to be asked, beyond the conversation.
+/// Settings that apply to every request to a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelSettings {
-    /// How hard it should think; `None` leaves the provider's own default.
+    /// The reasoning effort; `None` uses the provider's default.
     pub effort: Option<ReasoningEffort>,
-    /// The shape its final text must have; `None` leaves it free.
+    /// The required format of the final text; `None` for free text.
     pub format: Option<OutputFormat>,
 }
 
-/// How hard a model should think before it answers.
+/// How much a model should reason before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
-    /// As little as possible.
+    /// Low effort.
     Low,
-    /// Some.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
-    /// As much as the provider allows.
+    /// The maximum that the provider supports.
     Max,
 }
 
-/// The JSON that a final text must be.
+/// A JSON format for the final text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputFormat {
-    /// A name for the shape; some providers want one.
+    /// The name of the format, required by some providers.
     pub name: String,
     /// Its JSON schema.
     pub schema: Value,

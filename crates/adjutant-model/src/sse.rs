@@ -1,40 +1,40 @@
-//! Server-sent events: from bytes in any cut to the data of each event.
+//! Decodes server-sent events from byte chunks of any size.
 //!
-//! Owns the framing alone; what the data means is the wires' business. Event names are ignored,
-//! because every API we speak repeats them inside the data. An event counts only once its blank
-//! line has arrived: what a broken connection leaves behind is never half an event.
+//! Owns only the framing; the wire modules interpret the data. Event names are ignored, because all supported
+//! APIs repeat them in the data. An event counts only after its blank line has arrived, so a broken
+//! connection never yields half an event.
 //!
-//! Start at [`SseDecoder::feed`]. Data that lies whole in one chunk is handed over without a copy.
+//! Start at [`SseDecoder::feed`]. Data that is complete within one chunk is passed on without copying.
 
-/// The longest line that is taken: 48 MiB. Beyond it the stream is no conversation.
+/// The maximum length of a line: 48 MiB. No real event is longer.
 pub(crate) const MAX_LINE_BYTES: usize = 48 << 20;
 
-/// Says that a stream is not made of events.
+/// Returned for a line that exceeds [`MAX_LINE_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineTooLong;
 
-/// Cuts a byte stream into events.
+/// Splits a byte stream into events.
 #[derive(Debug, Default)]
 pub(crate) struct SseDecoder {
-    /// The start of a line whose end has not arrived.
+    /// The start of an incomplete line.
     line: Vec<u8>,
-    /// The data of an event whose blank line has not arrived.
+    /// The data of an incomplete event.
     data: Vec<u8>,
     has_data: bool,
     started: bool,
 }
 
 impl SseDecoder {
-    /// Takes the next bytes and hands over the data of every event they complete.
+    /// Processes the next bytes and passes the data of every completed event to `take`.
     ///
-    /// Stops at the first error of `take`, which the caller gets back.
+    /// Stops at the first error of `take` and returns it.
     pub(crate) fn feed<E: From<LineTooLong>>(
         &mut self,
         chunk: &[u8],
         take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = chunk;
-        // Data that lies in this chunk and has not been copied yet.
+        // Data in this chunk that has not been copied yet.
         let mut held: Option<&[u8]> = None;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (piece, after) = (&rest[..end], &rest[end + 1..]);
@@ -44,7 +44,7 @@ impl SseDecoder {
             } else {
                 self.line.extend_from_slice(piece);
                 let line = std::mem::take(&mut self.line);
-                // Older data first: this line is not part of the chunk.
+                // Copy the older data first, because this line is not part of the chunk.
                 self.keep(held.take());
                 let mut own = None;
                 self.take_line(&line, &mut own, take)?;
@@ -83,7 +83,7 @@ impl SseDecoder {
             let value = match value.strip_prefix(b":") {
                 Some(value) => value.strip_prefix(b" ").unwrap_or(value),
                 None if value.is_empty() => value,
-                // Another field whose name begins alike.
+                // Another field whose name starts with `data`.
                 None => return Ok(()),
             };
             if self.has_data || held.is_some() {
@@ -96,7 +96,7 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// Copies data whose event is not complete yet.
+    /// Copies the data of an incomplete event.
     fn keep(&mut self, held: Option<&[u8]>) {
         let Some(held) = held else { return };
         if self.has_data {

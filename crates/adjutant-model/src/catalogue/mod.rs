@@ -1,8 +1,8 @@
-//! What the well-known models hold and charge, and what is assumed of the others.
+//! Context windows and prices of the well-known models, and the assumptions for unknown ones.
 //!
-//! The table is data with a date; a person's own figures win over it. A model that charges more
-//! beyond some length is listed with a window of that length, so that its one price is exact and
-//! a budget is a bound; a wider window is an override away.
+//! The table is dated, and the user's own values override it. A model with a higher price for long requests
+//! is listed with a window below that length, so that one price is exact and budgets hold; users can override
+//! the window.
 
 mod table;
 
@@ -10,31 +10,31 @@ use adjutant_core::{ModelSpec, Price, PriceOverride};
 
 pub use table::{AS_OF, AS_OF_DAY};
 
-/// The window assumed of a model nobody described.
+/// The context window assumed for an unknown model.
 const UNKNOWN_WINDOW: u64 = 32_000;
-/// The output assumed of a model nobody described.
+/// The maximum output assumed for an unknown model.
 const UNKNOWN_MAX_OUTPUT: u64 = 4_096;
 
-/// Days for which the prices of the table are taken without a warning. Inclusive.
+/// The number of days after which prices of the table cause a warning. Inclusive.
 const FRESH_DAYS: u64 = 90;
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// One model of the table.
+/// A model of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CatalogueEntry {
-    /// The provider that serves it.
+    /// The provider.
     pub provider: &'static str,
-    /// The model as that provider names it.
+    /// The provider's name for the model.
     pub model: &'static str,
-    /// Tokens the window holds at this price.
+    /// The context window for which this price holds, in tokens.
     pub window: u64,
-    /// The most output tokens of one call.
+    /// The maximum number of output tokens of one call.
     pub max_output: u64,
-    /// Dollars per million tokens; `None` where nobody could say.
+    /// The price in dollars per million tokens; `None` if it is not published.
     pub price: Option<Price>,
-    /// Whether it thinks and hands its thoughts back.
+    /// Whether it returns reasoning that must be sent back.
     pub reasoning: bool,
-    /// Whether it is what the provider is asked for when nobody chose.
+    /// Whether it is the provider's default model.
     pub is_default: bool,
 }
 
@@ -57,12 +57,12 @@ pub const fn catalogue() -> Catalogue {
 }
 
 impl Catalogue {
-    /// Lists the models, by provider, the strongest first.
+    /// Iterates over the models by provider, most capable first.
     pub fn iter(&self) -> impl Iterator<Item = &'static CatalogueEntry> + use<> {
         self.0.iter()
     }
 
-    /// Finds a model; a dated name (`claude-haiku-4-5-20251001`) is its undated one.
+    /// Finds a model; a dated name (`claude-haiku-4-5-20251001`) matches the undated one.
     #[must_use]
     pub fn find(&self, provider: &str, model: &str) -> Option<&'static CatalogueEntry> {
         let mut of_provider = self.0.iter().filter(|entry| entry.provider == provider);
@@ -70,15 +70,14 @@ impl Catalogue {
         exact.or_else(|| of_provider.find(|entry| is_dated(model, entry.model)))
     }
 
-    /// Returns how many days ago the table was compared with the providers' pages, where that is longer ago than a
-    /// price can be expected to hold.
+    /// Returns the age of the table in days if it is too old for its prices to be trusted.
     #[must_use]
     pub const fn stale_days(&self, wall_ms: u64) -> Option<u64> {
         let age = (wall_ms / MS_PER_DAY).saturating_sub(table::AS_OF_DAY);
         if age > FRESH_DAYS { Some(age) } else { None }
     }
 
-    /// Returns what a provider is asked for when nobody chose.
+    /// Returns the default model of a provider.
     #[must_use]
     pub fn default_of(&self, provider: &str) -> Option<&'static CatalogueEntry> {
         self.0.iter().find(|entry| entry.is_default && entry.provider == provider)
@@ -92,23 +91,23 @@ fn is_dated(model: &str, undated: &str) -> bool {
     })
 }
 
-/// A person's own figures for a model; what is absent keeps the table's.
+/// The user's own values for a model. Absent values are taken from the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelOverride {
-    /// Tokens the window holds.
+    /// The context window in tokens.
     pub window: Option<u64>,
-    /// The most output tokens of one call.
+    /// The maximum number of output tokens of one call.
     pub max_output: Option<u64>,
-    /// Dollars per million tokens.
+    /// The price in dollars per million tokens.
     pub price: Option<PriceOverride>,
 }
 
-/// What is known of a model.
+/// The properties of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelDescription {
-    /// What it holds and charges.
+    /// Its context window, maximum output and price.
     pub spec: ModelSpec,
-    /// Whether the figures are a careful guess, which is worth a warning.
+    /// Whether the values are assumptions, which causes a warning.
     pub assumed: bool,
     pub(crate) reasoning: bool,
 }
@@ -126,7 +125,7 @@ impl ModelDescription {
             max_output: own.max_output.unwrap_or(table_output),
             price: own.price.unwrap_or_default().over(entry.and_then(|entry| entry.price)),
         };
-        // Newer models think; of the unknown ones only the old names are known not to.
+        // Newer models reason; among unknown models only these old families are known not to.
         let old = ["gpt-3", "gpt-4", "chatgpt-4"].iter().any(|old| model.starts_with(old));
         Self { spec, assumed, reasoning: entry.map_or(!old, |entry| entry.reasoning) }
     }

@@ -1,4 +1,4 @@
-//! One attempt at a provider: wait for its pause, send, read to the end.
+//! One attempt at a provider: wait for its pause, send the request, read the response to its end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use crate::record::{NonStreamBody, Recorder, ResponseRecorder, misplaced};
 use crate::retry_after::retry_after_ms;
 use crate::wire::{SessionBodies, WireCodec};
 
-/// The most bytes of an error's body that are looked at.
+/// The maximum number of bytes read of an error body.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// How long the connection's own end is waited for after the answer's: long enough to reuse it.
+/// How long to wait for the end of the HTTP body after the end of the answer, so that the connection can be
+/// reused.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
-/// A model at a provider.
+/// A model that is served by a provider.
 pub(super) struct ProviderClient {
     spec: ModelSpec,
     provider: String,
@@ -148,7 +149,7 @@ impl ProviderClient {
         let host = self.url.host_str().unwrap_or_default();
         let place = self.url.port().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
         if error.is_connect() {
-            // What is plain is a server of one's own, and may not have been started.
+            // A plain HTTP server is the user's own and may not be running.
             let running = if self.url.scheme() == "http" { "; is the server running?" } else { "" };
             return unreached(&format!("cannot connect to {place}{running}"));
         }
@@ -180,7 +181,7 @@ impl Model for ProviderClient {
     }
 }
 
-/// Names what an answer is when it cannot be a stream of events.
+/// Returns the kind of a response body that is not an event stream.
 fn foreign(response: &Response) -> Option<NonStreamBody> {
     let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     if kind.starts_with("application/json") {
@@ -192,13 +193,13 @@ fn foreign(response: &Response) -> Option<NonStreamBody> {
     }
 }
 
-/// Returns how long the provider asks us to wait; only an error can ask.
+/// Returns the wait that the provider asks for; only error responses are considered.
 fn wish(response: &Response) -> Option<u64> {
     let failed = !response.status().is_success();
     failed.then(|| retry_after_ms(response.headers(), SystemTime::now())).flatten()
 }
 
-/// Reads the beginning of a body; an error inside it changes nothing any more.
+/// Reads the beginning of a body; a read error is ignored, because the response is an error anyway.
 async fn head(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -211,7 +212,7 @@ async fn head(mut response: Response) -> Vec<u8> {
     body
 }
 
-/// Reads the end of a finished answer, so that the connection serves the next request.
+/// Reads the rest of a finished response, so that the connection can be reused.
 async fn drain(mut response: Response) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;

@@ -1,6 +1,6 @@
-//! Providers: who serves models, with which key, and the client that asks them.
+//! Providers: their addresses and keys, and the client that sends requests to them.
 //!
-//! Start at [`open_model`]. Keys and addresses are handed in with [`ModelSources`]; nothing here looks
+//! Start at [`open_model`]. The caller passes keys and addresses in [`ModelSources`]; nothing here searches
 //! for them.
 
 mod client;

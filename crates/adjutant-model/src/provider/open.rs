@@ -1,4 +1,4 @@
-//! From `provider/model` to a model that answers.
+//! Opens a model by its name `provider/model`.
 
 use std::sync::Arc;
 
@@ -12,51 +12,51 @@ use crate::model::Model;
 use crate::settings::ModelSettings;
 use crate::wire::{Wire, WireCodec};
 
-/// Says why a model cannot be opened.
+/// Why a model cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenModelError {
     /// The name is not of the form `provider/model`.
     #[error("`{name}` is not provider/model; {}", name_advice(.suggestions))]
     Name {
-        /// What was written.
+        /// The given text.
         name: String,
-        /// The models that were probably meant, as `provider/model`.
+        /// Similar models, as `provider/model`.
         suggestions: Vec<String>,
     },
-    /// The model's part of the name has characters no model has.
+    /// The model part of the name has invalid characters.
     #[error("the model name `{model}` has characters that no model has")]
     ModelName {
-        /// What was written, escaped.
+        /// The given name, escaped.
         model: String,
     },
-    /// Nobody of that name serves models.
+    /// There is no such provider.
     #[error("no provider `{provider}`{}; known are {}", meant(.nearest), .known.join(", "))]
     UnknownProvider {
-        /// What was written.
+        /// The given text.
         provider: String,
-        /// What was probably meant.
+        /// The most similar provider.
         nearest: Option<String>,
-        /// Everyone who is known.
+        /// All known providers.
         known: Vec<String>,
     },
-    /// The provider wants a key and there is none.
+    /// The provider needs a key, and none is configured.
     #[error("Cannot spawn subagents: no API key for provider {provider}")]
     NoKey {
         /// The provider.
         provider: String,
     },
-    /// The key cannot be sent.
+    /// The key has characters that cannot be sent in a header.
     #[error("the key of provider {provider} has characters that no key has")]
     Key {
         /// The provider.
         provider: String,
     },
-    /// The address is not one of a web server.
+    /// The base URL is not a valid HTTP address.
     #[error("the base URL of provider {provider} {problem}")]
     BaseUrl {
         /// The provider.
         provider: String,
-        /// What is wrong with it; the address itself may hold a password and is not shown.
+        /// The problem. The URL itself may contain a password and is not shown.
         problem: &'static str,
     },
 }
@@ -72,14 +72,14 @@ fn meant(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean {name}")).unwrap_or_default()
 }
 
-/// Opens the model of that name.
+/// Opens the model with this name.
 ///
-/// Nothing is sent and nothing is loaded before its first turn.
+/// Sends nothing and loads nothing before its first turn.
 pub fn open_model(name: &str, sources: &ModelSources) -> Result<Arc<dyn Model>, OpenModelError> {
     open_model_with(name, sources, ModelSettings::default())
 }
 
-/// Opens the model of that name, to be asked as `settings` say.
+/// Like [`open_model`], with settings for every request.
 pub fn open_model_with(
     name: &str,
     sources: &ModelSources,
@@ -121,7 +121,7 @@ fn unknown(provider: &str, sources: &ModelSources) -> OpenModelError {
     }
 }
 
-/// A model's name may end up in an address, so it must not be able to lead elsewhere.
+/// A model name may become part of a URL, so it must not be able to change the address.
 fn check_model(model: &str) -> Result<(), OpenModelError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@+".contains(&byte);
     let is_name = model.bytes().all(plain) && !model.contains("..") && model.len() <= 200;
@@ -147,12 +147,12 @@ fn base_url(config: &ProviderConfig) -> Result<Url, OpenModelError> {
     Ok(url)
 }
 
-/// Says whether an address is OpenAI's own, whose servers know what lookalikes do not.
+/// Returns whether a base URL is OpenAI's own; compatible servers lack some of its features.
 pub(super) fn is_openai(base: &Url) -> bool {
     base.host_str().is_some_and(|host| host.ends_with(".openai.com"))
 }
 
-/// Completes an address the way people write it: with or without its version.
+/// Builds the endpoint URL from a base URL with or without the API version.
 fn endpoint(mut base: Url, codec: &WireCodec) -> Url {
     let path = base.path().trim_end_matches('/').to_owned();
     let last = path.rsplit('/').next().unwrap_or_default();

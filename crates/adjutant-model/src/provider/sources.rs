@@ -1,4 +1,5 @@
-//! What a front end knows: providers, keys, addresses, and a person's own figures for models.
+//! The configuration that a front end passes in: providers, keys, addresses, and overrides of model
+//! properties.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,22 +14,22 @@ use crate::limiter::ProviderLimiter;
 use crate::record::Recorder;
 use crate::wire::Wire;
 
-/// Someone who serves models.
+/// The configuration of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderConfig {
-    /// The word before the slash of a model's name.
+    /// The name before the slash in `provider/model`.
     pub name: String,
-    /// How it speaks.
+    /// Its wire format.
     pub wire: Wire,
-    /// Where it is.
+    /// Its base URL.
     pub base_url: String,
-    /// The key, when there is one.
+    /// The API key, if there is one.
     pub key: Option<Secret>,
-    /// Whether it is of no use without a key; a server at home often needs none.
+    /// Whether it requires a key; local servers often do not.
     pub needs_key: bool,
 }
 
-/// The providers everyone knows, in the order a default is looked for.
+/// The built-in providers, in the order in which a default model is chosen.
 const BUILT_IN: [BuiltInProvider; 5] = [
     BuiltInProvider {
         name: "anthropic",
@@ -75,10 +76,10 @@ struct BuiltInProvider {
     url_vars: &'static [&'static str],
 }
 
-/// How many models a bare name is answered with.
+/// The maximum number of suggestions for a model name without a provider.
 const SUGGESTED: usize = 4;
 
-/// Everything needed to open models; clones share their connections and pauses.
+/// Everything needed to open models. Clones share connections and pauses.
 #[derive(Clone, Debug)]
 pub struct ModelSources {
     providers: Vec<ProviderConfig>,
@@ -87,7 +88,7 @@ pub struct ModelSources {
     pub(super) recorder: Option<Recorder>,
 }
 
-/// What all models of a process have in common.
+/// Connections and pauses, shared by all models of a process.
 #[derive(Debug, Default)]
 pub(super) struct SharedConnections {
     pub(super) http: HttpClients,
@@ -96,7 +97,7 @@ pub(super) struct SharedConnections {
 }
 
 impl SharedConnections {
-    /// Returns the one pause of a provider.
+    /// Returns the shared pause of a provider.
     pub(super) fn limiter(&self, provider: &str) -> Arc<ProviderLimiter> {
         let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(limiters.entry(provider.to_owned()).or_default())
@@ -104,14 +105,14 @@ impl SharedConnections {
 }
 
 impl Default for ModelSources {
-    /// The well-known providers without any key.
+    /// The built-in providers without keys.
     fn default() -> Self {
         Self::from_vars(|_| None)
     }
 }
 
 impl ModelSources {
-    /// Reads the usual variables through `get`, which the front end provides.
+    /// Reads the usual environment variables with `get`, which the front end supplies.
     #[must_use]
     pub fn from_vars(get: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: &[&str]| {
@@ -120,7 +121,7 @@ impl ModelSources {
         };
         let provider = |known: &BuiltInProvider| {
             let url = first(known.url_vars).map(|url| url.trim().to_owned());
-            // Lookalikes of OpenAI speak Chat; only OpenAI itself is sure to speak Responses.
+            // OpenAI-compatible servers support the Chat wire; only OpenAI itself surely supports Responses.
             let own = |url: &String| Url::parse(url).is_ok_and(|url| is_openai(&url));
             let elsewhere = known.wire == Wire::Responses && !url.as_ref().is_none_or(own);
             ProviderConfig {
@@ -139,7 +140,7 @@ impl ModelSources {
         }
     }
 
-    /// Adds a provider, or replaces the one of that name.
+    /// Adds a provider, or replaces the one with the same name.
     #[must_use]
     pub fn with_provider(mut self, provider: ProviderConfig) -> Self {
         match self.providers.iter_mut().find(|known| known.name == provider.name) {
@@ -149,8 +150,8 @@ impl ModelSources {
         self
     }
 
-    /// Returns the `provider/model` names that a bare model name may mean, from the catalogue and the person's own
-    /// figures: those of exactly that model, else of the model spelled most like it, else some whose names contain it.
+    /// Returns the `provider/model` names that a name without a provider may mean, from the catalogue and the
+    /// overrides: exact matches, else the most similar spelling, else names that contain it.
     pub(super) fn models_like(&self, bare: &str) -> Vec<String> {
         let own = self.overrides.keys().filter_map(|name| name.split_once('/'));
         let listed = catalogue().iter().map(|entry| (entry.provider, entry.model));
@@ -181,21 +182,21 @@ impl ModelSources {
         }
     }
 
-    /// Sets a person's own figures for `provider/model`.
+    /// Sets an override for `provider/model`.
     #[must_use]
     pub fn with_override(mut self, model: impl Into<String>, figures: ModelOverride) -> Self {
         self.overrides.insert(model.into(), figures);
         self
     }
 
-    /// Keeps what the models opened from now on are asked and answer.
+    /// Records the requests and responses of models opened from now on.
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
         self
     }
 
-    /// Replaces the waiting times; connections made so far are not shared any more.
+    /// Replaces the timeouts; existing connections are no longer shared.
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: HttpTimeouts) -> Self {
         self.shared = Arc::new(SharedConnections {
@@ -205,33 +206,33 @@ impl ModelSources {
         self
     }
 
-    /// Lists the providers, the well-known ones first.
+    /// Iterates over the providers, built-in ones first.
     pub fn providers(&self) -> impl Iterator<Item = &ProviderConfig> {
         self.providers.iter()
     }
 
-    /// Finds a provider by name; `google` is Gemini.
+    /// Finds a provider by name; `google` means `gemini`.
     #[must_use]
     pub fn provider(&self, name: &str) -> Option<&ProviderConfig> {
         let exact = self.providers.iter().find(|provider| provider.name == name);
         exact.or_else(|| (name == "google").then(|| self.provider("gemini")).flatten())
     }
 
-    /// Returns every key, for filters that must never let one through.
+    /// Returns all keys, for masking.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let keys = self.providers.iter().filter_map(|provider| provider.key.as_ref());
         keys.map(|key| key.reveal().to_owned()).collect()
     }
 
-    /// Returns `provider/model` of the first provider with a key that has a default.
+    /// Returns the default model of the first provider that has a key, as `provider/model`.
     #[must_use]
     pub fn default_model(&self) -> Option<String> {
         let mut usable = self.providers.iter().filter(|provider| provider.key.is_some());
         usable.find_map(|provider| Some(catalogue().default_of(&provider.name)?.name()))
     }
 
-    /// Returns what is known of a model, a person's own figures first.
+    /// Returns the properties of a model, overrides first.
     #[must_use]
     pub fn describe(&self, provider: &str, model: &str) -> ModelDescription {
         let own = self.overrides.get(&format!("{provider}/{model}"));

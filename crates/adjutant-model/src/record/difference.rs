@@ -1,7 +1,7 @@
-//! Comparing a request with the recorded one, and naming the first difference.
+//! Compares a request with a recorded one and describes the first difference.
 //!
-//! Two things differ between any two runs and mean nothing: the ids of runs and sessions, and how
-//! long something took. Both are left out of the comparison; nothing else is.
+//! Run and session ids and durations differ between any two runs, so they are ignored; everything else is
+//! compared.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,18 +9,18 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-/// The most characters of a value that are shown.
+/// The maximum number of characters shown of a value.
 const SHOWN_CHARS: usize = 60;
-/// How many of them stand before the first difference.
+/// How many characters are shown before the first difference.
 const LEAD_CHARS: usize = 16;
 
-/// Ids and durations, also inside a text that is quoted once or twice.
+/// Ids and durations, also inside JSON that is escaped once or twice.
 static FLEETING: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(?:sess|run)_[0-9]{8,10}_[a-z0-9]{6}(?-u:\b)|duration_s\\*": ?[0-9.]+"#)
         .ok()
 });
 
-/// Returns where two bodies first differ, in words, or nothing when they say the same.
+/// Describes the first difference between two bodies; `None` if they are equivalent.
 pub(super) fn first_difference(recorded: &str, now: &str) -> Option<String> {
     let (recorded, now) = (lasting(recorded), lasting(now));
     if recorded == now {
@@ -29,7 +29,7 @@ pub(super) fn first_difference(recorded: &str, now: &str) -> Option<String> {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
     match (parse(&recorded), parse(&now)) {
         (Some(recorded), Some(now)) => between(&recorded, &now, &mut String::new()),
-        // Nested too deeply to be looked into.
+        // A body that is nested too deeply is compared as text.
         (None, _) | (_, None) => Some(in_text("", &recorded, &now)),
     }
 }
@@ -41,7 +41,7 @@ fn lasting(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Walks both in the order of the recorded one; `path` is the JSON pointer so far.
+/// Compares two values in the order of the recorded one; `path` is the JSON pointer so far.
 fn between(recorded: &Value, now: &Value, path: &mut String) -> Option<String> {
     match (recorded, now) {
         (Value::Object(old), Value::Object(new)) => {
@@ -77,7 +77,7 @@ fn added(path: &str, key: &str, value: &Value) -> String {
     format!("{path}/{}: not recorded, now {}", escaped(key), shown(value))
 }
 
-/// Goes one step down for the time of `look`.
+/// Appends a key to the path while `look` runs.
 fn step<T>(path: &mut String, key: &str, look: impl FnOnce(&mut String) -> T) -> T {
     let length = path.len();
     path.push('/');
@@ -87,12 +87,12 @@ fn step<T>(path: &mut String, key: &str, look: impl FnOnce(&mut String) -> T) ->
     found
 }
 
-/// Spells a key as JSON pointers do.
+/// Escapes a key for a JSON pointer.
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Names the byte at which two texts part, with a little of what stands before it.
+/// Describes the byte at which two texts differ, with a little context before it.
 fn in_text(path: &str, recorded: &str, now: &str) -> String {
     let same = recorded.bytes().zip(now.bytes()).take_while(|(old, new)| old == new).count();
     let same = recorded.floor_char_boundary(same);

@@ -1,4 +1,4 @@
-//! The lines of a recording.
+//! The line format of a recording file.
 
 use adjutant_core::ModelSpec;
 use serde::{Deserialize, Serialize};
@@ -9,22 +9,22 @@ use crate::model::TurnRequest;
 use crate::settings::ModelSettings;
 use crate::wire::{Wire, WireCodec};
 
-/// The version that this build writes, and the newest it reads.
+/// The version that this build writes, and the newest that it reads.
 pub(super) const VERSION: u32 = 1;
 
-/// One line of the file, while it is written.
+/// A line of the file, for writing.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WrittenLine<'a> {
     /// The first line.
     Recording { version: u32 },
-    /// A model, before its first exchange; the first of a file is the one the run began with.
+    /// A model, before its first exchange. The first model in a file is the one the run started with.
     Model(&'a RecordedModel),
-    /// A request and what came of it.
+    /// A request and its response.
     Exchange(&'a RecordedExchange),
 }
 
-/// One line of the file, as it is read.
+/// A line of the file, for reading.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordingLine {
@@ -33,12 +33,12 @@ pub(super) enum RecordingLine {
     Exchange(RecordedExchange),
 }
 
-/// What it takes to speak to a model as before.
+/// The properties of a recorded model that determine its requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RecordedModel {
     pub(super) spec: ModelSpec,
     pub(super) wire: Wire,
-    /// The model, as its server names it.
+    /// The provider's name for the model.
     pub(super) model: String,
     pub(super) official: bool,
     pub(super) reasoning: bool,
@@ -57,16 +57,16 @@ impl RecordedModel {
     }
 }
 
-/// A request and what came of it.
+/// A request and its response.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RecordedExchange {
     pub(super) place: ExchangeKey,
-    /// The request's body.
+    /// The body of the request.
     pub(super) request: Box<RawValue>,
     pub(super) response: RecordedResponse,
 }
 
-/// Where in a run an exchange stands; sessions have new names in every run.
+/// Identifies an exchange within a run. It contains no session id, because ids differ in every run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ExchangeKey {
     pub(super) model: String,
@@ -88,11 +88,12 @@ impl ExchangeKey {
     }
 }
 
-/// Returns a body as it is kept: on one line, and as it was sent otherwise.
+/// Returns a body as recorded: on one line, otherwise as sent.
 ///
-/// It is not parsed into a tree, because what a model nested ten thousand deep must come back too.
+/// The body is not parsed, because arguments that a model nested ten thousand levels deep must be preserved
+/// too.
 pub(super) fn sent(body: &[u8]) -> Box<RawValue> {
-    // Inside a JSON string a line end is always escaped, so these can only be blanks.
+    // In a JSON string line breaks are always escaped, so these can only be whitespace.
     let line = String::from_utf8_lossy(body).replace(['\n', '\r'], " ");
     RawValue::from_string(line).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

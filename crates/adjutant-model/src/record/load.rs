@@ -1,4 +1,4 @@
-//! Reading a recording.
+//! Loads a recording file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::format::{RecordedExchange, RecordedModel, RecordingLine, VERSION};
 
-/// Says why a recording cannot be played.
+/// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file is missing or cannot be read.
@@ -17,7 +17,7 @@ pub enum ReplayError {
     Read {
         /// The path as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is a directory, a pipe or a device.
@@ -26,37 +26,37 @@ pub enum ReplayError {
         /// The path as it was given.
         path: PathBuf,
     },
-    /// A line is no line of a recording.
+    /// A line is not valid.
     #[error("{}:{line}: {problem}", path.display())]
     Malformed {
         /// The path as it was given.
         path: PathBuf,
-        /// The line; the first is 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A newer build wrote it.
+    /// The recording was written by a newer version.
     #[error("{} is a recording of version {version}; this build reads up to {VERSION}", path.display())]
     Newer {
         /// The path as it was given.
         path: PathBuf,
-        /// The version it says it has.
+        /// Its version.
         version: u32,
     },
 }
 
-/// What a file holds.
+/// The content of a recording file.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// The model that the run began with.
+    /// The model that the run started with.
     pub(super) first: Option<String>,
     pub(super) models: BTreeMap<String, RecordedModel>,
-    /// The exchanges in the order they ended.
+    /// The exchanges in the order in which they ended.
     pub(super) exchanges: Vec<RecordedExchange>,
 }
 
-/// The first line by itself, so that a newer version is told from a broken file.
+/// The first line, parsed on its own to distinguish a newer version from a broken file.
 #[derive(Deserialize)]
 struct RecordingHead {
     recording: RecordingVersion,
@@ -70,7 +70,7 @@ struct RecordingVersion {
 impl Recording {
     pub(super) fn load(path: &Path) -> Result<Self, ReplayError> {
         let unread = |source| ReplayError::Read { path: path.to_owned(), source };
-        // Looked at first: opening a pipe would wait for a writer.
+        // Checked before opening, because opening a pipe would block until there is a writer.
         if !std::fs::metadata(path).map_err(unread)?.is_file() {
             return Err(ReplayError::NotAFile { path: path.to_owned() });
         }

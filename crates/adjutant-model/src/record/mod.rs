@@ -1,8 +1,8 @@
-//! Recordings: what providers were asked and answered, kept in a file and played again.
+//! Recordings: provider requests and responses, written to a file and replayed.
 //!
-//! Owns the file's format, its writing and its reading. It never holds a header or a key. Start at
-//! [`Recorder::create`] and [`ReplayModel::load`]. Invariant: a recorded answer is played through
-//! the reader that read it first, so the same bytes give the same reply and the same usage.
+//! Owns the file format, recording and replay. A recording never contains a header or a key. Start at
+//! [`Recorder::create`] and [`ReplayModel::load`]. Invariant: a recorded response goes through the same
+//! reader as a live one, so the same bytes give the same reply and usage.
 
 mod difference;
 mod format;

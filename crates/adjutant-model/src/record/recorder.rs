@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writes recordings.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,44 +15,43 @@ use super::response::ResponseRecorder;
 use crate::model::TurnRequest;
 use crate::wire::WireCodec;
 
-/// The shortest key that is masked; shorter ones would tear up ordinary text.
+/// The minimum length of a key to be masked; shorter ones would match ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// What stands in a key's place; the same as in what tools return.
+/// The replacement for a key; the same as in tool results.
 const MASK: &str = "[masked:own-key]";
 
-/// Says why nothing, or not everything, was recorded.
+/// Why a recording failed or is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// There is something of that name.
+    /// The file already exists.
     #[error("{} exists already; a recording never replaces a file", path.display())]
     Exists {
         /// The path as it was given.
         path: PathBuf,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot create the recording {}", path.display())]
     Create {
         /// The path as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file could not be written on; it is of no use from there.
+    /// A write failed; the recording is incomplete.
     #[error("the recording {} is incomplete", path.display())]
     Write {
         /// The path as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Keeps what providers are asked and answer; clones write to the same file.
+/// Records requests and responses; clones write to the same file.
 ///
-/// Exchanges are written when they are over, each as one line, by as many sessions at once as there
-/// are. Attempts that are given up before their end are not written. A recording without any
-/// exchange is removed again.
+/// Each exchange is written as one line when it ends; several sessions may record at once. Cancelled attempts
+/// are not written. A recording without exchanges is deleted.
 #[derive(Clone)]
 pub struct Recorder(Arc<RecorderInner>);
 
@@ -77,11 +76,11 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Makes a file that only its owner may read; `secrets` are masked wherever they appear.
+    /// Creates a file that only its owner can read; `secrets` are masked everywhere.
     ///
     /// # Errors
     ///
-    /// If there is something of that name, or the file cannot be made.
+    /// If the file exists or cannot be created.
     pub fn create(
         path: &Path,
         secrets: impl IntoIterator<Item = String>,
@@ -102,11 +101,11 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Returns how many exchanges were recorded.
+    /// Returns the number of recorded exchanges.
     ///
     /// # Errors
     ///
-    /// If the file could not be written to its end; said once.
+    /// If a write failed; reported once.
     pub fn finish(&self) -> Result<u64, RecordError> {
         let mut state = self.state();
         match state.failure.take() {
@@ -115,7 +114,7 @@ impl Recorder {
         }
     }
 
-    /// Notes a model; the first is the one that a replay begins with.
+    /// Records a model; a replay starts with the first one.
     pub(crate) fn introduce(&self, spec: &ModelSpec, codec: &WireCodec) {
         let mut state = self.state();
         if state.models.insert(spec.name.clone()) {
@@ -123,7 +122,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps an exchange that is over.
+    /// Records a finished exchange.
     pub(crate) fn keep(
         &self,
         model: &str,
@@ -164,13 +163,13 @@ impl Drop for RecorderInner {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.exchanges == 0 {
-            // Ours since it was made; left behind it would only stand in the way of the next try.
+            // We created this file; leaving it empty would only block the next recording.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Returns a key as it looks in JSON, and in JSON that is quoted once or twice more.
+/// Returns a key as it appears in JSON, and in JSON that is escaped once or twice more.
 fn spellings(secret: String) -> impl Iterator<Item = String> {
     let quoted = |text: &String| {
         let json = serde_json::to_string(text).ok()?;

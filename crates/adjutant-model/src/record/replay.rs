@@ -1,4 +1,4 @@
-//! Playing a recording.
+//! Replays recordings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use crate::errors::plain;
 use crate::model::{BoxFuture, Model, TurnProgress, TurnRequest};
 use crate::wire::{SessionBodies, WireCodec};
 
-/// A model that says what a recorded one said, as long as it is asked the same.
+/// A model that replays recorded responses, provided that the requests are the same.
 ///
-/// A request is found by its agent, label, turn and attempt. Its body must equal the recorded one
-/// but for ids and durations; otherwise the turn fails and names the first difference. Each
-/// exchange is played once.
+/// A request is looked up by its agent, label, turn and attempt. Its body must equal the recorded one except
+/// for ids and durations; otherwise the turn fails and reports the first difference. Each exchange is
+/// replayed once.
 pub struct ReplayModel {
     spec: ModelSpec,
     codec: WireCodec,
@@ -28,14 +28,14 @@ pub struct ReplayModel {
     shelf: Arc<UnplayedExchanges>,
 }
 
-/// What is left of a recording, shared by all its models.
+/// The exchanges that have not been replayed yet, shared by all models of a recording.
 struct UnplayedExchanges {
     models: BTreeMap<String, RecordedModel>,
     // A std mutex: held for a comparison, never across an await.
     left: Mutex<BTreeMap<ExchangeKey, Vec<UnplayedExchange>>>,
 }
 
-/// A request that may still come, and its answer.
+/// An expected request and its response.
 struct UnplayedExchange {
     request: Box<RawValue>,
     response: RecordedResponse,
@@ -48,11 +48,11 @@ impl fmt::Debug for ReplayModel {
 }
 
 impl ReplayModel {
-    /// Reads a recording and returns the model its run began with.
+    /// Loads a recording and returns the model that its run started with.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is cut off or broken anywhere, or is newer than this build.
+    /// If the file cannot be read, is truncated or invalid, or is newer than this build.
     pub fn load(path: &Path) -> Result<Self, ReplayError> {
         let Recording { first, models, exchanges } = Recording::load(path)?;
         let mut left: BTreeMap<ExchangeKey, Vec<_>> = BTreeMap::new();
@@ -67,7 +67,7 @@ impl ReplayModel {
         })
     }
 
-    /// Returns another model of the same recording, for a task that names its own.
+    /// Returns another model of the same recording, for tasks that choose their own model.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Self> {
         Self::of(&self.shelf, name)
@@ -96,9 +96,9 @@ impl ReplayModel {
 }
 
 impl UnplayedExchanges {
-    /// Takes the first exchange of a place with an equal request.
+    /// Removes and returns the first exchange with this key and an equal request.
     ///
-    /// There may be several: labels are unique within a call, not within a run.
+    /// Several exchanges may have the same key, because labels are unique within a call, not within a run.
     fn take(&self, place: &ExchangeKey, body: &str) -> Result<RecordedResponse, AttemptError> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = left.get_mut(place).filter(|waiting| !waiting.is_empty());

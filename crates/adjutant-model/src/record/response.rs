@@ -1,4 +1,4 @@
-//! What came back for a request: kept while it arrives, and judged again from what was kept.
+//! The response to a request: recorded while it arrives, and replayed from the recording.
 
 use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 use serde::{Deserialize, Serialize};
@@ -8,26 +8,26 @@ use crate::model::TurnProgress;
 use crate::wire::{Wire, WireCodec};
 use adjutant_core::Secret;
 
-/// What came back for one request.
+/// A recorded response.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedResponse {
-    /// The status; absent when nothing came back at all.
+    /// The HTTP status; absent if there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    /// What the body is, when it can be no stream.
+    /// The kind of the body if it is not an event stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     foreign: Option<NonStreamBody>,
-    /// How long the provider asked us to wait.
+    /// The wait that the provider asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(default)]
     body: RecordedBody,
-    /// How the connection failed us, when it did.
+    /// How the connection failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     broke: Option<AttemptError>,
 }
 
-/// What an answer is when it cannot be a stream of events.
+/// The kind of a response body that is not an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NonStreamBody {
@@ -36,7 +36,7 @@ pub(crate) enum NonStreamBody {
 }
 
 impl RecordedResponse {
-    /// Comes to the verdict that was come to when it arrived.
+    /// Processes the response as when it was received.
     pub(super) fn play(
         &self,
         codec: &WireCodec,
@@ -74,7 +74,7 @@ fn nothing() -> AttemptError {
     plain(ModelErrorKind::Network, "nothing came back")
 }
 
-/// Judges an answer that is no stream: an error in disguise, or another kind of server.
+/// Classifies a response that is not a stream: a JSON error, or another kind of server.
 pub(crate) fn misplaced(
     wire: Wire,
     kind: NonStreamBody,
@@ -95,7 +95,7 @@ pub(crate) fn misplaced(
     plain(ModelErrorKind::BadRequest, &message)
 }
 
-/// Keeps a response while it arrives; keeps nothing when nobody records.
+/// Collects a response while it arrives; does nothing if recording is off.
 #[derive(Debug)]
 pub(crate) struct ResponseRecorder(Option<(RecordedResponse, Vec<u8>)>);
 
@@ -104,7 +104,7 @@ impl ResponseRecorder {
         Self(records.then(Default::default))
     }
 
-    /// Notes that an answer began.
+    /// Records the status and headers of a response.
     pub(crate) fn begin(
         &mut self,
         status: u16,
@@ -117,14 +117,14 @@ impl ResponseRecorder {
         }
     }
 
-    /// Notes bytes as they were received.
+    /// Records received bytes.
     pub(crate) fn hear(&mut self, chunk: &[u8]) {
         if let Some((_, bytes)) = &mut self.0 {
             bytes.extend_from_slice(chunk);
         }
     }
 
-    /// Notes how the connection failed, and hands that on.
+    /// Records a connection error and returns it.
     pub(crate) fn broke(&mut self, error: AttemptError) -> AttemptError {
         if let Some((response, _)) = &mut self.0 {
             response.broke = Some(error.clone());
@@ -138,12 +138,12 @@ impl ResponseRecorder {
     }
 }
 
-/// Bytes as text, so that a person can read them and a mask can find a key in them.
+/// A body as text, so that people can read it and keys in it can be masked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum RecordedBody {
     Text(String),
-    /// A character for each byte, where the bytes are not UTF-8.
+    /// One character per byte, if the bytes are not UTF-8.
     Bytes {
         latin1: String,
     },
@@ -168,7 +168,7 @@ impl RecordedBody {
     fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.clone().into_bytes(),
-            // A mask is ASCII; what is no byte was not written by us.
+            // Masks are ASCII, so every character that we wrote fits into a byte.
             Self::Bytes { latin1 } => {
                 latin1.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect()
             }

@@ -1,7 +1,7 @@
-//! One `[[turn.call]]` of a script: a tool call as the model will make it.
+//! One `[[turn.call]]` of a script: a tool call that the scripted model makes.
 //!
-//! Arguments are templates wherever they are text, so that a call can follow what a tool said.
-//! `raw_args` goes out as written, to show what a model does that cannot write JSON.
+//! All strings in the arguments are templates, so that a call can depend on earlier tool results. `raw_args`
+//! is sent as written, to simulate a model that writes invalid JSON.
 
 use adjutant_core::ToolCall;
 use adjutant_formats::fields::{FieldContent, FieldValue, NamedField};
@@ -12,13 +12,13 @@ use super::placeholder;
 use super::template::Template;
 use crate::model::TurnRequest;
 
-/// The most equal calls one table may stand for. Inclusive.
+/// The maximum number of equal calls that one table may produce. Inclusive.
 const MAX_CALLS: u64 = 10_000;
 
 /// How deep arguments may nest. Inclusive; deeper is an accident, and no journal could be read back.
 const MAX_DEPTH: usize = 64;
 
-/// A scripted tool call, or several equal ones.
+/// One or more equal scripted tool calls.
 #[derive(Debug)]
 pub(crate) struct ScriptedCall {
     id: Option<String>,
@@ -33,7 +33,7 @@ enum ScriptedArguments {
     Raw(String),
 }
 
-/// A JSON value whose texts are templates.
+/// A JSON value whose strings are templates.
 #[derive(Debug)]
 enum TemplateValue {
     Plain(Value),
@@ -63,7 +63,7 @@ impl ScriptedCall {
         Ok(Self { id: text("id")?, tool, arguments, times })
     }
 
-    /// Adds the calls this one stands for to `calls`, numbered on from those already there.
+    /// Adds the calls to `calls`; their numbers continue those already there.
     pub(crate) fn render(
         &self,
         request: &TurnRequest<'_>,

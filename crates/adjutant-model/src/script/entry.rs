@@ -1,7 +1,7 @@
-//! One `[[turn]]` of a script: when it applies, what it says, how it ends.
+//! One `[[turn]]` of a script: when it applies, what it answers and how it ends.
 //!
-//! Reads a table into an [`ScriptEntry`] and refuses combinations that cannot mean anything. Which entry
-//! answers which request is decided in `select`; what an answer looks like is made in `play`.
+//! Reads a table into a [`ScriptEntry`] and rejects meaningless combinations of keys. `select` chooses the
+//! entry for a request; `scripted_model` makes the answer.
 //!
 //! Start at [`ScriptEntry::read`].
 
@@ -16,9 +16,9 @@ use super::pattern::ScriptPattern;
 use super::placeholder;
 use super::template::Template;
 
-/// The largest text an entry may ask for with `text_bytes`: 64 MiB. Inclusive.
+/// The maximum of `text_bytes`: 64 MiB. Inclusive.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
-/// The most pieces a text may be streamed in. Inclusive.
+/// The maximum number of chunks in which a text is streamed. Inclusive.
 const MAX_CHUNKS: u64 = 100_000;
 
 const KEYS: [&str; 17] = [
@@ -62,41 +62,41 @@ const ERRORS: [(&str, ModelErrorKind); 10] = [
 /// One scripted turn.
 #[derive(Debug)]
 pub(crate) struct ScriptEntry {
-    /// Where it starts in the file.
+    /// Its byte offset in the file.
     pub(crate) at: usize,
     pub(crate) agent: Option<String>,
     pub(crate) label: Option<String>,
-    /// The only turn it answers, when it is pinned to one.
+    /// The only turn that it answers, if it is pinned to one.
     pub(crate) turn: Option<u32>,
-    /// What the last message must match.
+    /// The pattern that the last message must match.
     pub(crate) last: Option<ScriptPattern>,
     pub(crate) times: RepeatCount,
     pub(crate) text: Template,
-    /// The exact length of the text, when the script asks for one.
+    /// The exact length of the text, if the script sets one.
     pub(crate) text_bytes: Option<usize>,
     pub(crate) pace: AnswerPace,
     pub(crate) ending: ScriptedEnding,
 }
 
-/// How often an entry answers in a row.
+/// How many turns in a row an entry answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepeatCount {
     Count(u32),
     Forever,
 }
 
-/// How an answer arrives.
+/// The timing of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerPace {
-    /// The wait before the first byte.
+    /// The delay before the first byte.
     pub(crate) delay: Duration,
-    /// The number of pieces the text comes in.
+    /// The number of chunks.
     pub(crate) chunks: usize,
-    /// The wait between two pieces.
+    /// The delay between two chunks.
     pub(crate) chunk_delay: Duration,
 }
 
-/// What an answer ends in.
+/// How an answer ends.
 #[derive(Debug)]
 pub(crate) enum ScriptedEnding {
     Reply { calls: Vec<ScriptedCall>, stop: Option<StopReason>, usage: UsageRule },
@@ -104,18 +104,18 @@ pub(crate) enum ScriptedEnding {
     Panic,
 }
 
-/// What the scripted provider says it consumed.
+/// The token usage that the scripted model reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UsageRule {
-    /// The estimate from the bytes sent and said.
+    /// An estimate from the bytes of the request and the answer.
     Estimated,
     Given(Usage),
-    /// Nothing, as when a provider leaves it out.
+    /// No usage, like a provider that does not report it.
     Silent,
 }
 
 impl ScriptEntry {
-    /// Reads one turn; `delay` is the script's own default.
+    /// Reads one turn; `delay` is the default of the script.
     pub(crate) fn read(
         value: FieldValue<'_>,
         document: &str,
@@ -143,12 +143,12 @@ impl ScriptEntry {
         Ok(entry)
     }
 
-    /// Says whether the entry takes a place in the sequence, rather than answering on a condition.
+    /// Returns whether the entry belongs to the sequence, instead of answering on a condition.
     pub(crate) const fn is_sequential(&self) -> bool {
         self.turn.is_none() && self.last.is_none()
     }
 
-    /// Says whether the same turn will be tried again after this entry.
+    /// Returns whether the entry is an error after which the engine retries the turn.
     pub(crate) const fn is_fault(&self) -> bool {
         match &self.ending {
             ScriptedEnding::Error(error) => error.kind.is_transient(),

@@ -1,7 +1,7 @@
-//! What can be wrong with a script file, and where.
+//! Errors in script files, with their positions.
 //!
-//! Readers find a [`ScriptFault`] at a byte; only [`ScriptFault::placed`] knows files, lines and columns. [`table`] and the functions
-//! below it read what several parts of a script share.
+//! Readers report a [`ScriptFault`] at a byte offset; [`ScriptFault::placed`] adds the file, line and column.
+//! [`table`] and the functions below it read what several parts of a script share.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use adjutant_formats::document::position;
 use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
 
-/// The longest wait a script may ask for: a day, in milliseconds. Inclusive.
+/// The maximum delay in a script: a day, in milliseconds. Inclusive.
 const MAX_DELAY_MS: u64 = 86_400_000;
 
-/// Says why a script cannot be used.
+/// Why a script cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The file is missing or cannot be read.
@@ -22,7 +22,7 @@ pub enum ScriptError {
     Read {
         /// The path as it was given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is a directory, a pipe or a device.
@@ -31,38 +31,38 @@ pub enum ScriptError {
         /// The path as it was given.
         path: PathBuf,
     },
-    /// The file's name ends neither in `.toml` nor in `.json`.
+    /// The file name does not end in `.toml` or `.json`.
     #[error("the script {} must be named .toml or .json", path.display())]
     UnknownFormat {
         /// The path as it was given.
         path: PathBuf,
     },
-    /// The file is larger than any script has reason to be.
+    /// The file is too large.
     #[error("the script {} is larger than {max_bytes} bytes", path.display())]
     TooLarge {
         /// The path as it was given.
         path: PathBuf,
-        /// The largest file that is read. Inclusive.
+        /// The maximum size in bytes. Inclusive.
         max_bytes: u64,
     },
-    /// The content is not a script.
+    /// The content is not a valid script.
     #[error("{place}: {message}")]
     Malformed {
-        /// Where the flaw is.
+        /// The position of the error.
         place: ScriptPosition,
-        /// What is wrong and what is allowed.
+        /// The problem and what is allowed.
         message: String,
     },
 }
 
-/// A position in a script file; shown as `file:line:column`.
+/// A position in a script file, formatted as `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptPosition {
-    /// The file as it was named, or `script` for text without a file.
+    /// The file name as given, or `script` for text without a file.
     pub file: String,
-    /// The line; the first is 1.
+    /// The line, from 1.
     pub line: usize,
-    /// The column in characters; the first is 1.
+    /// The column in characters, from 1.
     pub column: usize,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for ScriptPosition {
     }
 }
 
-/// A complaint about the byte it stands at.
+/// An error at a byte offset of the script.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ScriptFault {
     pub(crate) at: usize,
@@ -98,7 +98,7 @@ impl From<FieldFault> for ScriptFault {
     }
 }
 
-/// Takes `value` as a table of `allowed` keys; `what` is its name in complaints.
+/// Makes a reader for a table that may have only the `allowed` keys; `what` names it in messages.
 pub(crate) fn table<'v>(
     value: FieldValue<'v>,
     what: &str,
@@ -113,7 +113,7 @@ pub(crate) fn table<'v>(
     Err(ScriptFault::new(unknown.at, message))
 }
 
-/// Reads the tables of a list, none where it is absent.
+/// Reads a list of tables; an absent list is empty.
 pub(crate) fn tables<'v>(
     fields: &FieldReader<'v>,
     key: &str,
@@ -124,7 +124,7 @@ pub(crate) fn tables<'v>(
     Ok(fields.read(key, items)?.unwrap_or_default())
 }
 
-/// Reads a wait.
+/// Reads a delay in milliseconds.
 pub(crate) fn millis(value: FieldValue<'_>) -> Result<Duration, FieldProblem> {
     value.integer(0..=MAX_DELAY_MS).map(Duration::from_millis)
 }

@@ -1,8 +1,8 @@
-//! The scripted model: turns from a file instead of a provider.
+//! The scripted model, which takes its turns from a file instead of a provider.
 //!
-//! It is the demo's model, the tests' model, and a way for users to prove their own policy
-//! offline. The file is read by `adjutant-formats` as values with places and goes through `entry` (what
-//! they mean), `select` (who is answered what) and `scripted` (the answer).
+//! Used by the demo, by tests, and by users who test a policy offline. The file is parsed by
+//! `adjutant-formats`, read by `entry` (what a turn means), indexed by `select` (which turn answers which
+//! request) and answered by `scripted_model`.
 //!
 //! Start at [`ScriptedModel::load`].
 

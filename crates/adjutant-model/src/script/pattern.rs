@@ -1,26 +1,26 @@
-//! Regular expressions over messages, the same in every build.
+//! Regular expressions for matching messages.
 //!
-//! Classes are ASCII (`\d` is 0-9) whatever features other crates switch on, `^` and `$` stand at
-//! the ends of lines, and text without special characters is searched for as it is.
+//! Classes are ASCII (`\d` is 0-9) independent of the features that other crates enable, `^` and `$` match at
+//! line ends, and a pattern without special characters is a plain substring search.
 //!
-//! Start at [`ScriptPattern::new`]. Invariant: a pattern that was accepted can be built.
+//! Start at [`ScriptPattern::new`]. Invariant: every accepted pattern compiles.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// The longest pattern, in bytes. Inclusive; it keeps what is built later within its size limit.
+/// The maximum length of a pattern, in bytes. Inclusive; keeps the compiled pattern within its size limit.
 const MAX_BYTES: usize = 1000;
 
-/// A checked pattern, compiled when it is first used.
+/// A checked pattern that is compiled on first use.
 #[derive(Debug)]
 pub(crate) struct ScriptPattern {
     engine: PatternMatcher,
 }
 
-// Most patterns in scripts are plain words. They need no automaton, which takes longer to build
-// than the rest of a turn takes to run.
+// Most patterns in scripts are plain words. They need no regex, which would take longer to compile than the
+// rest of the turn takes to run.
 #[derive(Debug)]
 enum PatternMatcher {
     Literal(String),
@@ -28,7 +28,7 @@ enum PatternMatcher {
 }
 
 impl ScriptPattern {
-    /// Checks `source`, or says in one line why it is no pattern.
+    /// Checks `source`; the error is a one-line message.
     pub(crate) fn new(source: &str) -> Result<Self, String> {
         if source.is_empty() || source.len() > MAX_BYTES {
             return Err(format!("a pattern has 1 to {MAX_BYTES} bytes, found {}", source.len()));
@@ -38,8 +38,8 @@ impl ScriptPattern {
         }
         let built = OnceLock::new();
         if source.contains('{') {
-            // Counted repetition is the one way for a short pattern to outgrow the size limit, and
-            // only building it tells.
+            // Only counted repetition lets a short pattern exceed the size limit, which shows only during
+            // compilation.
             let regex = build(source).map_err(|error| complaint(source, &error.to_string()))?;
             let _ = built.set(Some(Box::new(regex)));
         } else {
@@ -57,7 +57,7 @@ impl ScriptPattern {
         }
     }
 
-    /// Counts the matches that do not overlap.
+    /// Counts the non-overlapping matches.
     pub(crate) fn count(&self, text: &str) -> usize {
         match &self.engine {
             PatternMatcher::Literal(word) => text.matches(word).count(),
@@ -67,7 +67,7 @@ impl ScriptPattern {
         }
     }
 
-    /// Returns each match: its first group when the pattern has one, else the whole.
+    /// Returns each match: its first capture group if the pattern has one, otherwise the whole match.
     pub(crate) fn matches<'t>(
         &'t self,
         text: &'t str,
@@ -87,7 +87,8 @@ impl ScriptPattern {
     }
 }
 
-/// Returns the compiled pattern; `None` only if the check at load was wrong, and then it never fits.
+/// Returns the compiled pattern. `None` would mean that the check in `new` was wrong; such a pattern matches
+/// nothing.
 fn regex<'p>(source: &str, built: &'p OnceLock<Option<Box<Regex>>>) -> Option<&'p Regex> {
     built.get_or_init(|| build(source).ok().map(Box::new)).as_deref()
 }
@@ -96,7 +97,7 @@ fn build(source: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(source).unicode(false).multi_line(true).build()
 }
 
-/// Parses `source` with the settings of [`build`].
+/// Checks the syntax of `source` with the settings of [`build`].
 fn check_syntax(source: &str) -> Result<(), Box<regex_syntax::Error>> {
     let mut parser =
         regex_syntax::ParserBuilder::new().unicode(false).utf8(false).multi_line(true).build();

@@ -1,7 +1,7 @@
-//! Reading of templates: `{{source | filter | filter}}`.
+//! Parses templates with placeholders: `{{source | filter | filter}}`.
 //!
-//! Runs at load time, so that a misspelt placeholder is found before the first turn. What a
-//! placeholder does is in `template`.
+//! Runs when a script is loaded, so that a misspelt placeholder is found before the first turn. `template`
+//! fills the placeholders.
 //!
 //! Start at [`parse`].
 
@@ -30,7 +30,7 @@ const FILTERS: [&str; 11] = [
     "or",
 ];
 
-/// Reads `text`, the value of these bytes of `document`, as a template.
+/// Parses `text`, the value at this byte range of `document`, as a template.
 pub(crate) fn parse(
     text: &str,
     range: Range<usize>,
@@ -60,11 +60,10 @@ fn push_fixed(parts: &mut Vec<TemplatePart>, text: &str) {
     }
 }
 
-/// Returns the byte of `document` where the placeholder at `opened_at` of `text` stands.
+/// Returns the byte offset in `document` of the placeholder at `opened_at` of `text`.
 ///
-/// Escapes make the value differ from its source, but braces are hardly ever escaped: the n-th
-/// opening in the value is the n-th opening in the source. When it is not, the value's start is
-/// close enough.
+/// Because of escapes the value may differ from its source, but braces are hardly ever escaped, so the n-th
+/// opening in the value is the n-th in the source. Otherwise the start of the value is close enough.
 fn place(text: &str, opened_at: usize, range: Range<usize>, document: &str) -> usize {
     let earlier = text[..opened_at].matches(OPEN).count();
     let source = document.get(range.clone()).unwrap_or_default();
@@ -72,7 +71,7 @@ fn place(text: &str, opened_at: usize, range: Range<usize>, document: &str) -> u
     range.start + found.map_or(0, |(within, _)| within)
 }
 
-/// What is left to read, just behind an opening.
+/// Parses a placeholder from the text after its opening braces.
 struct PlaceholderReader<'t> {
     rest: &'t str,
 }
@@ -157,7 +156,7 @@ impl<'t> PlaceholderReader<'t> {
         ScriptPattern::new(&source)
     }
 
-    /// Reads what stands between two `mark`s; a backslash before a mark makes it plain.
+    /// Parses the text between two `mark`s; a backslash escapes a mark.
     fn quoted(&mut self, mark: char) -> Result<String, String> {
         let mut content = String::new();
         let mut chars = self.rest.char_indices().skip(1).peekable();

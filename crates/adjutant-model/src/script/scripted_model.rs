@@ -1,9 +1,9 @@
-//! The scripted model itself: a script that was understood, answering as a provider would.
+//! The scripted model: loads a script and answers like a provider.
 //!
-//! Owns loading and the course of one turn. It keeps nothing between turns; what answers which
-//! request is decided in `select`.
+//! Owns loading and the processing of one turn. It keeps no state between turns; `select` chooses the entry
+//! for a request.
 //!
-//! Start at [`ScriptedModel::load`] and at its [`Model::turn`].
+//! Start at [`ScriptedModel::load`] and its [`Model::turn`].
 
 use std::fs;
 use std::io::Read;
@@ -24,28 +24,28 @@ use super::select::ScriptIndex;
 use crate::estimate;
 use crate::model::{BoxFuture, Model, TurnProgress, TurnRequest};
 
-/// The largest script file that is read: 16 MiB. Inclusive.
+/// The maximum size of a script file: 16 MiB. Inclusive.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// The window of a script that names none.
+/// The context window of a script that sets none.
 const DEFAULT_WINDOW: u64 = 200_000;
-/// The most output tokens per call of a script that names none.
+/// The maximum output tokens per call of a script that sets none.
 const DEFAULT_MAX_OUTPUT: u64 = 16_384;
-/// What a script without a file is called in errors.
+/// The name of a script without a file in error messages.
 const INLINE: &str = "script";
-/// What `text_bytes` repeats when there is no text.
+/// The text that `text_bytes` repeats if the turn has none.
 const FILLER: &str = "The quick brown fox jumps over the lazy dog.\n";
 
 const KEYS: [&str; 5] = ["window", "max_output", "price", "delay_ms", "turn"];
 
-/// A model that says what a script tells it to.
+/// A model that answers from a script.
 ///
-/// The same request always gets the same answer: selection looks at the request alone, so any
-/// interleaving of sessions and any restart in between change nothing.
+/// The same request always gets the same answer: selection depends only on the request, so the interleaving
+/// of sessions and restarts make no difference.
 #[derive(Debug)]
 pub struct ScriptedModel {
     spec: ModelSpec,
     index: ScriptIndex,
-    /// The line each entry starts on, for complaints that arise while it is played.
+    /// The line of each entry, for errors during a turn.
     lines: Vec<usize>,
 }
 
@@ -150,7 +150,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Answers as a provider does that was sent more than fits.
+    /// Returns the error of a provider whose context window is exceeded.
     fn overfull(&self, request: &TurnRequest<'_>) -> AttemptError {
         let message = format!(
             "the request has about {} tokens, the window holds {}",
@@ -180,7 +180,7 @@ impl ScriptedModel {
         refusal(ModelErrorKind::BadRequest, format!("{} {reason}", self.at(number)))
     }
 
-    /// Names the entry by its file and line.
+    /// Returns the file and line of an entry.
     fn at(&self, number: usize) -> String {
         let line = self.lines.get(number).copied().unwrap_or(0);
         format!("{}:{line}", self.spec.name)
@@ -203,7 +203,7 @@ impl Model for ScriptedModel {
 
 fn read(path: &Path) -> Result<String, ScriptError> {
     let failed = |source| ScriptError::Read { path: path.to_owned(), source };
-    // Asked before opening: opening a pipe waits for a writer that may never come.
+    // Checked before opening, because opening a pipe would block until there is a writer.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(ScriptError::NotAFile { path: path.to_owned() });
     }
@@ -237,13 +237,13 @@ fn read_price(fields: &FieldReader<'_>) -> Result<Option<Price>, ScriptFault> {
     }))
 }
 
-/// Returns the line of each entry, in one pass over the text.
+/// Returns the line of each entry in one pass over the text.
 fn lines_of(text: &str, entries: &[ScriptEntry]) -> Vec<usize> {
     let mut line = 1;
     let mut done = 0;
     let mut lines = Vec::with_capacity(entries.len());
     for entry in entries {
-        // Entries stand in file order; `max` only guards the slice.
+        // Entries are in file order; `max` only protects the slice index.
         let at = entry.at.max(done);
         line += position(text.get(done..at).unwrap_or_default(), at - done).0 - 1;
         done = at;
@@ -252,7 +252,7 @@ fn lines_of(text: &str, entries: &[ScriptEntry]) -> Vec<usize> {
     lines
 }
 
-/// Repeats `text` until it has exactly `bytes` bytes; a character that does not fit becomes blanks.
+/// Repeats `text` to exactly `bytes` bytes; spaces replace a character that does not fit.
 fn stretched(text: String, bytes: usize) -> String {
     let unit = if text.is_empty() { FILLER } else { &text };
     let mut long = unit.repeat(bytes / unit.len());
@@ -262,7 +262,7 @@ fn stretched(text: String, bytes: usize) -> String {
     long
 }
 
-/// Hands the text over in equal pieces, with a wait between two of them.
+/// Reports the text in equal chunks, with a delay between them.
 async fn stream(text: &str, pace: AnswerPace, progress: &mut (dyn FnMut(TurnProgress<'_>) + Send)) {
     let mut start = 0;
     for piece in 1..=pace.chunks {
@@ -280,7 +280,7 @@ async fn stream(text: &str, pace: AnswerPace, progress: &mut (dyn FnMut(TurnProg
     }
 }
 
-/// Waits on tokio's clock, which tests pause; no wait does not touch the timer at all.
+/// Sleeps on tokio's clock, which tests can pause; a zero delay does not use the timer.
 async fn wait(delay: Duration) {
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;

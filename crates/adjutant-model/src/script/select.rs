@@ -1,11 +1,11 @@
-//! Which entry of a script answers which request.
+//! Selects the entry of a script that answers a request.
 //!
-//! The rule looks at the request alone: agent, label, turn, attempt and the last message. Nothing
-//! is remembered between requests, so any interleaving of sessions and any restart in between give
-//! the same answers. `docs/scripted-model.md` tells the rule to users.
+//! The choice depends only on the request: agent, label, turn, attempt and the last message. Nothing is
+//! remembered between requests, so the interleaving of sessions and restarts do not change the answers.
+//! `docs/scripted-model.md` explains the rule to users.
 //!
-//! Start at [`ScriptIndex::select`]. Invariant: a [`ScriptTrack`] is a pure function of the script, the cache
-//! of tracks only saves building it again.
+//! Start at [`ScriptIndex::select`]. Invariant: a [`ScriptTrack`] is a pure function of the script, an agent
+//! and a label; caching it only saves time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,40 +16,40 @@ use super::entry::{RepeatCount, ScriptEntry};
 use super::error::ScriptFault;
 use crate::model::TurnRequest;
 
-/// The number of an agent or label that the script does not name.
+/// The number for agents and labels that the script does not name.
 const UNNAMED: usize = 0;
 
-/// The entries of a script, ready to be asked.
+/// The entries of a script, indexed by agent and label.
 #[derive(Debug)]
 pub(crate) struct ScriptIndex {
     entries: Vec<ScriptEntry>,
-    /// Named agents; their numbers start behind [`UNNAMED`].
+    /// The numbers of the named agents, which follow [`UNNAMED`].
     agents: BTreeMap<String, usize>,
-    /// Named labels; their numbers start behind [`UNNAMED`].
+    /// The numbers of the named labels, which follow [`UNNAMED`].
     labels: BTreeMap<String, usize>,
-    /// The entries of each label by its number; those without a label are [`UNNAMED`].
+    /// The entries of each label by its number; entries without a label are under [`UNNAMED`].
     by_label: Vec<Vec<usize>>,
-    // A std mutex: held for a map lookup or to lay out one track, never across an await. It holds
-    // at most one track per pair of names in the script, whatever names the requests bring.
+    // A std mutex: held for a map lookup or to build one track, never across an await. The map holds at most
+    // one track per pair of names in the script, whatever names requests contain.
     tracks: Mutex<BTreeMap<(usize, usize), Arc<ScriptTrack>>>,
 }
 
-/// What the script holds for one agent and label.
+/// The entries that apply to one agent and label, by turn.
 #[derive(Debug, Default)]
 struct ScriptTrack {
-    /// Entries with `turn`, by that turn.
+    /// The entries with `turn`, by that turn.
     pinned: BTreeMap<u32, Vec<usize>>,
-    /// The turns that the sequence leaves out because an entry without `last` is pinned there.
+    /// The turns that the sequence skips, because an entry without `last` is pinned to them.
     claimed: Vec<u32>,
-    /// Entries with `last` and no `turn`.
+    /// The entries with `last` and without `turn`.
     reactive: Vec<usize>,
-    /// The sequence, by the place each slot starts at.
+    /// The sequence, sorted by the start of each slot.
     slots: Vec<SequenceSlot>,
-    /// The places of the sequence; `None` when it never ends.
+    /// The length of the sequence in turns; `None` if it is endless.
     places: Option<u64>,
 }
 
-/// A stretch of the sequence that the same entries answer.
+/// Consecutive turns of the sequence that are answered by the same entries.
 #[derive(Debug)]
 struct SequenceSlot {
     start: u64,
@@ -57,7 +57,7 @@ struct SequenceSlot {
 }
 
 impl ScriptIndex {
-    /// Takes the entries of a script and refuses those that can never be reached.
+    /// Indexes the entries of a script and rejects unreachable ones.
     pub(crate) fn new(entries: Vec<ScriptEntry>) -> Result<Self, ScriptFault> {
         check_reachable(&entries)?;
         let mut agents = BTreeMap::new();
@@ -82,7 +82,7 @@ impl ScriptIndex {
         self.labels.keys().map(String::as_str)
     }
 
-    /// Returns the entry that answers `request` and its number, if the script has one.
+    /// Returns the entry that answers `request`, with its number.
     pub(crate) fn select(&self, request: &TurnRequest<'_>) -> Option<(usize, &ScriptEntry)> {
         let track = self.track(request);
         let last = request.messages.last().map_or("", Message::text);
@@ -96,15 +96,15 @@ impl ScriptIndex {
             .or_else(|| self.pick(track.slot(request.turn).iter().copied(), request.attempt))
     }
 
-    /// Says whether the script has anything for the agent and label of `request`.
+    /// Returns whether the script has any entry for the agent and label of `request`.
     pub(crate) fn knows(&self, request: &TurnRequest<'_>) -> bool {
         let track = self.track(request);
         !(track.pinned.is_empty() && track.reactive.is_empty() && track.slots.is_empty())
     }
 
-    /// Returns the candidate for this attempt: faults come first, each as often as it says.
+    /// Returns the candidate for this attempt: faults come first, each repeated as specified.
     ///
-    /// When only faults are left they stand: a provider that is down stays down.
+    /// If only faults remain, the last one repeats: a provider that is down stays down.
     fn pick(
         &self,
         candidates: impl Iterator<Item = usize>,
@@ -132,7 +132,7 @@ impl ScriptIndex {
     fn track(&self, request: &TurnRequest<'_>) -> Arc<ScriptTrack> {
         let agent = self.agents.get(request.agent).copied().unwrap_or(UNNAMED);
         let label = self.labels.get(request.label).copied().unwrap_or(UNNAMED);
-        // A poisoned lock means a panic while a track was laid out; the map itself is whole.
+        // A poisoned lock means a panic while a track was built; the map itself is intact.
         let mut tracks = self.tracks.lock().unwrap_or_else(PoisonError::into_inner);
         let lay_out = || Arc::new(self.lay_out(request.agent, label));
         Arc::clone(tracks.entry((agent, label)).or_insert_with(lay_out))
@@ -184,7 +184,7 @@ impl ScriptTrack {
             faults.push(*number);
             self.slots.push(SequenceSlot { start: places, entries: std::mem::take(&mut faults) });
             if after_faults && entry.times != RepeatCount::Count(1) {
-                // The faults come once, before the first of the repeated turns.
+                // Faults occur once, before the first of the repeated turns.
                 self.slots.push(SequenceSlot { start: places + 1, entries: vec![*number] });
             }
             match entry.times {
@@ -199,7 +199,7 @@ impl ScriptTrack {
         self.places = Some(places);
     }
 
-    /// Returns the entries at the place that `turn` takes among the turns nothing is pinned to.
+    /// Returns the sequence entries for `turn`; pinned turns do not count in the sequence.
     fn slot(&self, turn: u32) -> &[usize] {
         let claimed = self.claimed.partition_point(|claimed| *claimed < turn);
         let place = u64::from(turn.saturating_sub(1)).saturating_sub(claimed as u64);
@@ -211,7 +211,7 @@ impl ScriptTrack {
     }
 }
 
-/// Refuses an entry that comes after one that answers for ever in its place.
+/// Rejects an entry that follows an endless one.
 fn check_reachable(entries: &[ScriptEntry]) -> Result<(), ScriptFault> {
     let mut endless = BTreeSet::new();
     for entry in entries.iter().filter(|entry| entry.is_sequential()) {

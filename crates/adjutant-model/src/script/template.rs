@@ -1,9 +1,9 @@
-//! Text with holes that the real conversation fills.
+//! Text with placeholders that are filled from the conversation.
 //!
-//! A scripted answer that quotes what a tool really returned changes when the files change; that
-//! is what makes a scripted run evidence. How a hole is written is read by `placeholder`.
+//! A scripted answer can quote what a tool really returned, so a scripted run shows the real state of the
+//! files. `placeholder` parses the syntax.
 //!
-//! Start at [`Template::render`]. Invariant: a hole that cannot be filled is an error, not a gap.
+//! Start at [`Template::render`]. Invariant: a placeholder that cannot be filled is an error.
 
 use std::borrow::Cow;
 
@@ -12,38 +12,38 @@ use adjutant_core::Message;
 use super::pattern::ScriptPattern;
 use crate::model::TurnRequest;
 
-/// A text, cut into what is fixed and what is not.
+/// A text split into fixed parts and placeholders.
 #[derive(Debug, Default)]
 pub(crate) struct Template {
     pub(crate) parts: Vec<TemplatePart>,
 }
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Debug)]
 pub(crate) enum TemplatePart {
     Fixed(String),
     Hole(Placeholder),
 }
 
-/// What stands between `{{` and `}}`.
+/// The content of `{{…}}`.
 #[derive(Debug)]
 pub(crate) struct Placeholder {
     pub(crate) source: PlaceholderSource,
     pub(crate) filters: Vec<PlaceholderFilter>,
 }
 
-/// Where a hole's text comes from.
+/// The source of a placeholder's text.
 #[derive(Debug)]
 pub(crate) enum PlaceholderSource {
-    /// The first message of the user.
+    /// The first user message.
     Prompt,
-    /// The last message, whoever wrote it.
+    /// The last message of any role.
     Last,
-    /// The newest tool result.
+    /// The latest tool result.
     LastResult,
-    /// The tool result of this number; the first is 1.
+    /// The tool result with this number, from 1.
     NthResult(usize),
-    /// The newest result of the call with this id.
+    /// The latest result of the call with this id.
     ResultOf(String),
     Agent,
     Label,
@@ -51,7 +51,7 @@ pub(crate) enum PlaceholderSource {
     Quoted(String),
 }
 
-/// What is done to a hole's text, one after the other.
+/// A transformation of a placeholder's text.
 #[derive(Debug)]
 pub(crate) enum PlaceholderFilter {
     Lines,
@@ -68,7 +68,7 @@ pub(crate) enum PlaceholderFilter {
 }
 
 impl Template {
-    /// Fills the holes from `request`, or names what the conversation does not have.
+    /// Fills the placeholders from `request`; the error names what is missing in the conversation.
     pub(crate) fn render(&self, request: &TurnRequest<'_>) -> Result<String, String> {
         let mut text = String::new();
         for part in &self.parts {
@@ -157,7 +157,7 @@ impl PlaceholderFilter {
     }
 }
 
-/// Keeps a borrowed text borrowed while a part of it is taken.
+/// Takes a part of a text without copying a borrowed one.
 fn cut<'a>(text: Cow<'a, str>, part: impl Fn(&str) -> Option<&str>) -> Cow<'a, str> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(part(text).unwrap_or_default()),

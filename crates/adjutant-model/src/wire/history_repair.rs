@@ -1,21 +1,21 @@
-//! Making what a model wrote fit to be shown to it again.
+//! Repairs a model's tool calls, so that APIs accept them in the history.
 //!
-//! A model may call a tool without a name or use an id twice; the engine answers such calls with an
-//! error, but every API refuses a history that holds them. Only what is sent is changed: the engine
-//! and the journal keep what was said.
+//! A model may call a tool without a name or use an id twice. The engine answers such calls with an error,
+//! but APIs refuse a history that contains them. Only requests are repaired; the engine and the journal keep
+//! the original.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use adjutant_core::{Message, ToolCall};
 
-/// The longest name and the longest id that every API takes.
+/// The maximum length of names and ids that every API accepts.
 const MAX_NAME_CHARS: usize = 64;
 
-/// What stands for a name that is empty.
+/// The replacement for an empty name.
 const NAMELESS: &str = "unnamed";
 
-/// The ids of the latest answer's calls, where they had to be changed.
+/// Repairs messages one by one; remembers the changed call ids of the latest answer.
 #[derive(Debug, Default)]
 pub(super) struct HistoryRepair {
     ids: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct HistoryRepair {
 }
 
 impl HistoryRepair {
-    /// Returns the next message as it may be sent.
+    /// Returns the next message in a form that APIs accept.
     pub(super) fn next<'m>(&mut self, message: &'m Message) -> Cow<'m, Message> {
         match message {
             Message::User { .. } => Cow::Borrowed(message),
@@ -34,7 +34,7 @@ impl HistoryRepair {
                 }
                 let tool_calls = tidied(tool_calls);
                 self.ids = tool_calls.iter().map(|call| call.id.clone()).collect();
-                // What must go back verbatim holds the same flaws.
+                // The raw reply has the same faults, so it is dropped.
                 Cow::Owned(Message::Assistant {
                     content: content.clone(),
                     tool_calls,
@@ -42,7 +42,7 @@ impl HistoryRepair {
                 })
             }
             Message::Tool { content, is_error, .. } => {
-                // Results are in the order of the calls.
+                // Results have the same order as the calls.
                 let id = self.ids.get(self.results);
                 self.results += 1;
                 id.map_or(Cow::Borrowed(message), |id| {
@@ -54,7 +54,7 @@ impl HistoryRepair {
     }
 }
 
-/// Returns a name that every API takes.
+/// Converts a name to one that every API accepts.
 pub(super) fn name(written: &str) -> Cow<'_, str> {
     if is_word(written) {
         return Cow::Borrowed(written);

@@ -1,4 +1,4 @@
-//! Writing and reading JSON without building trees: pieces of requests, borrowed texts of events.
+//! Helpers that write JSON directly to a buffer and read borrowed strings of events.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,24 +14,23 @@ pub(super) fn raw(out: &mut Vec<u8>, json: &str) {
 
 /// Appends a string with its quotes.
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// Appends `,"name":"text"`, or without the comma after an opening brace.
+/// Appends `,"name":"text"`; no comma after an opening brace.
 pub(super) fn field(out: &mut Vec<u8>, name: &str, value: &str) {
     key(out, name);
     text(out, value);
 }
 
-/// Appends `,"name":`, or without the comma after an opening brace.
+/// Appends `,"name":`; no comma after an opening brace.
 pub(super) fn key(out: &mut Vec<u8>, name: &str) {
     separate(out);
     text(out, name);
     out.push(b':');
 }
 
-/// Appends the comma that a further entry needs.
+/// Appends a comma unless the buffer ends with an opening bracket.
 pub(super) fn separate(out: &mut Vec<u8>) {
     if !matches!(out.last(), None | Some(b'{' | b'[')) {
         out.push(b',');
@@ -43,7 +42,7 @@ pub(super) fn value(out: &mut Vec<u8>, value: &Value) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Returns arguments as the object that APIs want in a history; what was no object is wrapped.
+/// Returns arguments as the object that APIs require in a history; other values are wrapped.
 pub(super) fn arguments(call: &ToolCall) -> Cow<'_, Value> {
     if call.arguments.is_object() {
         return Cow::Borrowed(&call.arguments);
@@ -51,13 +50,13 @@ pub(super) fn arguments(call: &ToolCall) -> Cow<'_, Value> {
     Cow::Owned(serde_json::json!({ "malformed": call.arguments }))
 }
 
-/// Reads the arguments a model wrote; no text means no arguments.
+/// Parses the arguments that a model wrote; empty text means no arguments.
 pub(super) fn tool_call(id: String, name: String, written: &str) -> ToolCall {
     let written = written.trim();
     if written.is_empty() {
         return ToolCall { id, name, arguments: Value::Object(Map::new()), malformed: false };
     }
-    // The parser's own depth limit turns absurd nesting into an error.
+    // The depth limit of the parser turns excessive nesting into an error.
     match adjutant_formats::json::from_str(written) {
         Ok(Value::Null) => tool_call(id, name, ""),
         Ok(arguments) => ToolCall { id, name, arguments, malformed: false },
@@ -68,7 +67,7 @@ pub(super) fn tool_call(id: String, name: String, written: &str) -> ToolCall {
     }
 }
 
-/// A string of an event, borrowed where it holds no escapes; `null` is empty.
+/// A string of an event, borrowed if it has no escapes; `null` is an empty string.
 #[derive(Debug, Default)]
 pub(super) struct EventText<'a>(pub(super) Cow<'a, str>);
 

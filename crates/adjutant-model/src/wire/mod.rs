@@ -1,8 +1,8 @@
-//! The four ways providers spell a conversation, behind one codec.
+//! The four wire formats of the providers, behind one codec.
 //!
-//! Owns request bodies and the reading of event streams. It opens no connection and knows no key.
-//! Start at [`WireCodec::encode`] and [`WireCodec::reader`]. Invariants: a request body is only ever
-//! appended to, save for its tail; a reader says `Ok` only after the provider's own end event.
+//! Owns the encoding of requests and the decoding of event streams. It opens no connection and knows no key.
+//! Start at [`WireCodec::encode`] and [`WireCodec::reader`]. Invariants: except for its tail, a request body
+//! only grows; a reader returns `Ok` only after the provider's end event.
 
 mod anthropic;
 mod chat;
@@ -29,13 +29,13 @@ pub use session_body::SessionBody;
 use crate::model::TurnRequest;
 use crate::settings::ModelSettings;
 
-/// How a server wants to be spoken to.
+/// The API that a server implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {
     /// Anthropic Messages.
     Anthropic,
-    /// OpenAI Chat Completions, which most other servers speak too.
+    /// OpenAI Chat Completions, which most other servers also support.
     Chat,
     /// OpenAI Responses.
     Responses,
@@ -44,10 +44,10 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// All wires, in the order they are listed to people.
+    /// All wire formats, in display order.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::Chat, Self::Responses, Self::Gemini];
 
-    /// Returns the word that configuration uses.
+    /// Returns the name used in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,13 +65,13 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Says that a word names no wire.
+/// Returned for an unknown name of a wire format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{word}` is no wire; known are anthropic, chat, responses, gemini{}", meant(.nearest))]
 pub struct UnknownWire {
     /// The word.
     pub word: String,
-    /// What was probably meant.
+    /// The most similar name.
     pub nearest: Option<&'static str>,
 }
 
@@ -91,30 +91,30 @@ impl FromStr for Wire {
     }
 }
 
-/// Turns requests into bodies and streams into replies, for one model on one wire.
+/// Encodes requests and decodes streams, for one model and wire format.
 #[derive(Clone, Debug)]
 pub struct WireCodec {
-    /// How the server speaks.
+    /// The wire format.
     pub wire: Wire,
-    /// The model, as the server names it.
+    /// The provider's name for the model.
     pub model: String,
-    /// Whether this is OpenAI itself, which wants a few fields that lookalikes do not know.
+    /// Whether this is OpenAI itself, which needs a few fields that compatible servers do not know.
     pub official: bool,
-    /// Whether the model thinks before it answers and hands back what it thought, encrypted.
+    /// Whether the model returns encrypted reasoning that must be sent back.
     pub reasoning: bool,
-    /// What a person asked for.
+    /// The user's settings.
     pub settings: ModelSettings,
 }
 
 impl WireCodec {
-    /// Returns the body of a request, reusing what `kept` holds of the same session.
+    /// Returns the body of a request, reusing the session's previous body in `kept`.
     ///
-    /// The cost is that of the messages which are new; the rest is kept as it was sent.
+    /// Serializes only the new messages.
     pub fn encode<'k>(&self, kept: &'k mut SessionBody, request: &TurnRequest<'_>) -> &'k [u8] {
         kept.renew(self, request)
     }
 
-    /// Returns a reader for the answer to turn number `turn`.
+    /// Returns a reader for the answer to turn `turn`.
     #[must_use]
     pub fn reader(&self, turn: u32) -> AnswerReader {
         let fold: Box<dyn reader::AnswerFold> = match self.wire {
@@ -126,7 +126,7 @@ impl WireCodec {
         AnswerReader::new(fold)
     }
 
-    /// Returns where requests go, below the base address.
+    /// Returns the path of requests below the base URL.
     pub(crate) fn path(&self) -> String {
         match self.wire {
             Wire::Anthropic => "/messages".to_owned(),
@@ -136,12 +136,12 @@ impl WireCodec {
         }
     }
 
-    /// Wraps what the provider must get back, so that no other model is ever handed it.
+    /// Wraps opaque content that must be sent back, labelled with its model.
     fn seal(&self, content: Vec<Value>) -> Value {
         json!({ "wire": self.wire.as_str(), "model": self.model, "content": content })
     }
 
-    /// Returns what this model gave us to hand back, when it is this model's.
+    /// Unwraps opaque content if it came from this model.
     fn unseal<'v>(&self, opaque: &'v Option<Value>) -> Option<&'v [Value]> {
         let opaque = opaque.as_ref()?;
         let ours = opaque.get("wire")?.as_str()? == self.wire.as_str()
@@ -150,15 +150,15 @@ impl WireCodec {
     }
 }
 
-/// What stands for an answer without text: APIs refuse an empty turn.
+/// The replacement for an answer without text, because APIs refuse an empty turn.
 const SILENCE: &str = "(no answer)";
-/// What stands for an empty message of ours.
+/// The replacement for an empty user message.
 const NOTHING: &str = "(empty)";
 
-/// How an id begins that a provider did not give.
+/// The prefix of ids that we generate.
 const OUR_ID: &str = "adjutant_call_";
 
-/// Makes the id of a call that came without one; the same in every replay.
+/// Makes an id for a call without one; deterministic, so replays get the same id.
 fn own_id(turn: u32, place: usize) -> String {
     format!("{OUR_ID}{turn}_{place}")
 }

@@ -1,4 +1,4 @@
-//! Reading an answer as it arrives, whatever the wire.
+//! Reads a streamed answer in any wire format.
 
 use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 
@@ -7,41 +7,41 @@ use crate::errors::{plain, truncated};
 use crate::model::TurnProgress;
 use crate::sse::{LineTooLong, MAX_LINE_BYTES, SseDecoder};
 
-/// The most bytes one answer may have on the wire: 64 MiB.
+/// The maximum size of a streamed answer: 64 MiB.
 const MAX_STREAM_BYTES: usize = 64 << 20;
 
-/// What is told while an answer arrives.
+/// The callback for progress during an answer.
 pub(super) type ProgressListener<'a> = dyn FnMut(TurnProgress<'_>) + Send + 'a;
 
-/// Folds the events of one answer.
+/// Folds the events of an answer into a reply; implemented by each wire format.
 pub(super) trait AnswerFold: Send + std::fmt::Debug {
-    /// Takes the data of one event.
+    /// Processes the data of one event.
     fn event(
         &mut self,
         data: &[u8],
         progress: &mut ProgressListener<'_>,
     ) -> Result<(), AttemptError>;
 
-    /// Says whether the provider's own end event has arrived.
+    /// Returns whether the provider's end event has arrived.
     fn ended(&self) -> bool;
 
-    /// Says whether anything that still arrives could matter.
+    /// Returns whether further events could matter.
     fn wants_more(&self) -> bool {
         !self.ended()
     }
 
-    /// Returns the reply; called once the stream is over.
+    /// Returns the reply; called once at the end of the stream.
     fn finish(&mut self) -> AttemptResult;
 }
 
-/// Reads one streamed answer.
+/// Reads a streamed answer.
 #[derive(Debug)]
 pub struct AnswerReader {
     decoder: SseDecoder,
     mender: SurrogateJoiner,
     fold: Box<dyn AnswerFold>,
     bytes: usize,
-    /// Whether anything came that was an event.
+    /// Whether any event has arrived.
     began: bool,
 }
 
@@ -56,9 +56,9 @@ impl AnswerReader {
         }
     }
 
-    /// Takes the next bytes, cut anywhere, and says whether the answer is complete.
+    /// Processes the next bytes and returns whether the answer is complete.
     ///
-    /// An API without an end event of its own is complete only when the connection ends well.
+    /// In an API without an end event, the answer is complete only when the connection closes normally.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -71,13 +71,13 @@ impl AnswerReader {
         let (fold, mender, began) = (&mut self.fold, &mut self.mender, &mut self.began);
         self.decoder.feed(chunk, &mut |data| {
             *began = true;
-            // What follows the end is not part of the answer.
+            // Events after the end are ignored.
             if fold.wants_more() { fold.event(&mender.mend(data), progress) } else { Ok(()) }
         })?;
         Ok(!self.fold.wants_more())
     }
 
-    /// Returns what came of the answer, now that nothing more will arrive.
+    /// Returns the result after the last bytes.
     pub fn finish(mut self) -> AttemptResult {
         if !self.began {
             return Err(truncated("the answer held not a single event; is the base URL right?"));
@@ -99,7 +99,7 @@ fn too_large(what: &str, limit: usize) -> AttemptError {
     plain(ModelErrorKind::BadRequest, &format!("{what} than {} MiB", limit >> 20))
 }
 
-/// Reads one event; what is not the JSON we know is a broken stream.
+/// Parses an event; unexpected JSON means a broken stream.
 pub(super) fn parse<'a, T: serde::Deserialize<'a>>(data: &'a [u8]) -> Result<T, AttemptError> {
     serde_json::from_slice(data).map_err(|_| truncated("an event of the stream makes no sense"))
 }

@@ -1,4 +1,4 @@
-//! The latest bodies of all sessions that speak to one model.
+//! The latest request bodies of all sessions of one model.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::{SessionBody, WireCodec};
 use crate::model::TurnRequest;
 
-/// Bodies by session, each kept so that the next one only appends to it.
+/// Request bodies by session; each new request only appends to the kept one.
 #[derive(Debug, Default)]
 pub(crate) struct SessionBodies {
     // A std mutex: held for a map entry, never across an await.
@@ -17,7 +17,7 @@ pub(crate) struct SessionBodies {
 }
 
 impl SessionBodies {
-    /// Writes a request; only what is new since the session's latest one is written.
+    /// Returns the body of a request; serializes only what is new since the session's previous request.
     pub(crate) fn write(&self, codec: &WireCodec, request: &TurnRequest<'_>) -> Bytes {
         let taken = self.kept().remove(&request.session);
         let mut kept = taken.unwrap_or_default();
@@ -27,7 +27,7 @@ impl SessionBodies {
         body
     }
 
-    /// Drops what was kept for a session.
+    /// Drops the body of a session.
     pub(crate) fn forget(&self, session: SessionId) {
         self.kept().remove(&session);
     }

@@ -1,4 +1,4 @@
-//! The body of a session's latest request, kept so that the next one only appends to it.
+//! The body of a session's latest request, to which the next request appends.
 
 use adjutant_core::Message;
 use bytes::Bytes;
@@ -8,37 +8,39 @@ use super::json::raw;
 use super::{Wire, WireCodec, anthropic, chat, gemini, responses};
 use crate::model::TurnRequest;
 
-/// What is kept of one session's requests.
+/// The request body of one session, reused across turns.
 #[derive(Debug, Default)]
 pub struct SessionBody {
     body: Bytes,
-    /// The bytes before the tail, which every later request begins with.
+    /// The length of the prefix that all later requests share.
     stable: usize,
-    /// How many messages those bytes hold.
+    /// The number of messages in that prefix.
     messages: usize,
-    /// Lengths of the system prompt and the tool list the body began with.
+    /// The lengths of the system prompt and the tool list at the start of the body.
     preamble: (usize, usize),
     group: OpenMessage,
     tidy: HistoryRepair,
 }
 
 impl SessionBody {
-    /// Returns how many bytes every later request of the session begins with.
+    /// Returns the length of the prefix that all later requests of the session share.
     #[must_use]
     pub fn stable_len(&self) -> usize {
         self.stable
     }
 
-    /// Returns the body, shared instead of copied.
+    /// Returns the body without copying it.
     pub(crate) fn body(&self) -> Bytes {
         self.body.clone()
     }
 
     pub(super) fn renew(&mut self, codec: &WireCodec, request: &TurnRequest<'_>) -> &[u8] {
-        // Without the latest request's tail; the allocation is reused once nobody sends it.
+        // Drops the tail of the previous request; the allocation is reused if that request is no longer being
+        // sent.
         let mut out = Vec::from(std::mem::take(&mut self.body));
         out.truncate(self.stable);
-        // Tools that are withdrawn stay listed: the history refers to them, and so does the cache.
+        // Withdrawn tools stay listed, because the history refers to them and removing them would invalidate
+        // the cache.
         let withdrawn = request.tools.is_empty() && self.preamble.1 > 0;
         let tools = if withdrawn { self.preamble.1 } else { request.tools.len() };
         let preamble = (request.system.len(), tools);
@@ -82,23 +84,23 @@ impl SessionBody {
     }
 }
 
-/// Who speaks in the message that is still open.
+/// The role of the message that is still open at the end of the body.
 ///
-/// Two APIs want everything one side says in one message. So the last part is left open in what is
-/// kept: the next one either joins it or closes it, and nothing written is ever changed.
+/// Two APIs require consecutive parts of one role in one message. So the last part is left open in the kept
+/// body: the next one either joins it or closes it, and written bytes never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum OpenMessage {
-    /// Nothing was said yet.
+    /// There is no message yet.
     #[default]
     Empty,
-    /// Our side.
+    /// A user message.
     User,
-    /// The model.
+    /// A model message.
     Model,
 }
 
 impl OpenMessage {
-    /// Begins the next part, in the open message or in a new one; the part is left open.
+    /// Starts the next part, in the open message or in a new one, and leaves it open.
     pub(super) fn begin(&mut self, out: &mut Vec<u8>, speaker: Self, head: &str) {
         if *self == speaker {
             raw(out, "},");

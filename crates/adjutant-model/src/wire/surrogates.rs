@@ -1,25 +1,25 @@
-//! Joining characters that a server cut in two.
+//! Joins UTF-16 surrogate pairs that a server split across events.
 //!
-//! Servers that count in UTF-16 may end one delta in the middle of a character and begin the next
-//! with the rest of it; JSON then holds half an escaped pair, which is no text. The first half is
-//! held back and put before the second. A half that finds no partner becomes U+FFFD.
+//! Servers that count in UTF-16 may split a character between two deltas. Each delta then contains half of an
+//! escaped pair, which is not valid text. The first half is held back and put before the second; an unpaired
+//! half becomes U+FFFD.
 
 use std::borrow::Cow;
 
 use memchr::memchr;
 
 const LOST: &[u8] = b"\\ufffd";
-/// The bytes of one escape: a backslash, a `u` and four digits.
+/// The length of an escape: a backslash, a `u` and four digits.
 const LENGTH: usize = 6;
 
-/// Makes the events of one answer whole.
+/// Joins split characters in the events of one answer.
 #[derive(Debug, Default)]
 pub(super) struct SurrogateJoiner {
-    /// The escape of a first half that ended the text of an earlier event.
+    /// The escape of a first half at the end of an earlier event.
     held: Option<[u8; LENGTH]>,
 }
 
-/// What an escape stands for.
+/// The kind of an escape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JsonEscape {
     Whole,
@@ -28,7 +28,7 @@ enum JsonEscape {
 }
 
 impl SurrogateJoiner {
-    /// Returns the event with whole characters; the event itself where nothing was cut.
+    /// Returns the event with joined characters; borrowed if nothing was split.
     pub(super) fn mend<'a>(&mut self, data: &'a [u8]) -> Cow<'a, [u8]> {
         let mut mended = Vec::new();
         let (mut at, mut copied) = (0, 0);
@@ -56,8 +56,7 @@ impl SurrogateJoiner {
         Cow::Owned(mended)
     }
 
-    /// Holds a first half at the end of a text back, and completes a second half at the beginning
-    /// of one.
+    /// Holds back a first half at the end of a text and completes a second half at the start of one.
     fn half(
         &mut self,
         kind: JsonEscape,
@@ -77,7 +76,7 @@ impl SurrogateJoiner {
     }
 }
 
-/// Judges the escape that begins at a place.
+/// Classifies the escape at `at`.
 fn escape(data: &[u8], at: usize) -> JsonEscape {
     let Some([b'\\', b'u', b'd' | b'D', half, rest @ ..]) = data.get(at..at + LENGTH) else {
         return JsonEscape::Whole;
@@ -123,7 +122,7 @@ mod tests {
                 vec![r#"{"a":"x\ud83e"}"#, r#"{"a":"\udd80y"}"#],
                 vec![r#"{"a":"x"}"#, r#"{"a":"\ud83e\udd80y"}"#],
             ),
-            // A ping between the halves does not part them.
+            // A ping between the halves does not separate them.
             (
                 vec![r#"{"a":"\uD83E"}"#, "{}", r#"{"a":"\uDD80"}"#],
                 vec![r#"{"a":""}"#, "{}", r#"{"a":"\uD83E\uDD80"}"#],

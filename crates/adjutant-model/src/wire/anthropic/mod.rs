@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! The wire format of Anthropic Messages.
 
 mod request;
 mod stream;

@@ -1,8 +1,8 @@
-//! Writing requests for Anthropic Messages.
+//! Writes requests for Anthropic Messages.
 //!
-//! Two cache markers: one after what never changes (tools, then system, in the provider's order),
-//! one on the last part, which moves along. The moving one is part of the tail, so that what is
-//! kept never holds it.
+//! There are two cache markers: one after the fixed start (tools, then system prompt), and one on the last
+//! part of the conversation. The second one is part of the tail, which is rewritten for each request, so the
+//! kept prefix never contains it.
 
 use adjutant_core::{Message, ToolCall};
 
@@ -33,7 +33,8 @@ pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &Tur
             field(out, "description", &tool.description);
             key(out, "input_schema");
             value(out, &tool.schema);
-            // The system's marker covers the tools before it; without a system they need their own.
+            // The marker on the system prompt covers the tools before it; without a system prompt the tools
+            // need their own.
             if request.system.is_empty() && place + 1 == request.tools.len() {
                 raw(out, MARKER);
             }
@@ -52,7 +53,7 @@ pub(in super::super) fn append(
 ) {
     match message {
         Message::User { content } => {
-            // Blanks alone are refused like nothing at all.
+            // The API refuses blank text like empty text.
             let content = if content.trim().is_empty() { NOTHING } else { content };
             user(out, group);
             raw(out, r#"{"type":"text""#);
@@ -70,8 +71,8 @@ pub(in super::super) fn append(
         Message::Assistant { content, tool_calls, opaque } => {
             let is_call = |block: &&serde_json::Value| block["type"] == "tool_use";
             let verbatim = codec.unseal(opaque).filter(|blocks| {
-                // Calls that were not made are not shown as made; then nothing else fits either.
-                // An answer that is only a thought is refused.
+                // Calls that were never executed must not appear in the history, and then the rest of the raw
+                // reply does not fit either. The API also refuses an answer that consists only of thinking.
                 let is_thought = |block: &serde_json::Value| {
                     block["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))
                 };
@@ -83,7 +84,7 @@ pub(in super::super) fn append(
                     for block in blocks {
                         model(out, group);
                         value(out, block);
-                        // Left open like every last part.
+                        // The last part is left open, like every last part.
                         out.pop();
                     }
                 }

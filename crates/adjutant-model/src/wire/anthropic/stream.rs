@@ -1,8 +1,8 @@
-//! Reading answers of Anthropic Messages.
+//! Reads streamed answers of Anthropic Messages.
 //!
-//! Blocks arrive one after the other, each with a start, deltas and a stop; `message_delta` brings
-//! the reason and the bill, `message_stop` is the end. Thinking comes back with a signature that
-//! must be returned unchanged, so a reply that holds any is kept whole.
+//! Content blocks arrive one after the other, each with a start, deltas and a stop; `message_delta` brings
+//! the stop reason and the usage, `message_stop` is the end. Thinking carries a signature that must be
+//! returned unchanged, so a reply with thinking is kept as received.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::model::TurnProgress;
 pub(in super::super) struct AnthropicStream {
     codec: WireCodec,
     blocks: BTreeMap<u64, ContentBlock>,
-    /// Blocks that have begun and not stopped.
+    /// The number of started blocks that have not stopped.
     open: usize,
     stop: Option<String>,
     usage: Option<AnthropicUsage>,
@@ -34,7 +34,7 @@ enum ContentBlock {
     Call {
         id: String,
         name: String,
-        /// The arguments as they stood in the start, as JSON; empty where there were none.
+        /// The arguments in the start event, as JSON; empty if there were none.
         input: String,
         written: String,
     },
@@ -42,7 +42,7 @@ enum ContentBlock {
         text: String,
         signature: String,
     },
-    /// Whatever else the provider says; returned as it came.
+    /// Any other block, which is returned unchanged.
     Other(Value),
 }
 
@@ -83,7 +83,7 @@ struct MessageStart {
     usage: Option<AnthropicUsage>,
 }
 
-/// The arguments in the start of a call, unread: a value would hide a key that occurs twice.
+/// The unparsed arguments in the start of a call; a parsed value would hide a repeated key.
 #[derive(Deserialize)]
 struct CallStart<'a> {
     #[serde(borrow)]
@@ -97,7 +97,7 @@ impl CallStart<'_> {
     }
 }
 
-/// The bill; later records are cumulative and may leave fields out.
+/// Token counts; later events are cumulative and may omit fields.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 struct AnthropicUsage {
     input_tokens: Option<u64>,
@@ -118,7 +118,7 @@ impl AnthropicUsage {
         }
     }
 
-    /// Here cached tokens are never part of the input.
+    /// In this API, `input_tokens` excludes cached tokens.
     fn usage(self) -> Usage {
         Usage {
             input: self.input_tokens.unwrap_or(0),
@@ -175,7 +175,7 @@ impl AnthropicStream {
                 signature.push_str(&delta.signature);
                 delta.signature.len()
             }
-            // Citations and kinds to come; they change nothing we keep.
+            // Citations and unknown deltas, which do not affect the kept content.
             (_, _) => 0,
         };
         if hidden > 0 {
@@ -190,7 +190,7 @@ impl AnthropicStream {
             Some("tool_use") => Ok(StopReason::ToolUse),
             Some("max_tokens" | "model_context_window_exceeded") => Ok(StopReason::MaxOutput),
             Some("refusal") => Ok(StopReason::Refused),
-            // `pause_turn` belongs to the provider's own tools, which are never asked for.
+            // `pause_turn` occurs only with the provider's own tools, which we never enable.
             Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
             None => Err(truncated("the answer ended without a reason")),
         }
@@ -226,7 +226,7 @@ impl AnswerFold for AnthropicStream {
                 self.ended = true;
             }
             "error" => return Err(from_stream(&event.error)),
-            // `ping`, and kinds to come.
+            // `ping` and unknown events.
             _ => {}
         }
         Ok(())
@@ -279,10 +279,10 @@ fn begin(block_json: &str) -> Result<ContentBlock, AttemptError> {
     })
 }
 
-/// Adds a block to the reply and returns it as it must go back.
+/// Adds a block to the reply and returns it in the form in which it must be sent back.
 fn settle(block: ContentBlock, text: &mut String, calls: &mut Vec<ToolCall>) -> Option<Value> {
     match block {
-        // A text of blanks is refused when it comes back.
+        // The API refuses blank text in a history.
         ContentBlock::Text(said) if said.trim().is_empty() => {
             text.push_str(&said);
             None
@@ -292,7 +292,7 @@ fn settle(block: ContentBlock, text: &mut String, calls: &mut Vec<ToolCall>) -> 
             Some(json!({ "type": "text", "text": said }))
         }
         ContentBlock::Call { id, name, input, written } => {
-            // Servers that do not stream arguments put them into the start.
+            // Servers that do not stream arguments send them in the start event.
             let written = if written.is_empty() { input } else { written };
             let call = tool_call(id, name, &written);
             let verbatim = json!({

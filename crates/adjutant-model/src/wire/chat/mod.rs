@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and every server that speaks it.
+//! The wire format of OpenAI Chat Completions, which many other servers support.
 
 mod reasoning;
 mod request;

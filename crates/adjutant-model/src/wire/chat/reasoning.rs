@@ -1,11 +1,11 @@
-//! Thinking that some Chat servers send and want back: DeepSeek's text, OpenRouter's details.
+//! Reasoning that some Chat servers send and require back: DeepSeek's text, OpenRouter's details.
 
 use serde_json::{Map, Value};
 
-/// What arrived of a model's thinking, in the shape it goes back in.
+/// The reasoning received from a model, in the form in which it is sent back.
 #[derive(Debug, Default)]
 pub(super) struct Reasoning {
-    /// Absent where the server has no such field; empty where it has and the model thought nothing.
+    /// Absent if the server has no such field; empty if the model did not reason.
     content: Option<String>,
     details: Vec<Value>,
 }
@@ -15,7 +15,7 @@ impl Reasoning {
         self.content.get_or_insert_default().push_str(piece);
     }
 
-    /// Joins pieces of the same detail and keeps the order of different ones.
+    /// Joins pieces of the same detail and keeps the order of details.
     pub(super) fn details(&mut self, pieces: Vec<Value>) {
         for piece in pieces {
             let Value::Object(piece) = piece else { continue };
@@ -30,14 +30,14 @@ impl Reasoning {
         }
     }
 
-    /// Returns the fields that the assistant's message must carry back.
+    /// Returns the fields that the assistant message must contain in later requests.
     pub(super) fn into_fields(self) -> Option<Value> {
         let mut fields = Map::new();
-        // The details hold the text again; a server that sends both wants only them.
+        // The details repeat the text; a server that sends both expects only the details.
         if !self.details.is_empty() {
             fields.insert("reasoning_details".to_owned(), Value::Array(self.details));
         } else if let Some(content) = self.content {
-            // DeepSeek wants the field of every turn with calls back, an empty one too.
+            // DeepSeek requires the field in every turn with calls, even if it is empty.
             fields.insert("reasoning_content".to_owned(), Value::String(content));
         }
         (!fields.is_empty()).then_some(Value::Object(fields))

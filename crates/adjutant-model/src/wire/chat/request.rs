@@ -1,6 +1,6 @@
-//! Writing requests for Chat Completions.
+//! Writes requests for Chat Completions.
 //!
-//! Only fields that lookalike servers know are sent to them; OpenAI itself gets its own names.
+//! Compatible servers get only widely supported fields; OpenAI itself gets its newer field names.
 
 use adjutant_core::{Message, ToolCall};
 use serde_json::Value;
@@ -91,7 +91,7 @@ pub(in super::super) fn close(
     withdrawn: bool,
 ) {
     raw(out, "]");
-    // OpenAI's thinking models refuse the old name; many other servers know no other.
+    // OpenAI's reasoning models refuse the old name; many other servers know only that one.
     key(out, if codec.official { "max_completion_tokens" } else { "max_tokens" });
     raw(out, &request.max_output.to_string());
     if withdrawn {

@@ -1,7 +1,7 @@
-//! Reading answers of Chat Completions.
+//! Reads streamed answers of Chat Completions.
 //!
-//! Calls arrive in fragments under an index; the reason comes in a chunk of its own, the bill in
-//! another, and `[DONE]` is the end. Servers differ: ids, indexes and the bill may be missing.
+//! Tool calls arrive in fragments with an index; the stop reason and the usage arrive in chunks of their own,
+//! and `[DONE]` is the end. Servers differ: ids, indexes and the usage may be missing.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ struct CallFragment<'a> {
 struct FunctionFragment<'a> {
     #[serde(default, borrow)]
     name: EventText<'a>,
-    /// A string that is a piece of the arguments; a few servers send the whole object instead.
+    /// A string with a piece of the arguments; a few servers send the whole object instead.
     #[serde(default, borrow)]
     arguments: Option<&'a RawValue>,
 }
@@ -97,7 +97,7 @@ struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptTokenDetails>,
-    /// DeepSeek's name for what others put into the details.
+    /// DeepSeek's name for the cached tokens that others report in the details.
     prompt_cache_hit_tokens: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ struct PromptTokenDetails {
 }
 
 impl ChatUsage {
-    /// Here cached tokens are part of the prompt.
+    /// In this API, `prompt_tokens` includes cached tokens.
     fn usage(self) -> Usage {
         let details = self.prompt_tokens_details;
         let read = details.and_then(|details| details.cached_tokens);
@@ -163,7 +163,7 @@ impl ChatStream {
         }
     }
 
-    /// Adds a piece of a call and returns its bytes.
+    /// Adds a fragment of a call and returns its size in bytes.
     fn fragment(&mut self, fragment: CallFragment<'_>) -> usize {
         let index = fragment.index.unwrap_or_else(|| self.place(&fragment.id));
         self.latest = Some(index);
@@ -184,7 +184,7 @@ impl ChatStream {
         call.name.len() + call.written.len().saturating_sub(before)
     }
 
-    /// Finds the place of a piece without an index: a new id begins a new call.
+    /// Returns the index for a fragment without one: a new id starts a new call.
     fn place(&self, id: &str) -> u64 {
         match self.latest {
             None => 0,
@@ -200,13 +200,13 @@ impl ChatStream {
             None => Err(truncated("the answer ended without a reason")),
             Some("length") => Ok(StopReason::MaxOutput),
             Some("content_filter") => Ok(StopReason::Refused),
-            // The second is DeepSeek's word for an answer it could not go on with.
+            // The second is DeepSeek's reason for an answer that it could not continue.
             Some("error" | "insufficient_system_resource") => {
                 Err(plain(ModelErrorKind::Overloaded, "the model behind this server failed"))
             }
             Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some(_) if self.text.is_empty() && !self.refusal.is_empty() => Ok(StopReason::Refused),
-            // `stop`, and the words lookalikes have for it.
+            // `stop`, and the equivalents of compatible servers.
             Some(_) => Ok(StopReason::EndTurn),
         }
     }
@@ -230,7 +230,7 @@ impl AnswerFold for ChatStream {
             return Err(from_stream(&error));
         }
         self.usage = chunk.usage.or(self.usage);
-        // Only one answer is asked for.
+        // Only one choice is requested.
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             if let Some(error) = choice.error {
                 return Err(from_stream(&error));

@@ -1,4 +1,4 @@
-//! Gemini `generateContent`.
+//! The wire format of Gemini `generateContent`.
 
 mod request;
 mod stream;

@@ -1,7 +1,7 @@
-//! Writing requests for Gemini.
+//! Writes requests for Gemini.
 //!
-//! Everything one side says is one content of many parts. Caching is the provider's own affair:
-//! it finds a repeated beginning by itself.
+//! Consecutive messages of one side form one content with several parts. There are no cache markers, because
+//! the provider detects repeated prefixes by itself.
 
 use std::borrow::Cow;
 
@@ -15,8 +15,8 @@ use super::super::{NOTHING, OUR_ID, SILENCE, WireCodec};
 use crate::model::TurnRequest;
 use crate::settings::ReasoningEffort;
 
-/// What the documentation has for calls that this model did not sign: those of another model, or
-/// those whose signature is lost. Without any, a request is refused.
+/// The documented placeholder signature for calls that this model did not sign, such as those of another
+/// model. The API refuses calls without a signature.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 pub(in super::super) fn open(out: &mut Vec<u8>, request: &TurnRequest<'_>) {
@@ -89,14 +89,14 @@ pub(in super::super) fn append(
     }
 }
 
-/// Finds the name of the function a result belongs to; results carry it here.
+/// Returns the function name of a tool result, which this API requires.
 fn called<'m>(before: &'m [Message], id: &str) -> Cow<'m, str> {
     let calls = before.iter().enumerate().rev().find_map(|(at, message)| match message {
         Message::Assistant { tool_calls, .. } => Some((at, tool_calls)),
         Message::User { .. } | Message::Tool { .. } => None,
     });
     let Some((at, calls)) = calls else { return Cow::Borrowed("unknown") };
-    // Results are in the order of the calls; only an id tells where a message came in between.
+    // Results are in the order of the calls; if another message came in between, the id identifies the call.
     let here = calls.get(before.len() - at - 1);
     let call = calls.iter().find(|call| call.id == id).or(here);
     let call = here.filter(|call| call.id == id).or(call);
@@ -156,7 +156,7 @@ pub(in super::super) fn close(
     raw(out, &request.max_output.to_string());
     if let Some(effort) = codec.settings.effort {
         raw(out, r#","thinkingConfig":{"#);
-        // The generation before levels counts tokens instead.
+        // Older models have a token budget instead of levels.
         if !codec.signs_calls() {
             key(out, "thinkingBudget");
             raw(out, budget(effort));
@@ -174,7 +174,7 @@ pub(in super::super) fn close(
 }
 
 impl WireCodec {
-    /// Says whether calls in the history must be signed, which came together with levels.
+    /// Returns whether calls in the history need signatures; true for models with thinking levels.
     fn signs_calls(&self) -> bool {
         !self.model.starts_with("gemini-1") && !self.model.starts_with("gemini-2")
     }

@@ -1,8 +1,8 @@
-//! Reading answers of Gemini.
+//! Reads streamed answers of Gemini.
 //!
-//! Each event is a whole response with the parts that are new. There is no end event: the last
-//! chunk has a `finishReason`, and then the connection ends well. Signatures of thoughts sit on
-//! parts and must go back on the same parts.
+//! Each event is a complete response with the new parts. There is no end event: the last chunk has a
+//! `finishReason`, then the connection closes normally. Thought signatures belong to parts and must be sent
+//! back on the same parts.
 
 use adjutant_core::{
     AttemptError, AttemptResult, ModelErrorKind, ModelReply, StopReason, ToolCall, Usage,
@@ -24,7 +24,7 @@ pub(in super::super) struct GeminiStream {
     turn: u32,
     text: String,
     calls: Vec<ToolCall>,
-    /// The parts as they go back.
+    /// The parts in the form in which they are sent back.
     parts: Vec<Value>,
     signed: bool,
     stop: Option<String>,
@@ -56,7 +56,7 @@ struct GeminiContent {
     parts: Vec<Box<RawValue>>,
 }
 
-/// A call whose arguments cannot be read as a value: too deep, or with a key twice.
+/// A call whose arguments cannot be parsed: nested too deeply, or with a repeated key.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct UnreadablePart<'a> {
@@ -91,7 +91,7 @@ struct GeminiUsage {
 }
 
 impl GeminiUsage {
-    /// Here cached tokens are part of the prompt, and thoughts are not part of the candidates.
+    /// In this API, prompt tokens include cached tokens, and candidate tokens exclude thoughts.
     fn usage(self) -> Usage {
         let read = self.cached_content_token_count.unwrap_or(0);
         let prompt = self.prompt_token_count.unwrap_or(0).saturating_sub(read);
@@ -146,9 +146,9 @@ impl GeminiStream {
             progress(TurnProgress::Text(said));
         }
         match self.parts.last_mut() {
-            // A summary of thoughts need not go back without a signature, and nothing never does.
+            // Unsigned thought summaries and empty parts need not be sent back.
             _ if !signed && (is_thought || part.len() == 1 && said.is_empty()) => {}
-            // Plain text grows; a part with a signature is never joined with another.
+            // Plain text is joined; a part with a signature never is.
             Some(last) if !signed && !is_thought && is_plain_text(last) => {
                 if let Some(Value::String(text)) = last.get_mut("text") {
                     text.push_str(said);
@@ -179,7 +179,7 @@ impl GeminiStream {
 
     fn stop_reason(&self) -> Result<StopReason, AttemptError> {
         match self.stop.as_deref() {
-            // The second is a word of lookalikes; the API itself has no reason of that name.
+            // The second is used only by compatible servers.
             Some("STOP" | "FUNCTION_CALL") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some("STOP") => Ok(StopReason::EndTurn),
             Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
@@ -196,8 +196,7 @@ impl GeminiStream {
     }
 }
 
-/// Keeps arguments that are too deep, or that have a key twice, as the text they came in; they are
-/// not an object, and so the call is answered as malformed.
+/// Keeps unparsable arguments as text. They are not an object, so the engine answers the call as malformed.
 fn unreadable(part: UnreadablePart<'_>) -> Map<String, Value> {
     let call = part.function_call;
     let mut made = json!({ "name": call.name, "args": call.args.get() });

@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! The wire format of OpenAI Responses.
 
 mod request;
 mod stream;

@@ -1,7 +1,7 @@
-//! Writing requests for OpenAI Responses.
+//! Writes requests for OpenAI Responses.
 //!
-//! Nothing is stored at the provider: every request carries the whole conversation, and what the
-//! model thought comes back encrypted and goes out again unchanged.
+//! The provider stores nothing: every request contains the whole conversation, including the model's
+//! encrypted reasoning, unchanged.
 
 use adjutant_core::{Message, ToolCall};
 
@@ -29,7 +29,7 @@ pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &Tur
             field(out, "description", &tool.description);
             key(out, "parameters");
             value(out, &tool.schema);
-            // Our schemas have optional fields, which strict ones may not.
+            // Our schemas have optional fields, which strict mode does not allow.
             raw(out, r#","strict":false}"#);
         }
         out.push(b']');
@@ -56,8 +56,8 @@ pub(in super::super) fn append(codec: &WireCodec, out: &mut Vec<u8>, message: &M
         Message::Assistant { content, tool_calls, opaque } => {
             let is_call = |item: &&serde_json::Value| item["type"] == "function_call";
             let verbatim = codec.unseal(opaque).filter(|items| {
-                // Thinking must be followed by what it led to, and nothing is stored: without its
-                // own content there is nothing to find.
+                // A reasoning item must be followed by the item it led to. Because the provider stores
+                // nothing, it cannot be looked up if its content is missing.
                 let is_thought = |item: &serde_json::Value| item["type"] == "reasoning";
                 let is_lost = |item: &serde_json::Value| {
                     is_thought(item) && !item["encrypted_content"].is_string()
@@ -121,7 +121,7 @@ pub(in super::super) fn close(
         value(out, &format.schema);
         raw(out, "}}");
     }
-    // Requests that share a beginning are routed to where it is cached.
+    // Routes requests with a common prefix to the server that has it cached.
     if codec.official {
         field(out, "prompt_cache_key", &request.session.to_string());
     }

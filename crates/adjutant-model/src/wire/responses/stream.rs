@@ -1,8 +1,8 @@
-//! Reading answers of OpenAI Responses.
+//! Reads streamed answers of OpenAI Responses.
 //!
 //! Items are added, grow and are done; only a done item counts. `response.completed` and
-//! `response.incomplete` are ends, `response.failed` is an error. The finished items go back as
-//! they came when they hold thinking.
+//! `response.incomplete` are end events, `response.failed` is an error. If there is reasoning, the finished
+//! items are sent back unchanged.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::model::TurnProgress;
 pub(in super::super) struct ResponsesStream {
     codec: WireCodec,
     turn: u32,
-    /// Items by place; `None` while one grows.
+    /// The items by index; `None` while an item is incomplete.
     items: BTreeMap<u64, Option<Value>>,
     end: Option<ResponseEnd>,
 }
@@ -44,7 +44,7 @@ struct ResponsesEvent<'a> {
     response: Option<ResponseObject>,
 }
 
-/// A delta; a few kinds have an object there, which says nothing to us.
+/// A delta; in a few events it is an object, which is ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum DeltaPiece<'a> {
@@ -79,7 +79,7 @@ struct InputTokenDetails {
 }
 
 impl ResponsesUsage {
-    /// Here cached tokens are part of the input.
+    /// In this API, `input_tokens` includes cached tokens.
     fn usage(self) -> Usage {
         let details = self.input_tokens_details;
         let read = details.and_then(|details| details.cached_tokens).unwrap_or(0);
@@ -121,7 +121,7 @@ impl AnswerFold for ResponsesStream {
         data: &[u8],
         progress: &mut ProgressListener<'_>,
     ) -> Result<(), AttemptError> {
-        // Some servers close with Chat's word, after the end or instead of it.
+        // Some servers end with Chat's `[DONE]`, after the end event or instead of it.
         if data == b"[DONE]" {
             return Err(truncated("the stream closed without its end event"));
         }
@@ -181,13 +181,13 @@ impl AnswerFold for ResponsesStream {
     }
 }
 
-/// What the finished items say.
+/// The text and calls of the finished items.
 #[derive(Default)]
 struct FinishedItems {
     text: String,
     refusal: String,
     calls: Vec<ToolCall>,
-    /// Whether the items must go back as they came.
+    /// Whether the items must be sent back unchanged.
     verbatim: bool,
 }
 
