@@ -1,7 +1,7 @@
-//! Arguments as models write them: checked strictly, read leniently.
+//! Reads the arguments of a tool call: lenient about types, strict about names.
 //!
-//! Numbers and booleans may come as strings, `null` means absent, and the spellings of other
-//! well-known tools are understood. Everything else is an error that says what to write instead.
+//! Numbers and booleans may be strings, `null` means absent, and argument names of other well-known tools are
+//! accepted. Anything else is an error that tells the model what to write.
 
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::ToolName;
 
-/// Why arguments were not accepted, in words for the model.
+/// Why arguments were rejected, as text for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ToolArgumentError(pub(crate) String);
 
-/// One argument of a tool: its name, and other names it is known by.
+/// The name and the aliases of one argument of a tool.
 pub(crate) struct ArgumentNames {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
@@ -30,7 +30,7 @@ impl ArgumentNames {
     }
 }
 
-/// The arguments of one call.
+/// The arguments of a tool call.
 pub(crate) struct CallArguments<'call> {
     /// `None` for a call without arguments.
     reader: Option<FieldReader<'call>>,
@@ -38,7 +38,7 @@ pub(crate) struct CallArguments<'call> {
 }
 
 impl<'call> CallArguments<'call> {
-    /// Takes the arguments of a call, refusing names that `fields` does not list.
+    /// Wraps the arguments of a call; rejects names that are not in `fields`.
     pub(crate) fn new(
         tool: ToolName,
         value: &'call Value,
@@ -60,14 +60,14 @@ impl<'call> CallArguments<'call> {
         Ok(Self { reader: Some(reader), fields })
     }
 
-    /// Returns a text that must be there and not be empty.
+    /// Returns a required, non-empty string.
     pub(crate) fn required(&self, name: &'static str) -> Result<String, ToolArgumentError> {
         self.text(name)?
             .filter(|text| !text.is_empty())
             .ok_or_else(|| ToolArgumentError(format!("`{name}` {}", FieldProblem::Missing)))
     }
 
-    /// Returns a text, if given.
+    /// Returns a string, if given.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<String>, ToolArgumentError> {
         self.read(name, |value| {
             if let FieldContent::Number(number) = value.content() {
@@ -91,7 +91,7 @@ impl<'call> CallArguments<'call> {
         })
     }
 
-    /// Returns a switch; absent means off.
+    /// Returns a boolean; `false` if absent.
     pub(crate) fn switch(&self, name: &'static str) -> Result<bool, ToolArgumentError> {
         let is_on = self.read(name, |value| {
             let word = value.string().ok().and_then(|word| word.parse().ok());
@@ -101,7 +101,7 @@ impl<'call> CallArguments<'call> {
         Ok(is_on?.unwrap_or(false))
     }
 
-    /// Reads an argument under the first of its names that is given.
+    /// Reads an argument by the first of its names that is given.
     fn read<T>(
         &self,
         name: &'static str,
@@ -115,7 +115,7 @@ impl<'call> CallArguments<'call> {
     }
 }
 
-/// Shortens what a model wrote for use in a message.
+/// Shortens a model's text for a message.
 pub(crate) fn brief(text: &str) -> String {
     // 200 characters and the `…`.
     excerpt(text, 201).into_owned()

@@ -1,31 +1,31 @@
-//! How much one call may read, visit and return.
+//! Limits of a tool call.
 
-/// The limits of a call; all inclusive. What a limit cut away is said in the result.
+/// The limits of one tool call, all inclusive. The result says what a limit cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolCaps {
-    /// Bytes of text one Read returns.
+    /// The maximum number of bytes that one Read returns.
     pub read_bytes: usize,
-    /// Lines one Read returns.
+    /// The maximum number of lines that one Read returns.
     pub read_lines: u64,
-    /// Characters shown of one line of a file.
+    /// The maximum number of characters shown of one line.
     pub line_chars: usize,
-    /// Matching lines, or files, one Grep returns.
+    /// The maximum number of matching lines, or files, that one Grep returns.
     pub grep_matches: usize,
-    /// Characters shown of one line found by Grep.
+    /// The maximum number of characters shown of one line found by Grep.
     pub grep_line_chars: usize,
-    /// Paths one Glob returns.
+    /// The maximum number of paths that one Glob returns.
     pub glob_paths: usize,
-    /// Bytes of text one Grep or Glob returns.
+    /// The maximum number of bytes that one Grep or Glob returns.
     pub search_bytes: usize,
-    /// Directory entries one Grep or Glob visits.
+    /// The maximum number of directory entries that one Grep or Glob visits.
     pub visited_entries: usize,
-    /// Bytes of one note.
+    /// The maximum size of a note in bytes.
     pub note_bytes: usize,
-    /// Bytes of a file that Write or Edit makes, and of one that they replace.
+    /// The maximum size in bytes of a file that Write or Edit creates or replaces.
     pub write_bytes: u64,
-    /// Bytes of output one Run returns: half from its beginning, half from its end.
+    /// The maximum number of bytes of output that one Run returns: half from the start, half from the end.
     pub run_bytes: usize,
-    /// Seconds one Run may ask for.
+    /// The maximum timeout of a Run, in seconds.
     pub run_seconds: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Files that a brief hands to a child before its first word.
+//! Context files: files whose content a brief includes in a child's prompt.
 //!
-//! A missing file is a warning the child can live with; a file that lies outside, is not regular
-//! or is over the cap refuses the whole task, before any model call. Start at [`load_context`].
+//! A missing file is only a warning. A file outside the root, a non-regular file or one over the size limit
+//! refuses the whole task before any model call. Start at [`load_context`].
 
 use std::fmt::Write;
 use std::io::{self, Read};
@@ -12,66 +12,66 @@ use crate::Masker;
 use crate::args::brief;
 use crate::quote::{attribute, tag};
 
-/// The usual cap of one context file. Inclusive; what one Read would return at most.
+/// The default size limit of a context file. Inclusive; the same as the limit of one Read.
 pub const CONTEXT_CAP_BYTES: u64 = 256 * 1024;
 
-/// A file a brief names.
+/// A context file named by a brief.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextFileContent {
-    /// The path as the brief wrote it.
+    /// The path as written in the brief.
     pub path: String,
-    /// What was found there.
+    /// Its content, if it exists.
     pub state: ContextFileState,
 }
 
-/// What became of a context file.
+/// The result of reading a context file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContextFileState {
-    /// It was read; secrets in it are masked.
+    /// The file was read; secrets in it are masked.
     Loaded {
         /// The content.
         text: String,
         /// Whether invalid UTF-8 was replaced.
         lossy: bool,
     },
-    /// It does not exist.
+    /// The file does not exist.
     Missing,
 }
 
-/// Says why a task with such a context file is refused.
+/// Why a context file refuses its task.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextFileError {
-    /// The path leads elsewhere, or to something that is not a readable regular file.
+    /// The path leaves the root or is not a readable regular file.
     #[error("context file `{path}`")]
     Path {
-        /// The path as the brief wrote it.
+        /// The path as written in the brief.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the path.
         source: PathError,
     },
-    /// The file is larger than a context file may be.
+    /// The file is too large.
     #[error("context file `{path}` has more than {cap_bytes} bytes")]
     TooLarge {
-        /// The path as the brief wrote it.
+        /// The path as written in the brief.
         path: String,
-        /// The cap. Inclusive.
+        /// The limit in bytes. Inclusive.
         cap_bytes: u64,
     },
     /// The file was opened but could not be read.
     #[error("context file `{path}` could not be read")]
     Io {
-        /// The path as the brief wrote it.
+        /// The path as written in the brief.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Reads the context files of a brief, each up to `cap_bytes`, in their order.
+/// Reads the context files of a brief in order, each up to `cap_bytes`.
 ///
 /// # Errors
 ///
-/// The first file that refuses the task; see [`ContextFileError`].
+/// If a file refuses the task; see [`ContextFileError`].
 pub fn load_context<P: AsRef<str>>(
     root: &Root,
     paths: &[P],
@@ -81,13 +81,12 @@ pub fn load_context<P: AsRef<str>>(
     paths.iter().map(|path| load(root, path.as_ref(), cap_bytes, masker)).collect()
 }
 
-/// Renders context files for a prompt: each quoted with its origin, in tags it cannot close.
+/// Formats context files for a prompt: each with its path, inside tags that its content cannot close.
 #[must_use]
 pub fn render_context(files: &[ContextFileContent]) -> String {
     let mut out = String::new();
     for file in files {
         let path = attribute(&file.path);
-        // Writing to a string cannot fail.
         let _ = match &file.state {
             ContextFileState::Missing => writeln!(out, "<file path=\"{path}\" missing=\"true\"/>"),
             ContextFileState::Loaded { text, lossy } => {
@@ -117,7 +116,7 @@ fn load(
     };
     let mut bytes = Vec::new();
     if opened.len <= cap_bytes {
-        // One byte more than allowed: the file may have grown since its size was asked for.
+        // Reads one byte more than the limit, because the file may have grown since its size was checked.
         let read = opened.file.take(cap_bytes.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(|source| ContextFileError::Io { path: brief(written), source })?;
     }

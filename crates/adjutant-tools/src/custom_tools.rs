@@ -1,4 +1,4 @@
-//! Tools that an embedding program brings along.
+//! Tools supplied by a program that embeds the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use crate::output::{ToolCallResult, remark};
 
-/// A tool of the program around the engine.
+/// A tool implemented by the embedding program.
 ///
-/// Agents may call it when the policy's `tools` name it, like any other. A call whose result was
-/// not recorded before a crash is never repeated: the agent is told that it was interrupted.
+/// Agents may call it if the policy's `tools` name it, like any other tool. A call whose result was not
+/// recorded before a crash is never repeated; the agent is told that it was interrupted.
 pub trait CustomTool: Send + Sync {
-    /// Returns what models are shown: the name, what it is for, and the schema of its arguments.
+    /// Returns the description for models: name, purpose and JSON schema of the arguments.
     fn spec(&self) -> ToolSpec;
 
-    /// Performs one call; may block, and returns soon after `should_stop` says so.
+    /// Executes a call. May block, but must return soon after `should_stop` returns true.
     ///
-    /// `arguments` are what a model wrote, checked against nothing.
+    /// `arguments` come from a model and are not validated.
     fn run(&self, arguments: &Value, should_stop: &dyn Fn() -> bool) -> ToolCallResult;
 }
 
-/// The tools an embedding program brought.
+/// The tools of the embedding program.
 #[derive(Clone, Default)]
 pub(crate) struct CustomTools(Vec<(ToolSpec, Arc<dyn CustomTool>)>);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for CustomTools {
     }
 }
 
-/// Cuts a result that is longer than any of our own tools would give.
+/// Cuts a result to the size limit of the built-in tools.
 pub(crate) fn capped(mut output: ToolCallResult, bytes: usize) -> ToolCallResult {
     if output.text.len() > bytes {
         output.text.truncate(output.text.floor_char_boundary(bytes));

@@ -1,25 +1,25 @@
-//! Replacing exact text by exact text, and saying why that could not be done. Pure.
+//! Replaces exact text in a file's content, or explains why that is not possible. Pure.
 
 use adjutant_core::numbers::grouped;
 
-/// The most lines of a file that are compared to find the one that was meant.
+/// The maximum number of lines compared when searching for similar ones.
 const COMPARED_LINES: usize = 20_000;
 
-/// The most bytes of a line that are compared and shown.
+/// The maximum number of bytes of a line that are compared and shown.
 const COMPARED_BYTES: usize = 200;
 
-/// The most places that are named.
+/// The maximum number of line numbers listed in a message.
 const NAMED: usize = 10;
 
-/// A text after an edit.
+/// A text after an edit, with the changed lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EditedText {
     pub(crate) text: String,
-    /// The lines of the old text at which something was replaced, from 1.
+    /// The line numbers in the old text at which text was replaced, from 1.
     pub(crate) lines: Vec<usize>,
 }
 
-/// Replaces `old` by `new`: the only match, or every one where `all` is wished.
+/// Replaces `old` by `new`: the only match, or every match if `all` is set.
 pub(crate) fn edited(text: &str, old: &str, new: &str, all: bool) -> Result<EditedText, String> {
     if old == new {
         return Err("`old_string` and `new_string` are equal; nothing would change".to_owned());
@@ -44,7 +44,7 @@ fn ambiguous(text: &str, places: &[usize]) -> String {
     )
 }
 
-/// Returns the line of each place, in one pass.
+/// Returns the line number of each byte offset, in one pass.
 fn line_numbers(text: &str, places: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     places
@@ -89,7 +89,7 @@ fn not_found(text: &str, old: &str) -> String {
     )
 }
 
-/// Returns a text that was copied with the numbers of Read, without them.
+/// Removes the line numbers from a text that was copied from Read's output.
 fn without_numbers(old: &str) -> Option<String> {
     let bare = old.lines().map(|line| {
         let (number, rest) = line.split_once('\t')?;
@@ -100,13 +100,13 @@ fn without_numbers(old: &str) -> Option<String> {
     Some(bare.collect::<Option<Vec<_>>>()?.join("\n"))
 }
 
-/// Returns the lines most like `wanted`, at most three, in the order of the file.
+/// Returns up to three lines that are most similar to `wanted`, in file order.
 fn near_lines<'text>(text: &'text str, wanted: &str) -> Vec<(usize, &'text str)> {
     let mut scored: Vec<(usize, usize, &str)> = text
         .lines()
         .take(COMPARED_LINES)
         .enumerate()
-        .map(|(at, line)| (likeness(line.trim(), wanted), at + 1, line))
+        .map(|(at, line)| (similarity(line.trim(), wanted), at + 1, line))
         .filter(|(score, ..)| *score >= 500)
         .collect();
     scored.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -115,8 +115,8 @@ fn near_lines<'text>(text: &'text str, wanted: &str) -> Vec<(usize, &'text str)>
     scored.into_iter().map(|(_, number, line)| (number, line)).collect()
 }
 
-/// Returns how alike two lines are, of 1,000: the pairs of neighbouring bytes they share.
-fn likeness(one: &str, two: &str) -> usize {
+/// Returns the similarity of two lines from 0 to 1,000, by the pairs of adjacent bytes that they share.
+fn similarity(one: &str, two: &str) -> usize {
     if one == two {
         return 1_000;
     }

@@ -1,7 +1,7 @@
-//! What a search finds in one file, line by line.
+//! The matching lines of one file in a Grep.
 //!
-//! Keeps what will be shown and nothing else. Lines are masked before they are cut, so that no
-//! half of a secret survives at an edge. Start at [`FileMatches::search`].
+//! Keeps only the lines that will be shown. Lines are masked before they are cut, so that no part of a secret
+//! remains at the cut. Start at [`FileMatches::search`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,13 +17,13 @@ use crate::mask::{KeyLineTracker, SecretKind, is_body_line};
 use crate::show;
 use crate::toolbox::ToolCallContext;
 
-/// How much of a very long line is looked at around a match.
+/// How many bytes around a match are considered in a very long line.
 const AROUND_BYTES: usize = 16 * 1024;
 
-/// The shortest line that is suspected of belonging to a private key.
+/// The minimum length of a line that may belong to a private key.
 const KEY_LINE_BYTES: usize = 16;
 
-/// What a search is asked to return.
+/// What a Grep returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrepOutputMode {
     /// The matching lines.
@@ -34,31 +34,31 @@ pub(crate) enum GrepOutputMode {
     Count,
 }
 
-/// How a search of one file ended.
+/// How the search of one file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSearchEnd {
-    /// All of it was searched, or as much as was needed.
+    /// The file was searched completely, or as far as needed.
     Done,
-    /// It is binary; nothing of it counts.
+    /// The file is binary; its matches are dropped.
     Binary,
-    /// The caller wants to stop.
+    /// The caller asked to stop.
     Stopped,
-    /// It could not be read, or a line in it is too long to hold.
+    /// The file could not be read, or a line is too long.
     Failed,
 }
 
-/// The lines found in one file.
+/// The matching lines of one file.
 pub(crate) struct FileMatches<'call> {
     call: &'call ToolCallContext<'call>,
     matcher: &'call RegexMatcher,
     mode: GrepOutputMode,
-    /// How many more matching lines may be kept.
+    /// The number of matching lines that may still be kept.
     room: usize,
-    /// The lines, context included, and `None` between groups that do not touch.
+    /// The lines with their context; `None` separates groups that are not adjacent.
     lines: Vec<Option<MatchedLine>>,
-    /// How many lines matched.
+    /// The number of matching lines.
     pub(crate) matches: usize,
-    /// Whether there are more matches than there was room for.
+    /// Whether there are more matches than could be kept.
     pub(crate) more: bool,
     is_binary: bool,
     may_hold_key: bool,
@@ -82,7 +82,7 @@ impl<'call> FileMatches<'call> {
         Self { call, matcher, mode, room, lines, matches, more, is_binary, may_hold_key }
     }
 
-    /// Searches `file` from its beginning.
+    /// Searches `file` from the start.
     pub(crate) fn search(&mut self, searcher: &mut Searcher, file: &File) -> FileSearchEnd {
         let mut reader = StoppableFile { file, should_stop: self.call.should_stop, stopped: false };
         let result = searcher.search_reader(self.matcher, &mut reader, &mut *self);
@@ -94,11 +94,10 @@ impl<'call> FileMatches<'call> {
         }
     }
 
-    /// Writes the lines, each with its number and `:` or, for context, `-`.
+    /// Writes the lines, each with its number and `:`, or `-` for context.
     pub(crate) fn write(&mut self, file: File, out: &mut String) {
         let keys = if self.may_hold_key { self.key_lines(file) } else { BTreeSet::new() };
         for line in &self.lines {
-            // Writing to a string cannot fail.
             let _ = match line {
                 None => writeln!(out, "--"),
                 Some(hit) => {
@@ -111,9 +110,9 @@ impl<'call> FileMatches<'call> {
         }
     }
 
-    /// Returns which of the lines belong to a private key, by reading the file once more.
+    /// Returns the numbers of the lines that belong to a private key, by reading the file again.
     ///
-    /// When it cannot be read to the last line found, every line counts as suspect.
+    /// If the file cannot be read as far as the last match, all lines are treated as part of a key.
     fn key_lines(&self, mut file: File) -> BTreeSet<u64> {
         let mut wanted: BTreeSet<u64> = self.lines.iter().flatten().map(|hit| hit.number).collect();
         let Some(last) = wanted.last().copied().filter(|_| file.rewind().is_ok()) else {
@@ -142,7 +141,7 @@ impl<'call> FileMatches<'call> {
         self.lines.push(Some(MatchedLine { number: number.unwrap_or_default(), is_match, text }));
     }
 
-    /// Returns a line, or the part of a long one around its match.
+    /// Returns a line, or the part of a long line around its match.
     fn excerpt(&self, bytes: &[u8], is_match: bool) -> String {
         let max = self.call.caps.grep_line_chars;
         if bytes.len() <= max {
@@ -192,7 +191,7 @@ impl Sink for &mut FileMatches<'_> {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        // The context of a match for which there is no room would stand there alone.
+        // Skips the context before a match that cannot be kept.
         if self.matches < self.room || matches!(line.kind(), grep_searcher::SinkContextKind::After)
         {
             self.push(line.bytes(), line.line_number(), false);
@@ -213,7 +212,7 @@ impl Sink for &mut FileMatches<'_> {
     }
 }
 
-/// A file that stops being readable when the caller wants to stop.
+/// A file whose reads fail once the caller asks to stop.
 struct StoppableFile<'call> {
     file: &'call File,
     should_stop: &'call dyn Fn() -> bool,

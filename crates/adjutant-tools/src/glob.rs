@@ -1,4 +1,4 @@
-//! Glob: the paths that match a pattern.
+//! The tool Glob, which returns the paths that match a pattern.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) static FIELDS: [ArgumentNames; 3] = [
     ArgumentNames::new("limit", &[]),
 ];
 
-/// Performs a Glob.
+/// Executes a call of Glob.
 pub(crate) fn glob(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
     let args = CallArguments::new(ToolName::Glob, call.arguments, &FIELDS)?;
     let pattern = GlobPattern::new("pattern", &args.required("pattern")?, call.root)?;
@@ -54,7 +54,7 @@ pub(crate) fn glob(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArg
     Ok(ToolCallResult::ok(text))
 }
 
-/// The paths collected so far.
+/// The matching paths found so far.
 struct MatchedPaths {
     text: String,
     count: usize,

@@ -1,7 +1,7 @@
-//! Patterns for paths, as Glob and the filter of Grep understand them.
+//! Glob patterns for paths, used by Glob and by the `glob` argument of Grep.
 //!
-//! A pattern without a slash matches names at any depth, as in `.gitignore`; one with a slash
-//! matches whole paths, from where the search begins or from the root.
+//! A pattern without a slash matches names at any depth, as in `.gitignore`; one with a slash matches whole
+//! paths relative to the start of the search or to the root.
 
 use std::path::Path;
 
@@ -11,23 +11,23 @@ use globset::{GlobBuilder, GlobSet};
 use crate::args::{ToolArgumentError, brief};
 use crate::walk::WalkEntry;
 
-/// The longest pattern and the most alternatives; its parser recurses into them.
+/// The maximum length and number of brace groups; the parser of `globset` recurses into them.
 const MAX_BYTES: usize = 1024;
 const MAX_BRACES: usize = 16;
 
-/// A compiled pattern.
+/// A compiled glob pattern.
 pub(crate) struct GlobPattern {
     set: GlobSet,
-    /// Whether only directories are meant: the pattern ended in a slash.
+    /// Whether it matches only directories, because it ends in a slash.
     pub(crate) directories_only: bool,
-    /// Whether it names what to leave out: it began with `!`.
+    /// Whether it excludes matches, because it starts with `!`.
     is_negated: bool,
-    /// Whether it speaks of hidden names, which are left out otherwise.
+    /// Whether it names hidden files, which are skipped otherwise.
     pub(crate) names_hidden: bool,
 }
 
 impl GlobPattern {
-    /// Compiles `written`, given as the argument `name`.
+    /// Compiles the pattern `written`, the value of the argument `name`.
     pub(crate) fn new(name: &str, written: &str, root: &Root) -> Result<Self, ToolArgumentError> {
         let fail = |why: &str| {
             ToolArgumentError(format!(
@@ -53,7 +53,7 @@ impl GlobPattern {
             .empty_alternates(true)
             .build()
             .map_err(|error| fail(&error.kind().to_string()))?;
-        // A set of one: unlike a single matcher it reports a failure instead of panicking.
+        // A set of one pattern, because it reports a failure where a single matcher would panic.
         let set = GlobSet::builder().add(glob).build();
         Ok(Self {
             set: set.map_err(|error| fail(&error.kind().to_string()))?,
@@ -63,7 +63,7 @@ impl GlobPattern {
         })
     }
 
-    /// Says whether the pattern selects what a walk found.
+    /// Returns whether the pattern matches an entry of a walk.
     pub(crate) fn selects(&self, found: &WalkEntry<'_>) -> bool {
         let matched = self.set.is_match(found.below)
             || (found.path != found.below && self.set.is_match(found.path));
@@ -71,7 +71,7 @@ impl GlobPattern {
     }
 }
 
-/// Takes an absolute pattern below the root's own path as relative to the root.
+/// Makes an absolute pattern below the root relative to it.
 fn below_root<'text>(text: &'text str, root: &Root) -> &'text str {
     let own = root.path().to_str().filter(|own| own.len() > 1);
     let below = own.and_then(|own| text.strip_prefix(own)).filter(|rest| rest.starts_with('/'));
@@ -92,7 +92,7 @@ fn names_hidden(text: &str) -> bool {
     names.into_iter().any(|name| name.len() > 1 && name.starts_with('.') && name != "..")
 }
 
-/// Says whether a path lies in, or is, something hidden.
+/// Returns whether a path or one of its parents is hidden.
 pub(crate) fn is_hidden(path: &Path) -> bool {
     path.iter().any(|name| name.as_encoded_bytes().starts_with(b".") && name != "..")
 }

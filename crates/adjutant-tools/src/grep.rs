@@ -1,6 +1,6 @@
-//! Grep: the lines, files or counts that match a regular expression.
+//! The tool Grep, which returns lines, files or counts that match a regular expression.
 //!
-//! ripgrep's matcher and searcher on files opened through handles. Start at [`grep`].
+//! Uses ripgrep's matcher and searcher on files opened relative to directory handles. Start at [`grep`].
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -28,17 +28,17 @@ pub(crate) static FIELDS: [ArgumentNames; 7] = [
     ArgumentNames::new("limit", &["head_limit"]),
 ];
 
-/// The longest expression, and the memory its automata may take.
+/// The maximum length of an expression, and the maximum memory of its automata.
 const MAX_PATTERN_BYTES: usize = 8 * 1024;
 const MAX_REGEX_BYTES: usize = 10 * 1024 * 1024;
 
-/// The longest line that can be searched.
+/// The maximum length of a line that can be searched.
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most lines of context on either side.
+/// The maximum number of context lines on either side of a match.
 const MAX_CONTEXT: u64 = 10;
 
-/// Performs a Grep.
+/// Executes a call of Grep.
 pub(crate) fn grep(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
     let args = CallArguments::new(ToolName::Grep, call.arguments, &FIELDS)?;
     let matcher = matcher(&args)?;
@@ -110,20 +110,20 @@ fn searcher(context: u64) -> Searcher {
         .build()
 }
 
-/// A search under way.
+/// A running search.
 struct GrepSearch<'call> {
     call: &'call ToolCallContext<'call>,
     matcher: &'call RegexMatcher,
     searcher: Searcher,
     mode: GrepOutputMode,
-    /// How many matching lines, or files, may be returned.
+    /// The maximum number of matching lines, or files, to return.
     limit: usize,
     text: String,
     tally: GrepCounts,
     touched: Vec<String>,
 }
 
-/// What a search has seen.
+/// The counters of a search.
 #[derive(Default)]
 struct GrepCounts {
     searched: usize,
@@ -132,7 +132,7 @@ struct GrepCounts {
     binary: usize,
     failed: usize,
     stopped: bool,
-    /// More was there than may be returned.
+    /// Whether there are more matches than may be returned.
     more: bool,
 }
 
@@ -173,7 +173,7 @@ impl GrepSearch<'_> {
         })
     }
 
-    /// Searches one file; breaks when no more can be returned.
+    /// Searches one file; breaks if the limit is reached.
     fn file(&mut self, path: &Path, opened: OpenedFile) -> ControlFlow<()> {
         let room = self.limit.saturating_sub(self.tally.matches);
         let mut hits = FileMatches::new(self.call, self.matcher, self.mode, room);
@@ -258,7 +258,7 @@ impl GrepSearch<'_> {
     }
 }
 
-/// Returns as many whole lines of `text` as fit into `max` bytes.
+/// Returns the whole lines at the start of `text` that fit into `max` bytes.
 fn whole_lines(text: &str, max: usize) -> &str {
     let head = &text[..text.floor_char_boundary(max)];
     head.rfind('\n').map_or("", |end| &head[..=end])

@@ -1,8 +1,8 @@
-//! Which files a search leaves out: `.gitignore`, `.ignore`, `.git/info/exclude`, hidden names.
+//! Decides which files a search skips: `.gitignore`, `.ignore` and `.git/info/exclude`.
 //!
-//! The semantics of a rule are the `ignore` crate's; this owns which rules apply where. As in
-//! ripgrep, `.ignore` files win over `.gitignore` files, deeper ones over shallower ones, and the
-//! git rules of an outer repository end where an inner one begins.
+//! The `ignore` crate interprets single rules; this module decides which rules apply where. As in ripgrep,
+//! `.ignore` wins over `.gitignore`, deeper files win over shallower ones, and the git rules of an outer
+//! repository end where an inner one begins.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -13,36 +13,36 @@ use adjutant_workspace::Dir;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// The most bytes taken from one file of rules.
+/// The maximum number of bytes read from one rule file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// The longest rule, and the most alternatives in one; beyond that its parser could be abused.
+/// The maximum length of a rule and number of brace groups in it; longer rules could abuse the parser.
 const MAX_RULE_BYTES: usize = 1024;
 const MAX_RULE_BRACES: usize = 16;
 
-/// What the rules say about a path.
+/// The decision of the rules about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IgnoreVerdict {
-    /// A rule leaves it out.
+    /// A rule excludes it.
     Ignored,
-    /// A rule brings it back, even if it is hidden.
+    /// A negated rule includes it, even if it is hidden.
     Wanted,
-    /// No rule speaks of it.
+    /// No rule matches it.
     Unmentioned,
 }
 
-/// The rules of the directories from the root to where a walk is.
+/// The rules of all directories from the root to the current directory of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct IgnoreRules {
     levels: Vec<DirectoryRules>,
-    /// Files of rules that could not be applied in full.
+    /// The number of rule files that could not be applied completely.
     pub(crate) broken: usize,
 }
 
 /// The rules of one directory.
 #[derive(Debug)]
 struct DirectoryRules {
-    /// Where a path relative to the directory begins within one relative to the root.
+    /// The length of the directory's path, which is stripped from a path relative to the root.
     prefix: usize,
     ignore: Option<Gitignore>,
     gitignore: Option<Gitignore>,
@@ -51,19 +51,19 @@ struct DirectoryRules {
 }
 
 impl IgnoreRules {
-    /// Returns how many directories with rules there are, for [`IgnoreRules::truncate`].
+    /// Returns the number of directories with rules, for [`IgnoreRules::truncate`].
     pub(crate) fn len(&self) -> usize {
         self.levels.len()
     }
 
-    /// Forgets the rules of directories that were left.
+    /// Drops the rules of directories that the walk has left.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.levels.truncate(len);
     }
 
-    /// Adds the rules of `dir`, whose path from the root is `path_len` bytes long.
+    /// Adds the rules of `dir`; `path_len` is the length of its path from the root.
     ///
-    /// `may_have` says whether a name is worth trying to open.
+    /// `may_have` returns whether a file of this name may exist.
     pub(crate) fn enter(&mut self, dir: &Dir, path_len: usize, may_have: &dyn Fn(&str) -> bool) {
         let prefix = if path_len == 0 { 0 } else { path_len + 1 };
         let git = may_have(".git").then(|| dir.open_dir(OsStr::new(".git")).ok()).flatten();
@@ -81,7 +81,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Judges a path given relative to the root.
+    /// Returns the decision about a path relative to the root.
     pub(crate) fn verdict(&self, path: &[u8], is_dir: bool) -> IgnoreVerdict {
         let first = |of: &dyn Fn(&DirectoryRules) -> Option<&Gitignore>, in_repository: bool| {
             for level in self.levels.iter().rev() {
@@ -117,7 +117,7 @@ impl IgnoreRules {
         let mut complete = read.is_ok() && opened.len <= MAX_FILE_BYTES;
         let text = String::from_utf8_lossy(&bytes);
         let mut builder = GitignoreBuilder::new("");
-        // To git a bare `!` or `/` names nothing; to the matcher it would name everything.
+        // In git a bare `!` or `/` matches nothing; in the `ignore` crate it would match everything.
         let empty = |line: &&str| matches!(line.trim_end(), "!" | "/" | "!/");
         for line in text.trim_start_matches('\u{feff}').lines().filter(|line| !empty(line)) {
             let braces = memchr::memchr_iter(b'{', line.as_bytes()).count();

@@ -1,11 +1,12 @@
-//! What an agent may call, acting inside a workspace.
+//! The tools that an agent may call inside a workspace.
 //!
-//! Owns what the tools do, their limits, and what a model is told about both. It does not decide
-//! which agent may call what (that is `core`'s `decide`), and it owns no thread: the engine runs a
-//! call on one of its own and says when to stop. The network is in `web`, and only there.
+//! Owns the tools, their limits and their descriptions for models. It does not decide which agent may call
+//! which tool (`core`'s `decide` does), and it starts no threads: the engine runs each call on its own thread
+//! and tells it when to stop. Only `web` uses the network.
 //!
-//! Start at [`Toolbox::call`]. Invariant: a call never panics, never reads or writes outside the root (a command
-//! does where a person took its sandbox away), and what it returns is capped, masked, and says where it was cut.
+//! Start at [`Toolbox::call`]. Invariant: a call never panics and never reads or writes outside the root
+//! (except a command whose sandbox the user switched off), and its result is limited in size, masked, and
+//! says what was cut.
 
 mod args;
 mod caps;

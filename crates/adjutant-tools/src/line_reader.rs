@@ -1,40 +1,40 @@
-//! A file line by line, in constant memory, whatever its size or the length of its lines.
+//! Reads a file line by line in constant memory, whatever the length of its lines.
 //!
-//! Start at [`LineReader::next`]. It keeps the beginning of a line and counts the rest.
+//! Keeps only the start of a long line and counts the rest. Start at [`LineReader::next`].
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// The most bytes of one line that are read to find its end.
+/// The maximum number of bytes read to find the end of a line.
 ///
-/// Beyond it reading stops: a sparse file of one line would be read for minutes, for nothing.
+/// Reading stops there, because a sparse file without line breaks would take minutes to read.
 pub(crate) const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most bytes fetched at once.
+/// The maximum number of bytes per read.
 const CHUNK_BYTES: u64 = 64 * 1024;
 
-/// What comes next in a file.
+/// The next piece of a file.
 pub(crate) enum NextLine<'lines> {
     /// A line, without its newline.
     Line(FileLine<'lines>),
-    /// The beginning of a line that does not end within [`MAX_LINE_BYTES`]; nothing follows it.
+    /// The start of a line that does not end within [`MAX_LINE_BYTES`]; reading ends here.
     Endless(FileLine<'lines>),
-    /// Nothing: the file is over.
+    /// The end of the file.
     End,
-    /// The caller wants to stop.
+    /// The caller asked to stop.
     Stopped,
 }
 
-/// One line, or the beginning of one.
+/// A line, or the start of one.
 pub(crate) struct FileLine<'lines> {
-    /// The bytes kept: all of them, or as many as were asked for.
+    /// The kept bytes of the line.
     pub(crate) bytes: &'lines [u8],
-    /// The length of the whole line; of an endless one, what was read of it.
+    /// The length of the whole line, or the number of bytes read of an endless one.
     pub(crate) len: u64,
 }
 
 impl FileLine<'_> {
-    /// Says whether all of the line was kept.
+    /// Returns whether the whole line was kept.
     pub(crate) fn is_whole(&self) -> bool {
         self.bytes.len() as u64 == self.len
     }
@@ -52,12 +52,12 @@ pub(crate) struct LineReader<'call> {
 
 impl<'call> LineReader<'call> {
     pub(crate) fn new(file: File, len: u64, should_stop: &'call dyn Fn() -> bool) -> Self {
-        // One byte more than the file has, so that a small file and its end take two reads.
+        // One byte more than the file size, so that a small file needs only two reads.
         let size = usize::try_from(len.saturating_add(1).clamp(512, CHUNK_BYTES)).unwrap_or(512);
         Self { file, buffer: vec![0; size], start: 0, end: 0, kept: Vec::new(), should_stop }
     }
 
-    /// Returns the first bytes of the file, before any line was taken.
+    /// Returns the first bytes of the file without consuming them.
     pub(crate) fn peek(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
             self.fill()?;
@@ -65,7 +65,7 @@ impl<'call> LineReader<'call> {
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// Returns the next line, keeping at most `keep` bytes of one that spans chunks.
+    /// Returns the next line, keeping at most `keep` bytes of a line that spans chunks.
     pub(crate) fn next(&mut self, keep: usize) -> io::Result<NextLine<'_>> {
         self.kept.clear();
         let mut len = 0_u64;
@@ -103,7 +103,7 @@ impl<'call> LineReader<'call> {
         })
     }
 
-    /// Counts the lines that are left, giving up after about `budget` bytes.
+    /// Counts the remaining lines, giving up after about `budget` bytes.
     ///
     /// Returns the count and whether it is complete.
     pub(crate) fn count_rest(&mut self, mut budget: u64) -> io::Result<(u64, bool)> {

@@ -1,8 +1,8 @@
-//! The names of all tools, those of this build and those it knows of.
+//! The names of all tools.
 
 use std::fmt;
 
-/// A tool an agent may ask for.
+/// A tool that an agent may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToolName {
     /// Shows a file.
@@ -13,9 +13,9 @@ pub enum ToolName {
     Glob,
     /// Appends a line to the agent's scratchpad.
     Note,
-    /// Fetches a page; needs the network.
+    /// Fetches a web page; needs the network.
     WebFetch,
-    /// Asks a search engine; needs the network.
+    /// Queries a search engine; needs the network.
     WebSearch,
     /// Changes a part of a file.
     Edit,
@@ -23,16 +23,16 @@ pub enum ToolName {
     Write,
     /// Runs a command in the sandbox.
     Run,
-    /// Hands tasks to subagents; done by the engine.
+    /// Delegates tasks to subagents; executed by the engine.
     Delegate,
-    /// Hands one task to a named agent; done by the engine.
+    /// Delegates one task to a named agent; executed by the engine.
     Task,
-    /// Delivers the agent's return; done by the engine.
+    /// Delivers the agent's return; executed by the engine.
     Return,
 }
 
 impl ToolName {
-    /// Every tool, in the order they are listed to people and models.
+    /// All tools, in display order.
     pub const ALL: [Self; 12] = [
         Self::Read,
         Self::Grep,
@@ -48,7 +48,7 @@ impl ToolName {
         Self::Return,
     ];
 
-    /// Takes a name as a model wrote it; exact, because allow-lists are.
+    /// Parses a tool name. Exact, because allow-lists are exact too.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.as_str() == name)

@@ -1,4 +1,4 @@
-//! Note: one line for the agent's scratchpad.
+//! The tool Note, which appends a line to the agent's scratchpad.
 
 use crate::ToolName;
 use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
@@ -7,7 +7,7 @@ use crate::toolbox::ToolCallContext;
 
 pub(crate) static FIELDS: [ArgumentNames; 1] = [ArgumentNames::new("content", &["note", "text"])];
 
-/// Performs a Note.
+/// Executes a call of Note.
 pub(crate) fn note(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
     let args = CallArguments::new(ToolName::Note, call.arguments, &FIELDS)?;
     let content = args.required("content")?;
@@ -17,7 +17,7 @@ pub(crate) fn note(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArg
             "`content` is blank; write what is worth keeping".to_owned(),
         ));
     }
-    // Masked before it is cut, so that no half of a secret survives at the edge.
+    // Masked before it is cut, so that no part of a secret remains at the cut.
     let line = call.masker.mask(&line);
     let max = call.caps.note_bytes;
     let mut text = "Noted.".to_owned();
@@ -30,7 +30,7 @@ pub(crate) fn note(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArg
     Ok(ToolCallResult { notes: Some(kept), ..ToolCallResult::ok(text) })
 }
 
-/// Joins lines by single spaces: a note is one line of the scratchpad.
+/// Joins lines with single spaces, because a note is one line of the scratchpad.
 fn fold(content: &str) -> String {
     let is_break =
         |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');

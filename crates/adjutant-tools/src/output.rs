@@ -1,47 +1,46 @@
-//! What a call gives back, and the remarks that end it.
+//! The result of a tool call, and the remarks at its end.
 
 use std::fmt::Display;
 
-/// The result of one call: what the model is told, and what the engine keeps.
+/// The result of a tool call, for the model and for the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCallResult {
-    /// What the model reads; masked and capped.
+    /// The text for the model; masked and limited in size.
     pub text: String,
-    /// Whether the call failed; the text then says how to do better.
+    /// Whether the call failed; the text then says what to do instead.
     pub is_error: bool,
-    /// For Note: the one line to append to the scratchpad.
+    /// For Note: the line to append to the scratchpad.
     pub notes: Option<String>,
-    /// The files whose content the text shows, relative to the root; or every URL that was asked.
+    /// The paths of the files shown in the text, relative to the root, or all requested URLs.
     pub touched: Vec<String>,
-    /// For Run: what held the command, as `full`, `off`, or what is missing.
+    /// For Run: the level of the sandbox: `full`, `off`, or what is missing.
     pub sandbox: Option<String>,
 }
 
 impl ToolCallResult {
-    /// Returns a result that is only text.
+    /// Makes a successful result with this text.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Returns a failure, in words the model can act on.
+    /// Makes an error result; the text should tell the model what to do.
     #[must_use]
     pub fn error(text: impl Display) -> Self {
         Self { text: text.to_string(), is_error: true, ..Self::default() }
     }
 }
 
-/// Appends a remark of the tool itself, on a line of its own, in brackets.
+/// Appends a remark by the tool, in brackets on its own line.
 pub(crate) fn remark(text: &mut String, words: impl Display) {
     use std::fmt::Write;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    // Writing to a string cannot fail.
     let _ = write!(text, "[{words}]");
 }
 
-/// Says `1 file`, `2 files`.
+/// Formats a count with its noun: `1 file`, `2 files`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = match (number, noun.strip_suffix('y'), noun.ends_with("ch")) {
         (1, _, _) => return format!("1 {noun}"),

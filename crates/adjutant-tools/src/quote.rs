@@ -1,8 +1,8 @@
-//! Foreign text inside tags it cannot close.
+//! Encloses untrusted text in tags that it cannot close.
 
 use std::collections::BTreeSet;
 
-/// Returns a tag that does not occur as a closing tag in `text`: `file`, `file-2`, `file-3`…
+/// Returns a tag name whose closing tag does not occur in `text`: `file`, `file-2`, `file-3`, …
 pub(crate) fn tag(name: &str, text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let closing = format!("</{name}");
@@ -19,7 +19,7 @@ pub(crate) fn tag(name: &str, text: &str) -> String {
     }
 }
 
-/// Escapes a text for use in an attribute of a tag.
+/// Escapes a text for a tag attribute.
 pub(crate) fn attribute(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,6 +1,6 @@
-//! Read: a file, or a part of it, with line numbers.
+//! The tool Read, which shows a file or part of it with line numbers.
 //!
-//! Streams: a file of any size costs the memory of what is shown. Start at [`read`].
+//! Reads as a stream, so memory use depends on the shown part, not on the file size. Start at [`read`].
 
 use std::fmt::Write;
 use std::io;
@@ -20,22 +20,22 @@ pub(crate) static FIELDS: [ArgumentNames; 3] = [
     ArgumentNames::new("limit", &[]),
 ];
 
-/// How far into a file a NUL byte makes it binary.
+/// The number of bytes at the start in which a NUL byte marks a file as binary.
 const BINARY_BYTES: usize = 8 * 1024;
 
-/// What is kept of a line beyond what is shown, so that a secret at the cut is masked before it.
+/// How many bytes of a line are kept beyond the shown part, so that a secret at the cut is masked first.
 const CUT_MARGIN_BYTES: usize = 4 * 1024;
 
-/// What is kept of a line that is not shown: enough to recognise the markers of a key block.
+/// How many bytes are kept of a skipped line, enough to recognize the markers of a key block.
 const SKIPPED_BYTES: usize = 256;
 
-/// How many bytes are read merely to say how many lines there are.
+/// The maximum number of bytes read only to count the remaining lines.
 const COUNT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How many cut lines are named; more are only counted.
+/// How many cut lines are listed by number; more are only counted.
 const NAMED_LINES: usize = 10;
 
-/// Performs a Read.
+/// Executes a call of Read.
 pub(crate) fn read(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
     let args = CallArguments::new(ToolName::Read, call.arguments, &FIELDS)?;
     let written = args.required("path")?;
@@ -75,13 +75,13 @@ fn page(
     page.finish(&mut lines)
 }
 
-/// The lines shown, and what there is to say about them.
+/// The shown lines and the remarks about them.
 struct FilePage<'call> {
     call: &'call ToolCallContext<'call>,
     offset: u64,
     limit: u64,
     text: String,
-    /// The number of the last line taken from the file.
+    /// The number of the last line read.
     at: u64,
     /// The number of the last line shown.
     last: u64,
@@ -94,13 +94,13 @@ struct FilePage<'call> {
     end: PageEnd,
 }
 
-/// Why no more lines follow.
+/// Why reading ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PageEnd {
     OfFile,
     Lines,
     Bytes,
-    /// The last line taken does not end within [`MAX_LINE_BYTES`].
+    /// The last line read does not end within [`MAX_LINE_BYTES`].
     EndlessLine,
     Stopped,
 }
@@ -170,7 +170,7 @@ impl<'call> FilePage<'call> {
     fn push(&mut self, line: &FileLine<'_>, key: bool) {
         self.last = self.at;
         if key {
-            // One mark for all lines of a key; the numbers go on behind it.
+            // One mask replaces all lines of a key; line numbering continues after it.
             if !self.in_key {
                 self.push_text(SecretKind::PrivateKey.replacement());
             }
@@ -201,7 +201,6 @@ impl<'call> FilePage<'call> {
     }
 
     fn push_text(&mut self, text: &str) {
-        // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{}\t{text}", self.at);
     }
 
@@ -242,7 +241,7 @@ impl<'call> FilePage<'call> {
         Ok(ToolCallResult::ok(self.text))
     }
 
-    /// Says that the file is not shown beyond a line whose end was not looked for any further.
+    /// Adds the remark that nothing after an endless line is shown.
     fn finish_endless(mut self) -> ToolCallResult {
         let mib = MAX_LINE_BYTES >> 20;
         let words = format!("line {} is longer than {mib} MiB; nothing after it is read", self.at);

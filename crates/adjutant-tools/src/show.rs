@@ -1,4 +1,4 @@
-//! Paths and text as a model is shown them.
+//! Formats paths and text for the model.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use adjutant_workspace::{FileKind, PathError};
 
 use crate::args::brief;
 
-/// Shows a path on one line: as it is, or quoted with escapes when it holds anything unusual.
+/// Formats a path on one line: as it is, or quoted with escapes if it has unusual characters.
 pub(crate) fn path(path: &Path) -> String {
     match path.to_str() {
         Some("") => ".".to_owned(),
@@ -25,7 +25,6 @@ fn escaped(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         out.extend(chunk.valid().chars().flat_map(char::escape_debug));
         for byte in chunk.invalid() {
-            // Writing to a string cannot fail.
             let _ = write!(out, "\\x{byte:02x}");
         }
     }
@@ -33,7 +32,7 @@ fn escaped(bytes: &[u8]) -> String {
     out
 }
 
-/// Says why `written` could not be opened and what to do about it.
+/// Explains why the path `written` could not be opened and what to do about it.
 pub(crate) fn path_error(written: &str, error: &PathError) -> String {
     let shown = brief(written);
     match error {
@@ -76,11 +75,11 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
     }
 }
 
-/// Decodes a line, or the beginning of one; says whether anything had to be replaced.
+/// Decodes a line, or the start of one; also returns whether invalid UTF-8 was replaced.
 pub(crate) fn decode(bytes: &[u8], is_whole: bool) -> (Cow<'_, str>, bool) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Cow::Borrowed(text), false),
-        // The beginning of a longer line may end inside a character; that is no fault of the file.
+        // The start of a longer line may end inside a character, which is not an error of the file.
         Err(error) if !is_whole && error.error_len().is_none() => {
             (String::from_utf8_lossy(&bytes[..error.valid_up_to()]), false)
         }
@@ -88,7 +87,7 @@ pub(crate) fn decode(bytes: &[u8], is_whole: bool) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// Cuts `text` after `max` characters, if it is longer.
+/// Returns the first `max` characters of `text` if it is longer.
 pub(crate) fn cut(text: &str, max: usize) -> Option<&str> {
     if text.len() <= max {
         return None;

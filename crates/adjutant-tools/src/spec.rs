@@ -1,4 +1,4 @@
-//! The tools as a model is shown them.
+//! The descriptions of the tools for models.
 
 use adjutant_core::message::ToolSpec;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::run::DEFAULT_SECONDS;
 use crate::web::{fetch, search};
 use crate::{ToolCaps, ToolName};
 
-/// Returns what a model is shown of a tool; none of those that the engine itself performs.
+/// Returns the description of a tool; `None` for tools that the engine executes.
 pub(crate) fn of(name: ToolName, caps: &ToolCaps) -> Option<ToolSpec> {
     match name {
         ToolName::Read => Some(read()),

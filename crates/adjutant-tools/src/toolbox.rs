@@ -1,7 +1,7 @@
-//! The tools of one workspace: the single place where a call becomes a result.
+//! The tools of one workspace: the only place where a call becomes a result.
 //!
-//! Whether the agent may make the call was judged before (`core`'s `decide`); when it must end is
-//! said from outside (`should_stop`). Start at [`Toolbox::call`].
+//! Permissions were checked before (`core`'s `decide`), and the caller says when a call must end
+//! (`should_stop`). Start at [`Toolbox::call`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ use crate::{
     write,
 };
 
-/// The tools that act inside one root.
+/// The tools for one root directory.
 #[derive(Debug)]
 pub struct Toolbox {
     root: Root,
@@ -37,31 +37,31 @@ pub struct Toolbox {
     locks: RootLocks,
 }
 
-/// The locks of all roots that toolboxes made of one another write in, by the identity of the root.
+/// The write locks of all roots of related toolboxes, by the identity of the root.
 type RootLocks = Arc<Mutex<BTreeMap<(u64, u64), Weak<Mutex<()>>>>>;
 
-/// One call as the tools see it.
+/// What a tool needs to execute one call.
 pub(crate) struct ToolCallContext<'call> {
     pub(crate) root: &'call Root,
     pub(crate) caps: &'call ToolCaps,
     pub(crate) masker: &'call Masker,
     pub(crate) arguments: &'call Value,
     pub(crate) should_stop: &'call dyn Fn() -> bool,
-    /// Whom a fetch may ask; absent where every public host may be.
+    /// The hosts that a fetch may contact; absent if every public host is allowed.
     pub(crate) approved: Option<ApprovedHosts<'call>>,
 }
 
-/// Whom a fetch may ask.
+/// The hosts that an approved fetch may contact.
 #[derive(Clone, Copy, Debug)]
 pub struct ApprovedHosts<'call> {
-    /// The host the call was approved for.
+    /// The host for which the call was approved.
     pub host: &'call str,
-    /// The hosts a redirect may lead to.
+    /// The hosts to which it may be redirected.
     pub hosts: &'call HostSet,
 }
 
 impl ToolCallContext<'_> {
-    /// Opens a file by the path a model wrote.
+    /// Opens a file by the path that a model wrote.
     pub(crate) fn open(&self, written: &str) -> Result<(RelPath, OpenedFile), PathError> {
         let path = self.root.relative(written)?;
         let opened = self.root.open_file(&path)?;
@@ -70,7 +70,7 @@ impl ToolCallContext<'_> {
 }
 
 impl Toolbox {
-    /// Makes the tools of `root`, masking secrets by shape.
+    /// Makes the tools for `root`; secrets are masked by shape.
     #[must_use]
     pub fn new(root: Root, caps: ToolCaps) -> Self {
         let (masker, own, locks) =
@@ -81,7 +81,7 @@ impl Toolbox {
 
     /// Makes the same tools for another root, such as a workspace.
     ///
-    /// Toolboxes made of one another that have the same root write one at a time.
+    /// Toolboxes that are derived from each other and have the same root write one at a time.
     #[must_use]
     pub fn with_root(&self, root: Root) -> Self {
         let Self { root: _, caps, masker, web, own, writing: _, locks } = self;
@@ -96,39 +96,39 @@ impl Toolbox {
         }
     }
 
-    /// Keeps a directory out of reach of every tool that opens files in the root.
+    /// Makes a directory inaccessible to all tools that open files.
     pub fn close(&mut self, folder: &Path) {
         self.root.protect(folder);
     }
 
-    /// Keeps every tool from writing in a directory; it may be read.
+    /// Makes a directory read-only for all tools.
     pub fn make_read_only(&mut self, folder: &Path) {
         self.root.make_read_only(folder);
     }
 
-    /// Masks with `masker`, which may know literals such as the engine's own keys.
+    /// Sets the masker, which may contain literals such as the engine's own keys.
     #[must_use]
     pub fn with_masker(self, masker: Masker) -> Self {
         Self { masker, ..self }
     }
 
-    /// Adds the tools of the web, which do not exist without a handle to it.
+    /// Adds the web tools.
     #[must_use]
     pub fn with_web(self, web: WebAccess) -> Self {
         Self { web: Some(Arc::new(web)), ..self }
     }
 
-    /// Adds a tool of the embedding program. One of a known name, ours or its own, is never reached.
+    /// Adds a tool of the embedding program. A tool whose name is already taken is never called.
     #[must_use]
     pub fn with_tool(mut self, tool: Arc<dyn CustomTool>) -> Self {
         self.own.add(tool);
         self
     }
 
-    /// Returns the tools that can be performed, as models are shown them.
+    /// Returns the descriptions of all available tools.
     ///
-    /// A search engine that nobody configured is not offered; a call that comes all the same is
-    /// told how to configure one.
+    /// WebSearch is not offered without a configured search engine; a call of it returns how to configure
+    /// one.
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
         let offered = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
@@ -138,16 +138,16 @@ impl Toolbox {
             .collect()
     }
 
-    /// Returns the root the tools act in.
+    /// Returns the root directory.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// Performs a call; blocks, and returns soon after `should_stop` says so.
+    /// Executes a call. Blocks, but returns soon after `should_stop` returns true.
     ///
-    /// Every failure is a result with `is_error` set, in words the model can act on. The tools of
-    /// the web run a small runtime of their own, so this is not for a thread that drives another.
+    /// Every failure is a result with `is_error` set and a text for the model. The web tools start a small
+    /// tokio runtime, so do not call this on a thread that drives another one.
     #[must_use]
     pub fn call(
         &self,
@@ -158,10 +158,10 @@ impl Toolbox {
         self.perform(name, arguments, None, should_stop)
     }
 
-    /// Performs a WebFetch that was approved for one host.
+    /// Executes a WebFetch that was approved for one host.
     ///
-    /// Whoever approved it read the URL with another parser. Where the two disagree about the host,
-    /// nothing is fetched; and a redirect to a host that was not approved ends the fetch.
+    /// The approval parsed the URL with another parser. If the two disagree about the host, nothing is
+    /// fetched. A redirect to a host that is not approved ends the fetch.
     #[must_use]
     pub fn fetch(
         &self,
@@ -188,11 +188,11 @@ impl Toolbox {
             (ToolName::Note, _) => note::note(&call),
             (ToolName::WebFetch, Some(web)) => fetch::fetch(&call, web),
             (ToolName::WebSearch, Some(web)) => search::search(&call, web),
-            // Where they may write is handed to `prepare_write`, and only there.
+            // Only `prepare_write` gets the paths that may be written.
             (ToolName::Edit | ToolName::Write, _) => {
                 Ok(ToolCallResult::error("you may not write files"))
             }
-            // What holds a command is handed to `run`, and only there.
+            // Only `run` gets the confinement of commands.
             (ToolName::Run, _) => Ok(ToolCallResult::error("you may not run commands")),
             (
                 ToolName::WebFetch
@@ -206,7 +206,7 @@ impl Toolbox {
         self.masked(output.unwrap_or_else(ToolCallResult::error))
     }
 
-    /// Performs a call by the name the model wrote; an unknown name is answered with the known ones.
+    /// Executes a call by tool name; the error for an unknown name lists the known ones.
     #[must_use]
     pub fn call_by_name(
         &self,
@@ -217,7 +217,7 @@ impl Toolbox {
         match ToolName::parse(name) {
             Some(name) => self.call(name, arguments, should_stop),
             None if let Some(tool) = self.own.find(name) => {
-                // Masked first: half a secret at the cut would not be known as one.
+                // Masked before it is cut, because part of a secret would not be recognized.
                 capped(self.masked(tool.run(arguments, should_stop)), self.caps.read_bytes)
             }
             None => {
@@ -228,7 +228,7 @@ impl Toolbox {
         }
     }
 
-    /// Works out what a call of Write or Edit would change, where `writes` lets it; changes nothing.
+    /// Computes what a call of Write or Edit would change, within the limits of `writes`. Changes nothing.
     #[must_use]
     pub fn prepare_write(
         &self,
@@ -245,8 +245,8 @@ impl Toolbox {
         }
     }
 
-    /// Makes the change that a call was prepared for, if the file is still as it was then. `temp`
-    /// names the file beside it that is written first.
+    /// Makes a prepared change, if the file has not changed since. `temp` is the name of the temporary file
+    /// next to it that is written first.
     #[must_use]
     pub fn commit_write(
         &self,
@@ -261,16 +261,17 @@ impl Toolbox {
             return self.call_by_name(name, arguments, should_stop);
         };
         let call = self.as_call(arguments, should_stop);
-        // Two who found the same file would both replace it, and the first would lose its change.
+        // Without the lock, two calls that read the same file would both replace it, and one change would be
+        // lost.
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.masked(write::commit(&call, tool, writes, change, OsStr::new(temp)))
     }
 
-    /// Runs a command and waits for its end, held by `confinement`; blocks.
+    /// Runs a command under `confinement` and waits for its end; blocks.
     ///
-    /// `environment` is added to what every command gets and wins over it. `on_output` is shown what the command
-    /// says while it runs, masked and made safe: whole lines, at most 4 KiB ten times a second, of a flood the
-    /// latest. It holds the command up while it runs.
+    /// `environment` overrides the variables that every command gets. `on_output` receives the output while
+    /// the command runs, masked and cleaned: whole lines, at most 4 KiB ten times per second, and only the
+    /// latest of a flood. It blocks the command while it runs.
     #[must_use]
     pub fn run(
         &self,
@@ -286,8 +287,7 @@ impl Toolbox {
         self.masked(output.unwrap_or_else(ToolCallResult::error))
     }
 
-    /// Like [`Toolbox::run`], for a command of a person that decides whether work is done: it may take as long as
-    /// its `timeout` says.
+    /// Like [`Toolbox::run`], for the user's verify command, whose `timeout` is not limited.
     #[must_use]
     pub fn run_check(
         &self,
@@ -303,22 +303,22 @@ impl Toolbox {
         self.masked(output.unwrap_or_else(ToolCallResult::error))
     }
 
-    /// Returns the hash of a file's content, nothing where there is no file.
+    /// Returns the hash of a file's content; `None` if there is no file.
     ///
     /// # Errors
     ///
-    /// Why nobody can tell.
+    /// If the file cannot be read.
     pub fn look(&self, path: &str) -> Result<Option<String>, PathError> {
         let path = self.root.relative(path)?;
         let place = self.root.file_target(&RelPath::default(), &path, MissingParents::Leave)?;
         Ok(place.read(self.caps.write_bytes)?.map(|image| content_hash(&image.bytes)))
     }
 
-    /// Removes the file that an interrupted change left beside `path`, if it did.
+    /// Removes the temporary file that an interrupted change may have left next to `path`.
     ///
     /// # Errors
     ///
-    /// Why it could not be removed.
+    /// If it could not be removed.
     pub fn clean(&self, path: &str, temp: &str) -> Result<(), PathError> {
         let path = self.root.relative(path)?;
         let place = self.root.file_target(&RelPath::default(), &path, MissingParents::Leave)?;
@@ -351,7 +351,7 @@ impl Toolbox {
         ToolCallResult::error(format!("`{name}` is {why}; available: {available}"))
     }
 
-    /// Says why a tool cannot be performed here, if it cannot.
+    /// Returns why a tool is not available here; `None` if it is.
     fn missing(&self, name: ToolName) -> Option<&'static str> {
         match name {
             ToolName::Read
@@ -375,7 +375,7 @@ impl Toolbox {
         }
     }
 
-    /// Lists the tools that every agent can perform, for messages; who may write or run knows it.
+    /// Lists the available tools for messages, without Write, Edit and Run.
     fn available(&self) -> String {
         let ours = ToolName::ALL
             .into_iter()
@@ -387,7 +387,7 @@ impl Toolbox {
     }
 }
 
-/// Returns the lock of a root. Roots that nobody can tell apart share one, which costs only time.
+/// Returns the write lock of a root. Roots whose identity is unknown share one, which only costs time.
 fn lock_of(locks: &RootLocks, root: &Root) -> Arc<Mutex<()>> {
     let key = root.identity().unwrap_or_default();
     let mut locks = locks.lock().unwrap_or_else(PoisonError::into_inner);

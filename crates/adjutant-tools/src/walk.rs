@@ -1,7 +1,8 @@
-//! A walk over the files beneath a directory, on handles, without recursion.
+//! Walks a directory tree relative to directory handles, without recursion.
 //!
-//! Goes from handle to handle, so no rename leads it elsewhere, and never through a symbolic link.
-//! Names come sorted, each directory before what it holds. It knows nothing of patterns.
+//! It opens each directory relative to its parent's handle, so renames cannot redirect it, and never follows
+//! symbolic links. Names are sorted, and a directory comes before its content. It knows nothing about
+//! patterns.
 //!
 //! Start at [`walk`]. Invariant: at most [`MAX_HANDLES`] directories are open at once.
 
@@ -16,58 +17,59 @@ use adjutant_workspace::{Dir, DirEntry, FileKind, PathError, RelPath, Root};
 use crate::ignore_rules::{IgnoreRules, IgnoreVerdict};
 use crate::output::{count, remark};
 
-/// Directories kept open on the way down; older ones are opened again when the walk returns.
+/// The maximum number of open directories on the way down; older ones are reopened when the walk returns to
+/// them.
 const MAX_HANDLES: usize = 64;
 
-/// The longest path followed, relative to the root.
+/// The maximum length of a path, relative to the root.
 ///
-/// Four times what the kernel takes in one piece, because it is never given in one piece. Beyond
-/// it every name would cost a match against a text nobody can use.
+/// Four times the limit of the kernel, which is never given the whole path at once. Longer paths could not be
+/// used and would only make matching slow.
 const MAX_PATH_BYTES: usize = 16 * 1024;
 
-/// What a walk may do.
+/// The options of a walk.
 pub(crate) struct WalkOptions<'call> {
-    /// Whether hidden names are visited too.
+    /// Whether hidden files are visited.
     pub(crate) hidden: bool,
-    /// How many directory entries are looked at.
+    /// The maximum number of directory entries to visit.
     pub(crate) max_entries: usize,
-    /// Says when to stop.
+    /// Returns true when the walk must stop.
     pub(crate) should_stop: &'call dyn Fn() -> bool,
 }
 
-/// Something the walk came to.
+/// A file or directory that the walk visits.
 pub(crate) struct WalkEntry<'walk> {
-    /// The directory it lies in.
+    /// Its parent directory.
     pub(crate) dir: &'walk Dir,
-    /// Its name in there.
+    /// Its name.
     pub(crate) name: &'walk OsStr,
     /// Its path from the root.
     pub(crate) path: &'walk Path,
-    /// Its path from where the walk began.
+    /// Its path from the start of the walk.
     pub(crate) below: &'walk Path,
-    /// What it is.
+    /// Its file type.
     pub(crate) kind: FileKind,
 }
 
-/// What a walk left out.
+/// The counters of a walk and what it left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalkSummary {
-    /// Entries looked at.
+    /// The number of visited entries.
     pub(crate) entries: usize,
-    /// Whether there were more entries than may be looked at.
+    /// Whether there were more entries than allowed.
     pub(crate) truncated: bool,
-    /// Whether it was told to stop.
+    /// Whether the caller stopped it.
     pub(crate) stopped: bool,
-    /// Directories that could not be read.
+    /// The number of directories that could not be read.
     pub(crate) unreadable: usize,
-    /// Paths too long to follow.
+    /// The number of paths that were too long.
     pub(crate) too_long: usize,
-    /// Files of ignore rules that could not be applied in full.
+    /// The number of ignore files that could not be applied completely.
     pub(crate) broken_rules: usize,
 }
 
 impl WalkSummary {
-    /// Says what was left out, if anything.
+    /// Adds remarks about what was left out.
     pub(crate) fn remarks(&self, text: &mut String) {
         if self.stopped {
             let seen = count(self.entries, "entry");
@@ -92,7 +94,7 @@ impl WalkSummary {
     }
 }
 
-/// Visits what lies beneath `start`, until `visit` breaks.
+/// Visits everything below `start` until `visit` breaks.
 pub(crate) fn walk(
     root: &Root,
     start: &RelPath,
@@ -115,11 +117,11 @@ pub(crate) fn walk(
     Ok(walker.summary)
 }
 
-/// Collects the rules of the directories from the root down to `start`, without `start` itself.
+/// Collects the ignore rules of the directories from the root to `start`, without `start` itself.
 fn rules_above(root: &Root, start: &RelPath) -> IgnoreRules {
     let mut rules = IgnoreRules::default();
     let names = start.as_path().components();
-    // With `..` in it the text does not say which directories lie above; then none do.
+    // A path with `..` does not tell which directories are above it, so their rules are not applied.
     if names.clone().any(|name| name == Component::ParentDir) {
         return rules;
     }
@@ -134,31 +136,31 @@ fn rules_above(root: &Root, start: &RelPath) -> IgnoreRules {
 }
 
 struct Walker<'walk> {
-    /// Where the walk began; directories are opened again from here.
+    /// The start directory, from which closed directories are reopened.
     top: &'walk Dir,
     options: &'walk WalkOptions<'walk>,
     rules: IgnoreRules,
-    /// The path from the root to what is looked at.
+    /// The path from the root to the current entry.
     path: Vec<u8>,
     stack: Vec<WalkFrame>,
-    /// The first frame of the stack that may still be open.
+    /// The index of the first frame whose directory may still be open.
     oldest_open: usize,
     summary: WalkSummary,
 }
 
-/// A directory on the way from the start to where the walk is.
+/// A directory between the start and the current entry.
 struct WalkFrame {
-    /// `None` when it was closed to keep few handles open.
+    /// `None` if it was closed to limit the number of open handles.
     dir: Option<Dir>,
     entries: IntoIter<DirEntry>,
     /// The length of its path from the root.
     path_len: usize,
-    /// How many rules there were before its own.
+    /// The number of rules before its own were added.
     rules_len: usize,
 }
 
 impl Walker<'_> {
-    /// Looks at one more entry, or returns from a directory.
+    /// Visits one more entry, or returns to the parent directory.
     fn step(
         &mut self,
         visit: &mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
@@ -202,7 +204,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Shows the entry to the visitor and goes into it when it is a directory.
+    /// Passes the entry to `visit` and descends into it if it is a directory.
     fn enter(
         &mut self,
         entry: &DirEntry,
@@ -215,7 +217,7 @@ impl Walker<'_> {
         };
         let is_folder = entry.kind == FileKind::Directory;
         let child = is_folder.then(|| dir.open_dir(&entry.name));
-        // As if it were not there: not even its name is anything to the agent.
+        // Treated as nonexistent, so that the agent does not even see its name.
         if let Some(Err(PathError::Protected)) = child {
             return ControlFlow::Continue(());
         }
@@ -234,7 +236,7 @@ impl Walker<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Lists `dir`, whose path is the current one, and makes it the one looked at.
+    /// Lists `dir`, whose path is the current one, and makes it the current directory.
     fn push(&mut self, dir: Dir) {
         let left = self.options.max_entries.saturating_sub(self.summary.entries);
         let listing = match dir.list(left) {
@@ -264,7 +266,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Makes sure that the directory looked at is open; gives it up when it has vanished.
+    /// Reopens the current directory if it was closed; skips it if it no longer exists.
     fn reopen(&mut self) -> bool {
         let from = self.stack.first().map_or(0, |top| top.path_len);
         let depth = self.stack.len().saturating_sub(1);

@@ -1,20 +1,20 @@
-//! Secrets given to a name: `password = "…"`, `API_KEY=…`, `"token": "…"`.
+//! Finds secrets that are assigned to a name: `password = "…"`, `API_KEY=…`, `"token": "…"`.
 //!
-//! The name makes a value suspicious, its make-up convicts it: random text mixes letters and
-//! digits where identifiers, types and placeholders do not.
+//! The name makes a value suspicious, and its characters decide: random text mixes letters and digits, while
+//! identifiers, types and placeholders do not.
 
 use super::tokens::flips;
 use super::{OPENING, SecretKind, SecretSpan, is_masked, is_word};
 
-/// The longest name and the longest values looked at; they bound the work per separator.
+/// The maximum lengths of names and values; they limit the work per separator.
 const MAX_NAME_BYTES: usize = 64;
 const MAX_QUOTED_BYTES: usize = 1024;
 const MAX_BARE_BYTES: usize = 256;
 
-/// Endings of names whose values are passwords, which people choose short.
+/// Suffixes of names whose values are passwords chosen by people, which may be short.
 const PASSWORDS: [&[u8]; 4] = [b"password", b"passwd", b"passphrase", b"pwd"];
 
-/// Endings of names whose values are made by machines, which are long.
+/// Suffixes of names whose values are generated, which are long.
 const SECRETS: [&[u8]; 9] = [
     b"secret",
     b"token",
@@ -27,28 +27,28 @@ const SECRETS: [&[u8]; 9] = [
     b"accountkey",
 ];
 
-/// Parts of values that stand for a secret without being one.
+/// Substrings of placeholder values, which are not secrets.
 const PLACEHOLDERS: [&[u8]; 8] =
     [b"example", b"changeme", b"placeholder", b"your-", b"your_", b"xxxx", b"redacted", b"dummy"];
 
-/// Who makes the value, by its name.
+/// The kind of secret that a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecretNameKind {
     Password,
     Secret,
 }
 
-/// How the value is written.
+/// The notation of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueForm {
     Quoted,
-    /// `NAME=value` as in an environment file: as good as quoted.
+    /// `NAME=value` as in an environment file; treated like a quoted value.
     Environment,
-    /// Bare text after a separator: may as well be code.
+    /// Unquoted text after a separator, which may be code.
     Bare,
 }
 
-/// Finds the value assigned by the `=` or `:` at `at`.
+/// Finds a secret value assigned by the `=` or `:` at `at`.
 pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     let name = name_before(&bytes[floor..at])?;
     let who = classify(name)?;
@@ -65,14 +65,14 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> 
     })
 }
 
-/// Returns the name before a separator, past spaces and closing quotes; of a long one the end.
+/// Returns the name before a separator, skipping spaces and closing quotes; only the end of a long name.
 pub(super) fn name_before(head: &[u8]) -> Option<&[u8]> {
     let head = trim_end_while(head, |byte| matches!(byte, b' ' | b'\t'), 4);
     let head = trim_end_while(head, |byte| matches!(byte, b']' | b'"' | b'\'' | b'`' | b'\\'), 3);
     let run = head.iter().rev().take(MAX_NAME_BYTES).take_while(|byte| is_name(**byte));
     let length = run.count();
     let (before, name) = head.split_at(head.len() - length);
-    // `[masked:secret]` is no name, though it ends like one.
+    // `[masked:secret]` is not a name, although it ends like one.
     let ours = before.ends_with(OPENING.as_bytes());
     (!ours && !name.is_empty()).then_some(name)
 }
@@ -86,7 +86,7 @@ const fn is_name(byte: u8) -> bool {
     is_word(byte) || matches!(byte, b'-' | b'.')
 }
 
-/// Returns where the value begins, and whether a type stood before it.
+/// Returns the start of the value, and whether a type annotation precedes it.
 fn value_start(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     let next = bytes.get(at + 1).copied()?;
     let after = match (bytes[at], next) {
@@ -102,7 +102,7 @@ fn value_start(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     })
 }
 
-/// Steps over a type annotation: `API_KEY: &str = "…"`.
+/// Skips a type annotation: `API_KEY: &str = "…"`.
 fn typed_value(bytes: &[u8], at: usize, start: usize) -> Option<usize> {
     let window = &bytes[start..bytes.len().min(start + 40)];
     let equals = memchr::memchr(b'=', window).filter(|_| bytes[at] == b':')?;
@@ -114,7 +114,7 @@ fn typed_value(bytes: &[u8], at: usize, start: usize) -> Option<usize> {
 }
 
 fn classify(name: &[u8]) -> Option<SecretNameKind> {
-    // The last letters of all endings: most names are done with here.
+    // Fast path: the last letters of all suffixes; most names have another last letter.
     if !matches!(name.last()?.to_ascii_lowercase(), b'd' | b'e' | b't' | b'n' | b'y') {
         return None;
     }
@@ -131,7 +131,7 @@ fn classify(name: &[u8]) -> Option<SecretNameKind> {
     SECRETS.iter().any(|ending| plain.ends_with(ending)).then_some(SecretNameKind::Secret)
 }
 
-/// Returns the inside of a string literal that begins at `from`, escaped quotes included.
+/// Returns the content of the string literal at `from`, including escaped quotes.
 fn quoted(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let prefix = match bytes.get(from..from + 2) {
         Some([b'\\', b'"' | b'\''] | [b'a'..=b'z' | b'@', b'"' | b'\'']) => 1,
@@ -153,7 +153,7 @@ fn quoted(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Returns an unquoted value, which runs to the next space or delimiter.
+/// Returns an unquoted value, which ends at the next space or delimiter.
 fn bare(bytes: &[u8], at: usize, from: usize, name: &[u8]) -> Option<(usize, usize, ValueForm)> {
     let window = &bytes[from..bytes.len().min(from + MAX_BARE_BYTES)];
     let cut = from + window.len() < bytes.len();
@@ -161,7 +161,7 @@ fn bare(bytes: &[u8], at: usize, from: usize, name: &[u8]) -> Option<(usize, usi
         None if cut => return None,
         end => end.unwrap_or(window.len()),
     };
-    // Only the last word counts: what stands before it may be masked by the next time.
+    // Only the last word counts, because the text before it may be masked when the text is masked again.
     let word = name.rsplit(|byte| !is_word(*byte)).next().unwrap_or(name);
     let environment = bytes[at] == b'='
         && from == at + 1
@@ -201,7 +201,7 @@ fn is_placeholder(value: &[u8]) -> bool {
     template || PLACEHOLDERS.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
 }
 
-/// What a value is made of.
+/// The character classes of a value.
 #[derive(Clone, Copy, Debug, Default)]
 struct CharacterMix {
     lower: bool,

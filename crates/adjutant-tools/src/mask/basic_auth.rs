@@ -1,12 +1,12 @@
-//! Names and passwords in `Authorization: Basic …`, which is base64 and hides nothing.
+//! Finds credentials in `Authorization: Basic …`, which are only base64-encoded.
 
 use super::assignment::name_before;
 use super::{SecretKind, SecretSpan};
 
-/// The longest value looked at; bounds the work per separator.
+/// The maximum length of a value; limits the work per separator.
 const MAX_VALUE_BYTES: usize = 1024;
 
-/// Finds the credentials in the header whose name ends at the separator at `at`.
+/// Finds the credentials in the header whose separator is at `at`.
 pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     let name = name_before(&bytes[floor..at])?;
     let ending = name.len().checked_sub(b"authorization".len())?;
@@ -31,7 +31,7 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> 
     is_credentials.then_some(SecretSpan { start, end, kind: SecretKind::Secret })
 }
 
-/// Says whether base64 decodes to `name:password`, which ordinary words after `Basic` do not.
+/// Returns whether base64 text decodes to `name:password`; ordinary words after `Basic` do not.
 fn holds_credentials(base64: &[u8]) -> bool {
     let mut decoded = Vec::with_capacity(base64.len());
     for four in base64.chunks(4) {
@@ -43,7 +43,7 @@ fn holds_credentials(base64: &[u8]) -> bool {
     decoded.contains(&b':') && text.is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
-/// Returns the six bits of a character of base64, in either alphabet.
+/// Returns the six bits of a base64 character in either alphabet.
 fn sextet(byte: u8) -> Option<u32> {
     Some(u32::from(match byte {
         b'A'..=b'Z' => byte - b'A',

@@ -1,6 +1,6 @@
-//! Private keys in PEM blocks, whole, cut off, or shown line by line.
+//! Finds private keys in PEM blocks: complete, truncated, or shown line by line.
 //!
-//! Source code that merely mentions the markers has no key between them and stays as it is.
+//! Source code that only mentions the markers has no key between them and is not masked.
 
 use memchr::memmem;
 
@@ -10,27 +10,27 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// The longest block; a 16,384-bit RSA key takes 13 KiB.
+/// The maximum length of a block; a 16,384-bit RSA key takes 13 KiB.
 const MAX_BLOCK_BYTES: usize = 32 * 1024;
 
-/// The longest line looked at where no end marker is near; bounds the work per beginning.
+/// The maximum length of a line if no end marker is near; limits the work per begin marker.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// A run of base64 this long between the markers is a key, whatever surrounds it.
+/// A run of base64 of this length between the markers is a key, whatever surrounds it.
 const KEY_RUN_BYTES: usize = 40;
 
-/// The shortest run after a marker on the same line that is taken for a key cut short.
+/// The minimum length of base64 after a marker on the same line to count as a truncated key.
 const INLINE_RUN_BYTES: usize = 16;
 
-/// Finds key blocks in one text, from left to right.
+/// Finds key blocks in a text from left to right.
 #[derive(Debug, Default)]
 pub(super) struct KeyBlockFinder {
-    /// Where the next end marker is, once looked for: many beginnings share one search.
+    /// The position of the next end marker, cached because several begin markers may share it.
     next_end: Option<usize>,
 }
 
 impl KeyBlockFinder {
-    /// Finds the key whose beginning marker is at `at`.
+    /// Finds the key whose begin marker is at `at`.
     pub(super) fn find(&mut self, bytes: &[u8], at: usize) -> Option<SecretSpan> {
         let body = at + begin_marker(&bytes[at..])?;
         let end = match self.end_after(bytes, body) {
@@ -40,7 +40,7 @@ impl KeyBlockFinder {
         Some(SecretSpan { start: at, end, kind: SecretKind::PrivateKey })
     }
 
-    /// Returns where the next end marker after `from` begins and closes, when it is near.
+    /// Returns the start and end of the next end marker after `from`, if it is near.
     fn end_after(&mut self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let end = match self.next_end {
             Some(known) if known >= from => known,
@@ -59,7 +59,7 @@ impl KeyBlockFinder {
     }
 }
 
-/// Returns the length of a private key's beginning marker at the start of `bytes`.
+/// Returns the length of a private key's begin marker at the start of `bytes`.
 fn begin_marker(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.strip_prefix(BEGIN)?;
     let label = &rest[..memmem::find(&rest[..rest.len().min(64)], DASHES)?];
@@ -67,9 +67,9 @@ fn begin_marker(bytes: &[u8]) -> Option<usize> {
     Some(BEGIN.len() + label.len() + DASHES.len())
 }
 
-/// Says whether what stands between two markers is a key and not code about keys.
+/// Returns whether the text between two markers is a key, not code about keys.
 fn holds_key(body: &[u8]) -> bool {
-    // A second beginning inside means that the first has no end of its own.
+    // A second begin marker inside means that the first has no end marker.
     if memmem::find(body, BEGIN).is_some() || is_masked(body) {
         return false;
     }
@@ -81,7 +81,7 @@ fn holds_key(body: &[u8]) -> bool {
     run > 0 && lines.all(is_body_line)
 }
 
-/// Returns where a key ends that has no end marker, or nothing when no key follows.
+/// Returns the end of a key without an end marker; `None` if no key follows.
 fn cut_body(bytes: &[u8], from: usize) -> Option<usize> {
     let inline = bytes[from..].iter().take_while(|byte| is_base64(**byte) || **byte == b'\\');
     let inline = inline.count();
@@ -103,7 +103,7 @@ fn cut_body(bytes: &[u8], from: usize) -> Option<usize> {
     end
 }
 
-/// Returns the length of the line at the start of `bytes`, unless it is too long for a key's.
+/// Returns the length of the line at the start of `bytes`; `None` if it is too long for a key.
 fn line_len(bytes: &[u8]) -> Option<usize> {
     let near = &bytes[..bytes.len().min(MAX_LINE_BYTES)];
     memchr::memchr(b'\n', near).or_else(|| (near.len() == bytes.len()).then_some(near.len()))
@@ -113,7 +113,7 @@ fn trimmed_len(line: &[u8]) -> usize {
     line.trim_ascii_end().len()
 }
 
-/// Strips what tools put before a line: its number, and a tab, colon or hyphen.
+/// Removes the prefix that tools add to a line: its number and a tab, colon or hyphen.
 fn content(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii();
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -123,7 +123,7 @@ fn content(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Says whether a line could stand inside a key block.
+/// Returns whether a line could be part of a key block.
 pub(crate) fn is_body_line(line: &[u8]) -> bool {
     const HEADERS: [&[u8]; 4] = [b"Proc-Type:", b"DEK-Info:", b"Comment:", b"Version:"];
     let line = line.trim_ascii();
@@ -136,18 +136,18 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// Follows a file line by line and knows which lines are inside a private key.
+/// Tracks, line by line, whether a file is inside a private key.
 ///
-/// For tools that show a part of a file: a part without the beginning marker has no shape.
+/// For tools that show part of a file, where the begin marker may not be visible.
 #[derive(Debug, Default)]
 pub(crate) struct KeyLineTracker {
     inside: bool,
 }
 
 impl KeyLineTracker {
-    /// Takes the next line; says whether it is the body of a key.
+    /// Processes the next line and returns whether it is part of a key.
     pub(crate) fn is_key(&mut self, line: &[u8]) -> bool {
-        // The common line costs one search for one byte: markers begin with a hyphen.
+        // Fast path: markers contain a hyphen, so most lines need only one byte search.
         if !self.inside && !line.contains(&b'-') {
             return false;
         }

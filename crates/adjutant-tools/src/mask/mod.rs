@@ -1,10 +1,10 @@
-//! Secrets in text: found by their shape or known literally, replaced by `[masked:KIND]`.
+//! Masks secrets in text: those with a known shape and given literals become `[masked:KIND]`.
 //!
-//! Runs once per tool result, before the model sees it, so that model, journal and transcript hold
-//! the same bytes. It does not judge who may see what: a shape that is not known here passes.
+//! Runs once per tool result before the model sees it, so that model, journal and transcript contain the same
+//! bytes. Secrets of unknown shape are not detected.
 //!
-//! Start at [`Masker::mask`]. Invariants: linear in the text; masking twice equals masking once,
-//! because every rule rejects what already holds `[masked:`.
+//! Start at [`Masker::mask`]. Invariants: linear time; masking is idempotent, because every rule skips text
+//! that contains `[masked:`.
 
 mod assignment;
 mod basic_auth;
@@ -19,13 +19,13 @@ use memchr::memmem::Finder;
 
 pub(crate) use key_block::{KeyLineTracker, is_body_line};
 
-/// The shortest literal that is masked; shorter ones would tear up ordinary text.
+/// The minimum length of a literal; shorter ones would match ordinary text.
 const MIN_LITERAL_BYTES: usize = 8;
 
-/// How every replacement starts.
+/// The start of every replacement.
 pub(crate) const OPENING: &str = "[masked:";
 
-/// What was found, as shown in its place.
+/// The kind of a secret, which its replacement names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecretKind {
     Aws,
@@ -82,7 +82,7 @@ impl SecretKind {
     }
 }
 
-/// A stretch of bytes to replace; both ends lie next to ASCII, so they are character boundaries.
+/// A byte range to replace; both ends are next to ASCII, so they are character boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SecretSpan {
     start: usize,
@@ -90,17 +90,17 @@ struct SecretSpan {
     kind: SecretKind,
 }
 
-/// Masks secrets by shape, and the literals it was made with wherever they appear.
+/// Masks secrets by shape, and a set of literals wherever they occur.
 #[derive(Clone, Debug, Default)]
 pub struct Masker {
     literals: Vec<Finder<'static>>,
 }
 
 impl Masker {
-    /// Takes the keys to mask literally, such as the engine's own.
+    /// Makes a masker for literals such as the engine's own keys.
     ///
-    /// Literals below eight bytes, and those that are part of a replacement text, are left out:
-    /// the first would tear up ordinary text, the second would be found again in what replaced them.
+    /// Ignores literals shorter than eight bytes, which would match ordinary text, and those that occur in a
+    /// replacement, which would be found again in it.
     pub fn new<I>(literals: I) -> Self
     where
         I: IntoIterator,
@@ -114,13 +114,13 @@ impl Masker {
                 SecretKind::ALL.iter().all(|kind| !kind.replacement().contains(literal))
             })
             .collect();
-        // Longest first, so that a key which contains another is replaced whole.
+        // Longest first, so that a key that contains another one is replaced completely.
         kept.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         kept.dedup();
         Self { literals: kept.iter().map(|literal| Finder::new(literal).into_owned()).collect() }
     }
 
-    /// Masks `text`; borrowed when there was nothing to mask.
+    /// Masks `text`; borrowed if there is nothing to mask.
     #[must_use]
     pub fn mask<'text>(&self, text: &'text str) -> Cow<'text, str> {
         let mut known = Cow::Borrowed(text);
@@ -135,7 +135,7 @@ impl Masker {
         }
     }
 
-    /// Masks an owned text without copying it when there was nothing to mask.
+    /// Masks an owned text without copying it if there is nothing to mask.
     pub(crate) fn mask_owned(&self, text: String) -> String {
         let masked = match self.mask(&text) {
             Cow::Borrowed(_) => None,
@@ -159,10 +159,10 @@ fn replace_literal(text: &str, literal: &Finder<'_>) -> Option<String> {
     })
 }
 
-/// The pairs of bytes at which a rule may begin, so that ordinary text costs little per byte.
+/// The byte pairs at which a rule may match, so that ordinary text is scanned quickly.
 static STARTS: RuleStarts = RuleStarts::new();
 
-/// Two tables of bits: a pair may begin a rule when its two entries share one.
+/// Two bit tables: a byte pair may start a match if its two entries share a bit.
 struct RuleStarts {
     first: [u8; 256],
     second: [u8; 256],
@@ -192,7 +192,7 @@ impl RuleStarts {
         Self { first, second }
     }
 
-    /// Returns where in `bytes` a rule may begin.
+    /// Returns the first offset in `bytes` at which a rule may match.
     fn find(&self, bytes: &[u8]) -> Option<usize> {
         let may_begin =
             |pair: &[u8]| self.first[usize::from(pair[0])] & self.second[usize::from(pair[1])] != 0;
@@ -200,17 +200,17 @@ impl RuleStarts {
     }
 }
 
-/// Masks what the rules find, from left to right.
+/// Masks all matches of the rules from left to right.
 ///
-/// No rule looks at what lies before `copied`, because that is masked: otherwise the same text
-/// would be judged differently once the mask stands there.
+/// No rule looks at text before `copied`, because that is already masked; otherwise masking again could give
+/// another result.
 fn mask_shapes(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut from, mut copied) = (0, 0);
     let mut blocks = key_block::KeyBlockFinder::default();
-    // A URL's password is found at its `://` but masked when reached: the name before it may be
-    // a token of its own, or the password part of something larger.
+    // A URL's password is found at `://` but masked later: the user name before it may be a token itself, or
+    // the password may be part of a larger match.
     let mut password: Option<SecretSpan> = None;
     loop {
         let next = STARTS.find(&bytes[from..]).map(|offset| from + offset);
@@ -255,7 +255,7 @@ fn detect(
     }
 }
 
-/// Says whether a byte can be part of a word; tokens begin and end where words do.
+/// Returns whether a byte can be part of a word; tokens start and end at word boundaries.
 const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

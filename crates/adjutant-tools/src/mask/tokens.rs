@@ -1,21 +1,21 @@
-//! Tokens that announce themselves by a prefix.
+//! Finds tokens with a known prefix.
 //!
-//! Each shape is one row of [`SHAPES`]; a JSON web token is the one that needs a function.
+//! Each shape is a row of [`SHAPES`]; only JSON web tokens need their own function.
 
 use super::{SecretKind, SecretSpan, is_word};
 
-/// One family of tokens: its prefix and what must follow.
+/// A kind of token: its prefix and what must follow.
 struct TokenShape {
     prefix: &'static [u8],
     kind: SecretKind,
     body: TokenAlphabet,
-    /// The fewest bytes after the prefix.
+    /// The minimum number of bytes after the prefix.
     min: usize,
-    /// The most, for tokens of one fixed length.
+    /// The maximum, for tokens of a fixed length.
     max: usize,
 }
 
-/// Which bytes a token is made of, and what else it must satisfy.
+/// The characters that a token may contain.
 #[derive(Clone, Copy)]
 enum TokenAlphabet {
     /// Capital letters and digits.
@@ -24,7 +24,7 @@ enum TokenAlphabet {
     Word,
     /// Letters, digits, underscores, hyphens.
     Dashed,
-    /// As `Dashed`, and digits alternate with letters, which names in ordinary code do not do.
+    /// Like `Dashed`, but digits must alternate with letters, which they do not in ordinary identifiers.
     Mixed,
 }
 
@@ -71,7 +71,7 @@ const SHAPES: [TokenShape; 22] = [
     shape(b"hf_", SecretKind::HuggingFace, TokenAlphabet::Word, 30),
 ];
 
-/// How every token begins: the prefixes of [`SHAPES`], and that of a web token.
+/// All prefixes: those of [`SHAPES`] and that of a web token.
 pub(super) const PREFIXES: [&[u8]; SHAPES.len() + 1] = {
     let mut prefixes: [&[u8]; SHAPES.len() + 1] = [WEB_TOKEN; SHAPES.len() + 1];
     let mut index = 0;
@@ -82,13 +82,13 @@ pub(super) const PREFIXES: [&[u8]; SHAPES.len() + 1] = {
     prefixes
 };
 
-/// How a JSON object begins in base64.
+/// The base64 encoding of the start of a JSON object.
 const WEB_TOKEN: &[u8] = b"eyJ";
 
-/// How much of a long token is looked at when its mixture is judged; keeps a rejection cheap.
+/// How many bytes of a long token are checked for alternation; keeps a rejection cheap.
 const JUDGED_BYTES: usize = 64;
 
-/// Finds a token that begins exactly at `at`.
+/// Finds a token that starts exactly at `at`.
 pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> {
     if at > floor && is_word(bytes[at - 1]) {
         return None;
@@ -103,10 +103,10 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> 
 }
 
 impl TokenShape {
-    /// Returns the token's whole length when `body`, the text after the prefix, fits.
+    /// Returns the total length of the token if `body`, the text after the prefix, matches.
     fn length(&self, body: &[u8]) -> Option<(usize, SecretKind)> {
-        // The first bytes are judged before the end is looked for, so that a text full of
-        // prefixes costs a bounded look at each and not a run to the end.
+        // The first bytes are checked before the end is searched, so that a text full of prefixes costs
+        // bounded work at each one.
         let head = body.get(..self.min)?;
         if !head.iter().all(|byte| self.allows(*byte)) {
             return None;
@@ -136,9 +136,9 @@ impl TokenShape {
     }
 }
 
-/// Finds `eyJ….eyJ…`, with or without a signature: a token cut short is still one.
+/// Finds `eyJ….eyJ…`, with or without a signature, because a truncated token is still a secret.
 fn web_token(bytes: &[u8], floor: usize, at: usize) -> Option<(usize, SecretKind)> {
-    // Strict about what precedes, so that each run of characters is examined once.
+    // Requires a boundary before the token, so that each run of characters is examined once.
     if at > floor && is_dashed(bytes[at - 1]) {
         return None;
     }
@@ -152,7 +152,7 @@ fn web_token(bytes: &[u8], floor: usize, at: usize) -> Option<(usize, SecretKind
     Some((length, SecretKind::Jwt))
 }
 
-/// Returns the length of one encoded JSON object at the start of `bytes`.
+/// Returns the length of the encoded JSON object at the start of `bytes`.
 fn segment(bytes: &[u8]) -> Option<usize> {
     let length = if bytes.starts_with(WEB_TOKEN) { run_length(bytes, is_dashed) } else { 0 };
     (length >= 12).then_some(length)
@@ -166,7 +166,7 @@ fn run_length(bytes: &[u8], allowed: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|byte| !allowed(*byte)).unwrap_or(bytes.len())
 }
 
-/// Counts how often a letter stands next to a digit: random text does it all the time, names seldom.
+/// Counts how often a letter is next to a digit: often in random text, rarely in names.
 pub(super) fn flips(bytes: &[u8]) -> usize {
     bytes
         .windows(2)

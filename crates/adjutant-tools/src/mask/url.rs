@@ -1,8 +1,8 @@
-//! Passwords in URLs: `scheme://name:password@host`.
+//! Finds passwords in URLs: `scheme://name:password@host`.
 
 use super::{SecretKind, SecretSpan, is_masked};
 
-/// The longest name and password looked at.
+/// The maximum length of the name and password.
 const MAX_BYTES: usize = 512;
 
 /// Finds the password of the URL whose `://` begins at `at`.
@@ -27,7 +27,7 @@ fn ends_authority(byte: &u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'`' | b'\\')
 }
 
-/// Says whether the password is filled in later, as in `${DB_PASSWORD}` or `<password>`.
+/// Returns whether the password is a placeholder such as `${DB_PASSWORD}` or `<password>`.
 fn is_template(secret: &[u8]) -> bool {
     matches!(secret[0], b'$' | b'{' | b'<' | b'%' | b'*')
 }

@@ -1,6 +1,6 @@
-//! Output while it comes: everything is counted, the beginning and the end are kept, the latest lines are shown.
+//! Live output of a command: keeps its start and end, and shows the latest lines while it runs.
 //!
-//! Invariant: what is shown was masked as whole lines, because half a secret would not be known as one.
+//! Invariant: only whole lines are masked and shown, because part of a secret would not be recognized.
 
 use std::time::{Duration, Instant};
 
@@ -10,29 +10,29 @@ use super::text::{self, cleaned};
 use crate::Masker;
 use crate::mask::{KeyLineTracker, SecretKind};
 
-/// The time between two chunks that are shown: a flood becomes ten events a second.
+/// The minimum time between two shown chunks, which limits a flood to ten events per second.
 const PACE: Duration = Duration::from_millis(100);
 
-/// The most that one chunk holds.
+/// The maximum size of a chunk.
 const CHUNK_BYTES: usize = 4 * 1024;
 
-/// How much is held between two chunks. A line that is longer is not shown while the command runs.
+/// The maximum size of the buffer between two chunks. A longer line is not shown while the command runs.
 const HELD_BYTES: usize = 64 * 1024;
 
-/// Where the output of one command goes.
+/// Receives the output of one command.
 pub(super) struct LiveOutput<'call> {
     kept: BoundedOutput,
     masker: &'call Masker,
     on_output: &'call mut dyn FnMut(&str),
-    /// What came and was not shown yet.
+    /// Output that was not shown yet.
     held: Vec<u8>,
     has_line: bool,
-    /// Whether the line at the beginning of `held` has lost its own beginning.
+    /// Whether the first line in `held` is incomplete, because its start was dropped.
     is_torn: bool,
-    /// Whether lines were lost, one of which may have begun a key.
+    /// Whether lines were dropped, one of which may have started a private key.
     has_gap: bool,
     keys: KeyLineTracker,
-    /// When the next chunk may be shown.
+    /// The time at which the next chunk may be shown.
     next: Instant,
 }
 
@@ -55,7 +55,7 @@ impl<'call> LiveOutput<'call> {
         }
     }
 
-    /// Shows what was not shown yet and returns all that was kept.
+    /// Shows the rest of the output and returns the kept text.
     pub(super) fn finish(mut self) -> String {
         self.show(self.held.len());
         text::kept(&self.kept, self.masker)
@@ -79,7 +79,7 @@ impl<'call> LiveOutput<'call> {
         self.has_line = false;
     }
 
-    /// Shows what is held up to `end`, which lies between two lines or at the end of all.
+    /// Shows the buffer up to `end`, which is the end of a line or of the output.
     fn show(&mut self, end: usize) {
         let lines: Vec<u8> = self.held.drain(..end).collect();
         let from = match memchr::memchr2(b'\n', b'\r', &lines) {
@@ -97,10 +97,10 @@ impl<'call> LiveOutput<'call> {
         }
     }
 
-    /// Leaves out the bodies of keys, also of those that began in an earlier chunk.
+    /// Removes the bodies of private keys, including those that began in an earlier chunk.
     fn without_keys(&mut self, text: &str) -> String {
         let orphaned = if self.has_gap { text::orphaned_key(text.as_bytes()) } else { 0 };
-        // Nothing but the body of a key: its end is still to come.
+        // The whole text is the body of a key, so its end is still to come.
         self.has_gap &= orphaned == text.len();
         let mut out = String::with_capacity(text.len());
         let mut was_key = false;
@@ -138,7 +138,7 @@ impl OutputSink for LiveOutput<'_> {
     }
 }
 
-/// Returns the end of a text that is too long for one chunk, from the beginning of a line where there is one.
+/// Returns the end of a text that is too long for one chunk, starting at a line if possible.
 fn latest(text: &str) -> String {
     const CUT: &str = "…\n";
     if text.len() <= CHUNK_BYTES {

@@ -1,8 +1,7 @@
-//! Run: a command in the shell's language, held by a sandbox.
+//! The tool Run, which executes a shell command in a sandbox.
 //!
-//! Both streams are one pipe to the command, so that what it says comes in the order in which it was said. Who
-//! may run commands was judged before, and what holds them is handed in. Start at [`run()`]; what is shown of
-//! the output is in `live` and `text`.
+//! Stdout and stderr share one pipe, so that output keeps its order. Whether the agent may run commands was
+//! decided before, and the sandbox is passed in. Start at [`run()`]; `live` and `text` process the output.
 
 mod live;
 mod text;
@@ -32,46 +31,46 @@ static FIELDS: [ArgumentNames; 4] = [
     ArgumentNames::new("description", &[]),
 ];
 
-/// The longest command; the kernel takes no argument of twice this.
+/// The maximum length of a command; the kernel refuses an argument of twice this size.
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// How long a command may take that does not say.
+/// The default timeout of a command, in seconds.
 pub(crate) const DEFAULT_SECONDS: u64 = 120;
 
-/// Runs the command, which is its argument, with both streams in one pipe.
+/// The wrapper script: runs its argument as a command with both streams in one pipe.
 const JOINED: &str = "exec /bin/sh -c \"$0\" 2>&1";
 
-/// What holds the commands of an agent.
+/// How the commands of an agent are confined.
 #[derive(Debug)]
 pub enum Confinement {
     /// A sandbox.
     Sandboxed(Box<Sandbox>),
-    /// Nothing, because a person typed so; commands start below `root`.
+    /// No sandbox, because the user switched it off; commands start below `root`.
     Off {
         /// The workspace.
         root: PathBuf,
     },
 }
 
-/// Why nothing was run, in words for the model.
+/// Why a command was not run, as text for the model.
 type RunErrorText = String;
 
-/// How a command ended, and what held it.
+/// How a command ended, and how it was confined.
 struct CommandEnd {
     end: ProgramEnd,
     elapsed: Duration,
-    /// What held it.
+    /// The sandbox level.
     level: String,
-    /// What is to be said about the confinement, one remark each.
+    /// Remarks about the confinement.
     remarks: Vec<String>,
 }
 
-/// How long a command may take.
+/// The limit of a command's timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeoutLimit {
-    /// What an agent may ask for.
+    /// The limit for commands of agents.
     OfAgent,
-    /// Whatever a person's policy gave it.
+    /// No limit, for verify commands, whose timeout comes from the user's policy.
     AsAsked,
 }
 
@@ -130,7 +129,7 @@ pub(crate) fn run(
     Ok(ToolCallResult { is_error, sandbox: Some(over.level), ..ToolCallResult::ok(text) })
 }
 
-/// What a call asks for.
+/// The command of a call and its options.
 struct RequestedCommand {
     command: String,
     directory: PathBuf,
@@ -169,7 +168,8 @@ impl RequestedCommand {
         set.push(("CI".into(), "1".into()));
         match config {
             Some(config) => prepend_path(set, &config.grants),
-            // These are private only inside a sandbox. Elsewhere a stranger could plant files in them.
+            // These directories are private only inside a sandbox. Without one, another user could plant
+            // files in them.
             None => set.retain(|(name, _)| name != "HOME" && name != "TMPDIR"),
         }
         for (name, value) in added.iter().filter(|(name, value)| can_be_set(name, value)) {
@@ -179,7 +179,7 @@ impl RequestedCommand {
         program
     }
 
-    /// Says why nothing was run where there is no sandbox that could have failed.
+    /// Explains why a command was not run without a sandbox.
     fn failed_outside(&self, error: RunError) -> RunErrorText {
         if let RunError::Helper(why) = error {
             return format!("not run: {why}");
@@ -223,7 +223,7 @@ fn check_command(command: &str) -> Result<(), RunErrorText> {
     Ok(())
 }
 
-/// Finds the starting directory; commands are shown the workspace at a path of its own, which may be named too.
+/// Returns the working directory. The path at which a sandbox shows the workspace is accepted too.
 fn directory(
     call: &ToolCallContext<'_>,
     confinement: &Confinement,
@@ -238,7 +238,7 @@ fn directory(
     Ok(relative.as_path().to_owned())
 }
 
-/// Puts the programs of granted toolchains before those of the system.
+/// Puts the `bin` directories of granted toolchains before the system's in `PATH`.
 fn prepend_path(set: &mut [(OsString, OsString)], grants: &[PathBuf]) {
     let Some((_, path)) = set.iter_mut().find(|(name, _)| name == "PATH") else { return };
     let granted = grants.iter().filter_map(|grant| {
@@ -246,7 +246,7 @@ fn prepend_path(set: &mut [(OsString, OsString)], grants: &[PathBuf]) {
         if below.is_dir() { Some(below) } else { grant.ends_with("bin").then(|| grant.clone()) }
     });
     let all: Vec<PathBuf> = granted.chain(std::env::split_paths(path)).collect();
-    // A path with a colon cannot be named there.
+    // `PATH` cannot contain a path with a colon.
     let all = all.iter().filter(|it| !it.as_os_str().as_encoded_bytes().contains(&b':'));
     if let Ok(joined) = std::env::join_paths(all) {
         *path = joined;

@@ -1,4 +1,4 @@
-//! A program's output as text that can be shown: what it may hold, and where it is cut.
+//! Converts a program's output to safe text: removes control sequences and cuts it to size.
 
 use adjutant_core::numbers::grouped;
 use adjutant_workspace::sandbox::BoundedOutput;
@@ -6,13 +6,13 @@ use adjutant_workspace::sandbox::BoundedOutput;
 use crate::Masker;
 use crate::mask::is_body_line;
 
-/// The shortest line that is taken for the body of a key whose beginning nobody saw.
+/// The minimum length of a line to be taken for part of a key whose start was cut off.
 const KEY_LINE_BYTES: usize = 40;
 
-/// Returns what was kept, cleaned and masked, with a line where the middle is missing.
+/// Returns the kept output, cleaned and masked, with a remark where the middle is missing.
 ///
-/// Half a secret would not be known as one, so a cut falls between lines, or between words where a line is long;
-/// what is longer than that and has no gap is left out whole.
+/// Part of a secret would not be recognized, so cuts are between lines, or between words of a long line. A
+/// long text without any gap is left out completely.
 pub(super) fn kept(captured: &BoundedOutput, masker: &Masker) -> String {
     let (head, tail) = captured.parts();
     if captured.cut_bytes() == 0 {
@@ -22,7 +22,7 @@ pub(super) fn kept(captured: &BoundedOutput, masker: &Masker) -> String {
     let tail = tail.get(first_gap(&tail)..).unwrap_or_default();
     let tail = tail.get(orphaned_key(tail)..).unwrap_or_default();
     let left_out = captured.total_bytes() - (head.len() + tail.len()) as u64;
-    // Each by itself: a key that began before the cut and ended after it would swallow what is said about it.
+    // Both parts are masked separately; otherwise a key that spans the cut would hide the remark about it.
     let mut text = masker.mask_owned(cleaned(head));
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -34,7 +34,7 @@ pub(super) fn kept(captured: &BoundedOutput, masker: &Masker) -> String {
     text
 }
 
-/// Returns where the last line of a beginning ends, or its last word when that line is most of it.
+/// Returns the end of the last whole line of a head, or of its last word if that line is most of it.
 fn last_gap(head: &[u8]) -> usize {
     let line = memchr::memrchr(b'\n', head).map_or(0, |at| at + 1);
     if line >= head.len() / 2 {
@@ -44,7 +44,8 @@ fn last_gap(head: &[u8]) -> usize {
     line.max(word)
 }
 
-/// Returns where the first line of an end begins, or its first word when what comes before is most of it.
+/// Returns the start of the first whole line of a tail, or of its first word if the line before is most of
+/// it.
 fn first_gap(tail: &[u8]) -> usize {
     let line = memchr::memchr(b'\n', tail).map_or(tail.len(), |at| at + 1);
     if line <= tail.len() / 2 {
@@ -54,7 +55,7 @@ fn first_gap(tail: &[u8]) -> usize {
     line.min(word)
 }
 
-/// Returns the length of what may be the rest of a private key that began before.
+/// Returns the length of text that may be the rest of a private key that started earlier.
 pub(super) fn orphaned_key(bytes: &[u8]) -> usize {
     let mut length = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -70,9 +71,9 @@ pub(super) fn orphaned_key(bytes: &[u8]) -> usize {
     length
 }
 
-/// Returns output as text: no escape sequences, no control characters but line breaks and tabs.
+/// Converts output to text without escape sequences and control characters other than line breaks and tabs.
 ///
-/// A carriage return, which on a terminal writes over the line, becomes a line break.
+/// A carriage return, which overwrites the line on a terminal, becomes a line break.
 pub(super) fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -80,7 +81,7 @@ pub(super) fn cleaned(bytes: &[u8]) -> String {
     while let Some(c) = rest.next() {
         match c {
             '\u{1b}' => skip_sequence(&mut rest),
-            // The one-character form of the same.
+            // The one-character form of the same sequence.
             '\u{9b}' => skip_control(&mut rest),
             '\r' if rest.peek() == Some(&'\n') => {}
             '\r' => out.push('\n'),
@@ -94,7 +95,7 @@ pub(super) fn cleaned(bytes: &[u8]) -> String {
 
 type RemainingChars<'text> = std::iter::Peekable<std::str::Chars<'text>>;
 
-/// Skips what follows an escape character; a line break always ends it, so that nobody can hide the rest.
+/// Skips an escape sequence. A line break always ends it, so that it cannot hide the rest of the output.
 fn skip_sequence(rest: &mut RemainingChars<'_>) {
     match rest.peek() {
         Some('[') => {
@@ -131,7 +132,7 @@ fn skip_string(rest: &mut RemainingChars<'_>) {
     }
 }
 
-/// Says whether a character turns the text around it.
+/// Returns whether a character changes the direction of the text around it.
 fn turns(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -152,7 +153,7 @@ mod tests {
         kept(&captured, &Masker::new([SECRET]))
     }
 
-    /// Says whether any four characters of the secret in a row are shown.
+    /// Returns whether any four consecutive characters of the secret are shown.
     fn leaks(shown: &str) -> bool {
         SECRET
             .as_bytes()
@@ -222,7 +223,7 @@ mod tests {
             let (head, rest) = shown.split_at(at);
             let (mark, tail) = rest.split_once('\n').unwrap();
             let count: usize = mark[4..].split(' ').next().unwrap().replace(',', "").parse().unwrap();
-            // A line break may have been put before the mark.
+            // A line break may have been inserted before the remark.
             let whole = head.len() + count + tail.len();
             prop_assert!(whole == said.len() || whole == said.len() + 1, "{shown}");
             prop_assert!(said.ends_with(tail) && said.starts_with(head.trim_end_matches('\n')));

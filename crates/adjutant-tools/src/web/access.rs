@@ -1,4 +1,4 @@
-//! The handle that turns the web tools on, and what a person chose for them.
+//! Access to the web, which enables the web tools, and its configuration.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,9 +10,9 @@ use crate::web::address::AddressScope;
 use crate::web::endpoint::SearchEndpoint;
 use crate::web::{Resolver, SystemResolver, WebCaps};
 
-/// The web, for those who were granted it: whom to ask, how names are resolved, and the caps.
+/// Access to the web: allowed addresses, name resolution, search engine and limits.
 ///
-/// Making one costs nothing; certificates are loaded by the first request that needs them.
+/// Creating it is cheap; certificates are loaded by the first request that needs them.
 #[derive(Debug)]
 pub struct WebAccess {
     resolver: Arc<dyn Resolver>,
@@ -22,7 +22,7 @@ pub struct WebAccess {
     tests: WebTestHook,
 }
 
-/// What only tests set: there is no way to it from a configuration.
+/// Settings for tests, which no configuration can reach.
 #[derive(Debug, Default)]
 struct WebTestHook {
     loopback_ports: Vec<u16>,
@@ -42,33 +42,33 @@ impl Default for WebAccess {
 }
 
 impl WebAccess {
-    /// Makes the web as `--allow-network` grants it: every public domain, no search engine.
+    /// Makes the access that `--allow-network` grants: every public domain, no search engine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Searches with `endpoint`, which must come from a person and never from a project.
+    /// Sets the search engine, which must come from the user and never from a project.
     #[must_use]
     pub fn with_search(self, endpoint: SearchEndpoint) -> Self {
         Self { search: Some(endpoint), ..self }
     }
 
-    /// Takes at most what `caps` says.
+    /// Sets the limits.
     #[must_use]
     pub fn with_caps(self, caps: WebCaps) -> Self {
         Self { caps, ..self }
     }
 
-    /// Resolves names with `resolver`.
+    /// Sets the resolver for host names.
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
         Self { resolver, ..self }
     }
 
-    /// Treats loopback addresses as public on these ports, and trusts these certificates (DER).
+    /// Allows loopback addresses on these ports and trusts these certificates (DER).
     ///
-    /// For tests, which have no other server than their own.
+    /// For tests, which use local servers.
     #[doc(hidden)]
     #[must_use]
     pub fn with_loopback_for_tests(self, ports: &[u16], extra_roots: Vec<Vec<u8>>) -> Self {
@@ -95,7 +95,7 @@ impl WebAccess {
         self.tests.loopback_ports.contains(&port)
     }
 
-    /// Returns how secure connections are made, loading the system's certificates on first use.
+    /// Returns the TLS configuration; loads the system's certificates on first use.
     pub(crate) fn tls(&self) -> Result<Arc<ClientConfig>, String> {
         let load = || self.load_tls().map_err(|error| error.to_string());
         self.tls.get_or_init(load).clone()
@@ -107,7 +107,7 @@ impl WebAccess {
         let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider))?;
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            // Named so by rustls for any verifier but its own; this one asks the system's roots.
+            // `dangerous` is rustls' name for setting any custom verifier; this one uses the system's roots.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();

@@ -1,22 +1,23 @@
-//! Which addresses are the public internet.
+//! Decides which IP addresses belong to the public internet.
 //!
-//! IPv4 is public unless listed; IPv6 is refused unless it lies in the global unicast block and is
-//! not listed. The lists follow the IANA special-purpose registries; where those call a small
-//! block globally reachable (192.0.0.9, 2001:1::1) it is refused all the same: no page lives there.
+//! An IPv4 address is public unless its block is listed; an IPv6 address only if it is in the global unicast
+//! block and not listed. The lists follow the IANA special-purpose registries, except that small blocks
+//! marked as globally reachable (192.0.0.9, 2001:1::1) are refused too, because no web page is served from
+//! them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Whom a request may be sent to.
+/// The addresses to which a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressScope<'web> {
-    /// Public addresses, and loopback on these ports; there are none outside of tests.
+    /// Public addresses, and loopback on these ports, which only tests set.
     Public { loopback_ports: &'web [u16] },
-    /// Anything: the person who configured the endpoint chose its address.
+    /// Any address, because the user configured the endpoint.
     Configured,
 }
 
 impl AddressScope<'_> {
-    /// Says what kind of address it is, if it may not be asked.
+    /// Returns the kind of a refused address; `None` if it is allowed.
     pub(crate) fn refuses(self, address: SocketAddr) -> Option<&'static str> {
         match self {
             Self::Configured => None,
@@ -29,7 +30,7 @@ impl AddressScope<'_> {
     }
 }
 
-/// Says what kind of address it is, if it is not one of the public internet.
+/// Returns the kind of a non-public address; `None` if it is public.
 pub(crate) fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => not_public_v4(address),
@@ -44,7 +45,7 @@ const V4: [AddressBlock<Ipv4Addr>; 17] = [
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "carrier-grade NAT"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
-    // Azure's host answers here; the block around it is public, this address never is.
+    // Azure's host service. The block around this address is public, the address itself is not.
     (Ipv4Addr::new(168, 63, 129, 16), 32, "cloud host"),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "private"),
@@ -60,7 +61,7 @@ const V4: [AddressBlock<Ipv4Addr>; 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 
-/// Blocks that are named when refused; the first that fits is said.
+/// Blocks with names for the message; the first matching block is named.
 const V6: [AddressBlock<Ipv6Addr>; 14] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
@@ -78,10 +79,10 @@ const V6: [AddressBlock<Ipv6Addr>; 14] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// The only block from which public addresses are given out.
+/// The only block from which public addresses are assigned.
 const GLOBAL_UNICAST: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Where networks without IPv4 reach it: the last 32 bits are the IPv4 address that is meant.
+/// The NAT64 prefix for IPv6-only networks: the last 32 bits are the IPv4 address.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -114,7 +115,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// The table: each address, and what is said of it.
+    /// Each address with the expected kind.
     #[test]
     fn only_addresses_of_the_public_internet_pass() {
         let addresses = "

@@ -1,4 +1,4 @@
-//! Waiting for the network from a thread that may block, without outstaying its welcome.
+//! Runs async network code on a blocking thread, with a timeout and cancellation.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::{interval, timeout};
 
 use crate::web::WebError;
 
-/// How often it is asked whether to stop: soon enough for a person, seldom enough to cost nothing.
+/// The interval between checks of `should_stop`.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
-/// Runs `work` to its end, to the end of `total`, or until `should_stop` says so.
+/// Runs `work` until it ends, `total` has passed, or `should_stop` returns true.
 ///
-/// Dropping the work closes its connection. A name being resolved is left behind: the system's
+/// Dropping the work closes its connection. A pending name resolution is abandoned, because the system's
 /// resolver cannot be interrupted.
 pub(crate) fn block_on<T>(
     should_stop: &dyn Fn() -> bool,

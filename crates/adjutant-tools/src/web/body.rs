@@ -1,4 +1,4 @@
-//! The body of an answer, decompressed as it comes and cut at the cap.
+//! The body of a response, decompressed while it arrives and cut at the size limit.
 
 use std::io::{self, Write};
 
@@ -6,18 +6,19 @@ use flate2::write::MultiGzDecoder;
 
 use crate::web::WebError;
 
-/// What was taken of a body.
+/// The received part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ResponseBody {
     pub(crate) bytes: Vec<u8>,
-    /// Whether there was more than the cap allows.
+    /// Whether the body exceeded the limit.
     pub(crate) is_cut: bool,
 }
 
-/// Takes a body piece by piece; holds the cap in decoded bytes and little besides.
+/// Reads a body piece by piece; holds at most the limit in decoded bytes.
 pub(crate) struct BodyReader {
     decoder: BodyDecoder,
-    /// Bytes as they came; compression that makes them more is a trick to keep us busy.
+    /// The number of received bytes. It is limited too, because compressed data that is larger than its
+    /// content is an attack.
     received: usize,
     max: usize,
 }
@@ -27,7 +28,7 @@ enum BodyDecoder {
     Gzip(Box<MultiGzDecoder<CappedBuffer>>),
 }
 
-/// Keeps bytes up to a cap and refuses the rest, which stops the decoder that feeds it.
+/// A buffer that refuses bytes beyond its limit, which stops the decoder.
 struct CappedBuffer {
     bytes: Vec<u8>,
     max: usize,
@@ -54,7 +55,7 @@ impl Write for CappedBuffer {
 }
 
 impl BodyReader {
-    /// Begins a body of at most `max` decoded bytes, in the encoding its header names.
+    /// Starts a body of at most `max` decoded bytes in the given content encoding.
     pub(crate) fn new(encoding: Option<&str>, max: usize) -> Result<Self, WebError> {
         let sink = CappedBuffer { bytes: Vec::new(), max, is_full: false };
         let name = encoding.map(|name| name.trim().to_ascii_lowercase());
@@ -66,7 +67,7 @@ impl BodyReader {
         Ok(Self { decoder, received: 0, max })
     }
 
-    /// Takes a piece; says whether more is wanted.
+    /// Processes a piece and returns whether more is wanted.
     pub(crate) fn take(&mut self, piece: &[u8]) -> io::Result<bool> {
         self.received = self.received.saturating_add(piece.len());
         let written = match &mut self.decoder {
@@ -80,7 +81,7 @@ impl BodyReader {
         }
     }
 
-    /// Ends the body. One that was complete must also decompress to its end.
+    /// Finishes the body. If all of it was received, decompression must be complete too.
     pub(crate) fn finish(mut self, is_complete: bool) -> io::Result<ResponseBody> {
         let ended = match &mut self.decoder {
             BodyDecoder::Gzip(decoder) if is_complete && self.received > 0 => decoder.try_finish(),

@@ -1,31 +1,31 @@
-//! How much of the web one call may take.
+//! Limits of a web call.
 
 use std::time::Duration;
 
-/// The largest amounts one call takes; what exceeds them is cut or refused, and said.
+/// The limits of one web call. What exceeds them is cut or refused, and the result says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebCaps {
-    /// Bytes of a URL, and of a question to a search engine.
+    /// The maximum length of a URL or a search query, in bytes.
     pub url_bytes: usize,
-    /// Redirects that are followed.
+    /// The maximum number of redirects.
     pub redirects: usize,
-    /// Bytes of an answer's head.
+    /// The maximum size of the response headers, in bytes.
     pub head_bytes: usize,
-    /// Bytes of an answer's body once decompressed.
+    /// The maximum size of a decompressed body, in bytes.
     pub body_bytes: usize,
-    /// Characters of a page that are shown when the call does not say.
+    /// The default number of characters shown of a page.
     pub page_chars: usize,
-    /// Characters of a page that are shown at most.
+    /// The maximum number of characters shown of a page.
     pub page_chars_max: usize,
-    /// Results of a search that are shown when the call does not say.
+    /// The default number of search results.
     pub results: usize,
-    /// Results of a search that are shown at most.
+    /// The maximum number of search results.
     pub results_max: usize,
-    /// How long one address may take to accept a connection.
+    /// The connection timeout per address.
     pub connect_time: Duration,
-    /// How long the other side may be silent; its whole head must come within this.
+    /// The maximum silence of the server; all response headers must arrive within this time.
     pub idle_time: Duration,
-    /// How long a call may take with all its redirects.
+    /// The timeout of a call including all redirects.
     pub total_time: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Default for WebCaps {
             results_max: 20,
             connect_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(10),
-            // Below the time the engine gives any tool, so that the call itself says what was slow.
+            // Less than the engine's timeout for tools, so that the call itself can report what was slow.
             total_time: Duration::from_secs(20),
         }
     }

@@ -1,4 +1,5 @@
-//! From a judged URL to a connection: one resolution, every address checked, one of them dialled.
+//! Connects to the host of a checked URL: resolves it once, checks every address, and connects to one of
+//! them.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -13,22 +14,22 @@ use crate::web::address::AddressScope;
 use crate::web::target::RequestTarget;
 use crate::web::{WebAccess, WebError};
 
-/// Addresses of one host that are tried; the rest of a long list would fail the same way.
+/// The maximum number of addresses tried per host; the rest of a long list would fail in the same way.
 const TRIED: usize = 4;
 
-/// A connection, secure or not.
+/// A plain or TLS connection.
 pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
 
-/// Connects to `target`, at an address that `reach` permits.
+/// Connects to `target` at an address that `reach` allows.
 pub(crate) async fn dial(
     web: &WebAccess,
     target: &RequestTarget,
     reach: AddressScope<'_>,
 ) -> Result<Box<dyn Connection>, WebError> {
     let addresses = addresses(web, target).await?;
-    // All of them: a host that has a public and a private address is playing games.
+    // All addresses are checked, because a host with both a public and a private address is suspicious.
     for address in &addresses {
         if let Some(kind) = reach.refuses(*address) {
             return Err(WebError::NotPublic { host: target.name().into_owned(), kind });
@@ -38,7 +39,7 @@ pub(crate) async fn dial(
     if target.is_secure() { secured(web, target, tcp).await } else { Ok(Box::new(tcp)) }
 }
 
-/// Returns the addresses of the host; the only place where a name is resolved.
+/// Returns the addresses of the host. Names are resolved only here.
 async fn addresses(web: &WebAccess, target: &RequestTarget) -> Result<Vec<SocketAddr>, WebError> {
     let unresolved = || WebError::Unresolved(target.name().into_owned());
     let found: Vec<IpAddr> = match target.address() {
@@ -79,7 +80,7 @@ async fn secured(
     let host = || target.name().into_owned();
     let failed = |reason: &dyn Display| WebError::Tls { host: host(), reason: reason.to_string() };
     let config = web.tls().map_err(|reason| failed(&reason))?;
-    // The certificate is checked against the name of the URL, not against the address.
+    // The certificate is checked against the host of the URL, not against the address.
     let name = match target.address() {
         Some(address) => ServerName::IpAddress(address.into()),
         None => ServerName::try_from(host()).map_err(|error| failed(&error))?,

@@ -1,4 +1,4 @@
-//! The search engines: how each is asked, and what its answer means.
+//! The supported search engines: their requests and responses.
 
 use adjutant_core::Secret;
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -12,34 +12,34 @@ use crate::web::target::RequestTarget;
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 const TAVILY: &str = "https://api.tavily.com/search";
 
-/// A search engine as a person configured it.
+/// A search engine configured by the user.
 ///
-/// Its address may be private, because that person chose it; so this must never be filled from a
-/// project's files or by a model. Hand the key to the [`Masker`](crate::Masker) too.
+/// Its address may be private, because the user chose it, so it must never come from project files or a
+/// model. Also pass the key to the [`Masker`](crate::Masker).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchEndpoint {
-    /// A SearXNG instance, which must have JSON among its `search.formats`.
+    /// A SearXNG instance; its `search.formats` must include JSON.
     Searxng {
-        /// Where it is, such as `http://127.0.0.1:8888`.
+        /// Its base URL, such as `http://127.0.0.1:8888`.
         base_url: String,
     },
     /// Brave Search.
     Brave {
         /// The subscription token.
         key: Secret,
-        /// Another address than Brave's own.
+        /// A URL that replaces Brave's own.
         url: Option<String>,
     },
     /// Tavily.
     Tavily {
         /// The API key.
         key: Secret,
-        /// Another address than Tavily's own.
+        /// A URL that replaces Tavily's own.
         url: Option<String>,
     },
 }
 
-/// One result, as the engine gave it.
+/// A search result as returned by the search engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchResult {
     pub(crate) title: String,
@@ -47,7 +47,7 @@ pub(crate) struct SearchResult {
     pub(crate) snippet: String,
 }
 
-/// How an engine writes titles and snippets.
+/// The format of titles and snippets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SnippetFormat {
     Plain,
@@ -64,7 +64,7 @@ impl SearchEndpoint {
         }
     }
 
-    /// Says how it writes titles and snippets.
+    /// Returns the format of titles and snippets.
     pub(crate) fn form(&self) -> SnippetFormat {
         match self {
             Self::Brave { .. } => SnippetFormat::Html,
@@ -72,7 +72,7 @@ impl SearchEndpoint {
         }
     }
 
-    /// Says whether a key goes along, which then must not be readable on the way.
+    /// Returns whether requests contain a key, which then needs an encrypted connection.
     pub(crate) fn sends_key(&self) -> bool {
         match self {
             Self::Searxng { .. } => false,
@@ -80,7 +80,7 @@ impl SearchEndpoint {
         }
     }
 
-    /// Returns the request for a question.
+    /// Makes the request for a query.
     pub(crate) fn request(
         &self,
         query: &str,
@@ -116,7 +116,7 @@ impl SearchEndpoint {
         }
     }
 
-    /// Says what a status that is no success asks a person to do.
+    /// Returns a hint for the user about an error status.
     pub(crate) fn hint(&self, status: u16) -> &'static str {
         match (self, status) {
             (Self::Searxng { .. }, 403) => {
@@ -133,11 +133,11 @@ impl SearchEndpoint {
         }
     }
 
-    /// Reads the results out of an answer; entries without a URL are left out.
+    /// Reads the results from a response, skipping entries without a URL.
     pub(crate) fn hits(&self, answer: &Value) -> Option<Vec<SearchResult>> {
         let (results, snippet) = match self {
             Self::Searxng { .. } | Self::Tavily { .. } => (answer.get("results"), "content"),
-            // Brave leaves `web` out when it found nothing.
+            // Brave omits `web` if there are no results.
             Self::Brave { .. } if answer.is_object() && answer.get("web").is_none() => {
                 return Some(Vec::new());
             }

@@ -1,52 +1,52 @@
-//! Why nothing came back from the web, in words a model can act on.
+//! Errors of the web tools, with messages for the model.
 
 use std::io;
 use std::time::Duration;
 
-/// Says why a page was not fetched or a search not made.
+/// Why a page was not fetched or a search was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebError {
-    /// The URL is longer than one may be.
+    /// The URL is too long.
     #[error("the URL has {bytes} bytes, at most {max} are sent")]
     UrlTooLong {
         /// Its length.
         bytes: usize,
-        /// The cap.
+        /// The limit.
         max: usize,
     },
-    /// The question is longer than one may be.
+    /// The search query is too long.
     #[error("the query has {bytes} bytes, at most {max} are sent")]
     QueryTooLong {
         /// Its length.
         bytes: usize,
-        /// The cap.
+        /// The limit.
         max: usize,
     },
     /// The text is not a URL.
     #[error("`url` is not a full URL such as https://example.com/page: {0}")]
     NotAUrl(String),
-    /// The URL is of another kind.
+    /// The scheme is not http or https.
     #[error("only http and https can be fetched, not `{0}`")]
     Scheme(String),
-    /// The URL has a name or password in it.
+    /// The URL contains a user name or password.
     #[error("the URL contains a user name or password; leave it out")]
     Credentials,
-    /// The port is none that web servers use.
+    /// The port is not allowed.
     #[error("port {0} is not fetched from; the ports are 80, 443, 8080 and 8443")]
     Port(u16),
-    /// What would be sent contains a secret.
+    /// The request would contain a secret.
     #[error("the {0} contains a secret, so it was not sent")]
     Secret(&'static str),
-    /// A name leads somewhere else than the public internet.
+    /// The host has a non-public address.
     #[error("`{host}` leads to an address that is not public ({kind}), so it is not asked")]
     NotPublic {
         /// The host as written in the URL.
         host: String,
-        /// What kind of address it is; the address itself is nobody's business.
+        /// The kind of the address. The address itself is not revealed.
         kind: &'static str,
     },
-    /// The name has no address.
+    /// The host name cannot be resolved.
     #[error("no address is known for `{0}`; check the spelling of the host")]
     Unresolved(String),
     /// No address of the host accepts a connection.
@@ -54,72 +54,72 @@ pub enum WebError {
     Connect {
         /// The host.
         host: String,
-        /// Why the last address failed.
+        /// The error of the last address.
         reason: String,
     },
-    /// The other side cannot prove who it is.
+    /// The TLS connection failed.
     #[error("no secure connection to `{host}`: {reason}")]
     Tls {
         /// The host.
         host: String,
-        /// What rustls said.
+        /// The message of rustls.
         reason: String,
     },
-    /// The answer is not proper HTTP, or broke off.
+    /// The response is not valid HTTP or was truncated.
     #[error("`{host}` did not answer properly: {reason}")]
     Http {
         /// The host.
         host: String,
-        /// What hyper said.
+        /// The message of hyper.
         reason: String,
     },
-    /// The body is compressed in a way that was not asked for.
+    /// The body has an unsupported content encoding.
     #[error("the answer is encoded as `{0}`, which was not asked for")]
     Encoding(String),
-    /// The other side fell silent.
+    /// The server was silent for too long.
     #[error("`{host}` was silent for {}", seconds(*.time))]
     Idle {
         /// The host.
         host: String,
-        /// How long it was waited for.
+        /// The waiting time.
         time: Duration,
     },
-    /// The call took too long as a whole.
+    /// The call exceeded its total timeout.
     #[error("it took longer than {}", seconds(*.0))]
     TooSlow(Duration),
-    /// The call was stopped from outside.
+    /// The caller stopped the call.
     #[error("stopped before the answer was complete")]
     Stopped,
-    /// The page leads somewhere that may not be asked.
+    /// The redirect target is refused.
     #[error("the page redirects to `{to}`, which was not followed")]
     Redirect {
-        /// Where it leads, shortened.
+        /// The target, shortened.
         to: String,
-        /// Why not.
+        /// Why it is refused.
         source: Box<WebError>,
     },
-    /// The URL asks another host than was approved.
+    /// The host of the URL is not the approved one.
     #[error("the URL asks `{found}`, but `{approved}` was approved; write the URL plainly")]
     OtherHost {
-        /// Whom the URL asks.
+        /// The host of the URL.
         found: String,
-        /// Whom it was approved for.
+        /// The approved host.
         approved: String,
     },
-    /// The page leads to a host that nobody approved yet.
+    /// The page redirects to a host that has not been approved.
     #[error(
         "the page redirects to `{host}`, which nobody has allowed yet; to ask for it, fetch {url}"
     )]
     NewHost {
         /// The host.
         host: String,
-        /// The URL in full, so that it can be asked for.
+        /// The complete URL, so that the model can fetch it.
         url: String,
     },
-    /// An https page leads to an unprotected one.
+    /// The page redirects from https to http.
     #[error("it leads from https to http")]
     Downgrade,
-    /// The page leads on and on.
+    /// There are too many redirects.
     #[error("the page redirects more than {0} times")]
     TooManyRedirects(usize),
     /// No search engine is configured.
@@ -128,28 +128,28 @@ pub enum WebError {
          \"brave\" or \"tavily\", and `url` or `key`, to ~/.config/adjutant/config.toml"
     )]
     NoSearch,
-    /// The configured search engine cannot be used as configured.
+    /// The configuration of the search engine is invalid.
     #[error("the search engine cannot be used: {0}")]
     SearchSetup(String),
-    /// The search engine said no.
+    /// The search engine returned an error status.
     #[error("{engine} answered with status {status}{hint}")]
     SearchStatus {
-        /// Which one.
+        /// The name of the search engine.
         engine: &'static str,
         /// The HTTP status.
         status: u16,
-        /// What to do about it, or nothing.
+        /// What to do about it; may be empty.
         hint: &'static str,
     },
-    /// The search engine's answer is of another form.
+    /// The response of the search engine has an unexpected format.
     #[error("{engine} answered in a form that is not understood: {reason}")]
     SearchForm {
-        /// Which one.
+        /// The name of the search engine.
         engine: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// Something of this machine failed.
+    /// A local system call failed.
     #[error("the network cannot be used")]
     System(#[from] io::Error),
 }
@@ -158,7 +158,7 @@ fn seconds(time: Duration) -> String {
     format!("{} s", time.as_secs_f32())
 }
 
-/// Says an error with all its causes, which is what a model needs.
+/// Formats an error with all its causes, for the model.
 pub(crate) fn explain(error: &WebError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! One request and its answer over one connection, which is closed afterwards.
+//! Sends one request over a new connection and reads the response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,42 +16,42 @@ use crate::web::connect::dial;
 use crate::web::target::RequestTarget;
 use crate::web::{WebAccess, WebError};
 
-/// Who asks. One fixed text: it tells a server what we are, and nothing about the person.
+/// The user agent, a fixed text that reveals nothing about the user.
 const USER_AGENT: &str = concat!("adjutant/", env!("CARGO_PKG_VERSION"));
 
-/// Headers of one answer; a hundred is what the HTTP library takes by itself, said here.
+/// The maximum number of response headers; the default of the HTTP library, made explicit.
 const MAX_HEADERS: usize = 100;
 
-/// What to ask for, beside the URL.
+/// A request without its URL.
 pub(crate) struct WebRequest {
-    /// What kinds of answer are wanted.
+    /// The `Accept` header.
     pub(crate) accept: &'static str,
-    /// A JSON text to send; without one the request is a GET.
+    /// A JSON body for a POST; without one the request is a GET.
     pub(crate) json: Option<String>,
-    /// What a search engine wants to see: a name and a key.
+    /// The header with the key of a search engine.
     pub(crate) credential: Option<(HeaderName, HeaderValue)>,
 }
 
 impl WebRequest {
-    /// Asks for a page to read.
+    /// Makes a request for a web page.
     pub(crate) fn page() -> Self {
         let accept = "text/html, text/markdown, text/plain, application/json, */*;q=0.5";
         Self { accept, json: None, credential: None }
     }
 
-    /// Asks a service for JSON.
+    /// Makes a request for JSON.
     pub(crate) fn json() -> Self {
         Self { accept: "application/json", ..Self::page() }
     }
 }
 
-/// An answer whose head has come.
+/// A response whose headers have arrived.
 pub(crate) struct WebResponse {
     response: Response<Incoming>,
     host: String,
 }
 
-/// Makes one request; returns once the head of the answer is there.
+/// Sends a request; returns when the response headers have arrived.
 pub(crate) async fn exchange(
     web: &WebAccess,
     target: &RequestTarget,
@@ -68,7 +68,7 @@ pub(crate) async fn exchange(
             .max_header_size(caps.head_bytes)
             .handshake(TokioIo::new(stream))
             .await?;
-        // Ends with the runtime of this call at the latest.
+        // The task ends with the runtime of this call at the latest.
         tokio::spawn(connection);
         sender.send_request(request).await
     };
@@ -79,7 +79,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Builds the request. What is not set here is not sent: no cookie, no referer, no language.
+/// Builds the request. Only the headers set here are sent: no cookies, no referer, no language.
 fn request(target: &RequestTarget, ask: WebRequest) -> Result<Request<String>, hyper::http::Error> {
     let mut builder = Request::builder()
         .uri(target.path())
@@ -104,14 +104,14 @@ impl WebResponse {
         self.response.status().as_u16()
     }
 
-    /// Returns where a redirect leads, if the answer is one.
+    /// Returns the target of a redirect; `None` if the response is not one.
     pub(crate) fn location(&self) -> Option<String> {
         let leads_on = matches!(self.status(), 301 | 302 | 303 | 307 | 308);
         let value = self.headers().get(header::LOCATION).filter(|_| leads_on)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     }
 
-    /// Returns a header as text, if it is there and is text.
+    /// Returns a header if it is present and valid text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers().get(name).and_then(|value| value.to_str().ok())
     }
@@ -120,7 +120,7 @@ impl WebResponse {
         self.response.headers()
     }
 
-    /// Reads the body up to the cap.
+    /// Reads the body up to the size limit.
     pub(crate) async fn body(self, web: &WebAccess) -> Result<ResponseBody, WebError> {
         let caps = web.caps();
         let encodings = self.headers().get_all(header::CONTENT_ENCODING);
@@ -140,7 +140,7 @@ impl WebResponse {
                 None => false,
                 Some(frame) => match frame.map_err(|error| http(&host, &error))?.into_data() {
                     Ok(piece) => intake.take(&piece).map_err(|error| broken(error.to_string()))?,
-                    // Trailers say nothing that is wanted here.
+                    // Trailers are ignored.
                     Err(_) => true,
                 },
             };

@@ -1,4 +1,4 @@
-//! WebFetch: one page, as text.
+//! The tool WebFetch, which returns a web page as text.
 
 use adjutant_core::HostSet;
 use adjutant_core::message::ToolSpec;
@@ -23,7 +23,7 @@ static FIELDS: [ArgumentNames; 2] = [
     ArgumentNames::new("max_chars", &["max_length", "limit"]),
 ];
 
-/// What a model is told of WebFetch.
+/// Returns the description of WebFetch for models.
 pub(crate) fn spec() -> ToolSpec {
     spec::spec(
         ToolName::WebFetch,
@@ -39,17 +39,17 @@ pub(crate) fn spec() -> ToolSpec {
     )
 }
 
-/// A page that was fetched: where it was found, and what came.
+/// A fetched page: its final URL and its content.
 struct FetchedPage {
     target: RequestTarget,
     status: u16,
     content_type: Option<String>,
-    /// None when the type is nothing that is shown.
+    /// `None` if the media type is not shown as text.
     body: Option<ResponseBody>,
     length: Option<String>,
 }
 
-/// Performs a WebFetch.
+/// Executes a call of WebFetch.
 pub(crate) fn fetch(
     call: &ToolCallContext<'_>,
     web: &WebAccess,
@@ -75,7 +75,7 @@ pub(crate) fn fetch(
     Ok(output)
 }
 
-/// Follows redirects to a page; `asked` holds each URL before anything is sent for it.
+/// Fetches a page and follows redirects; adds each URL to `asked` before it is requested.
 async fn follow(
     web: &WebAccess,
     first: RequestTarget,
@@ -114,7 +114,7 @@ async fn received(
     Ok(FetchedPage { target, status, content_type, body, length })
 }
 
-/// Shows a page: quoted with its origin, in tags it cannot close, with our remarks after them.
+/// Formats a page: with its URL, inside tags that it cannot close, followed by our remarks.
 fn shown(
     call: &ToolCallContext<'_>,
     page: &FetchedPage,
@@ -130,7 +130,7 @@ fn shown(
         .and_then(|body| page::read(body, page.content_type.as_deref(), kind, url));
     let origin = format!(
         "url=\"{}\" status=\"{}\" type=\"{}\"",
-        // The parser has percent-encoded what could end the attribute.
+        // The URL parser has percent-encoded all characters that could end the attribute.
         url,
         page.status,
         quote::attribute(&brief(&media_type)),
@@ -146,7 +146,7 @@ fn shown(
         }
         Some(reading) => {
             let bytes = page.body.as_ref().map_or(0, |body| body.bytes.len());
-            // Masked before it is cut, so that no half of a secret survives at the edge.
+            // Masked before it is cut, so that no part of a secret remains at the cut.
             let whole = call.masker.mask(&reading.text);
             let part = show::cut(&whole, max_chars).unwrap_or(&whole);
             let tag = quote::tag("page", part);

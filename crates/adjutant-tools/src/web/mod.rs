@@ -1,16 +1,16 @@
-//! The web as an agent sees it: one page by its address, or a question to a search engine.
+//! The web tools: fetching a page by its URL, and querying a search engine.
 //!
-//! Owns what may be asked, of whom, and how much of the answer is taken. Whether an agent may use
-//! the network at all was judged before; the tools exist only where a [`WebAccess`] was handed in.
+//! Owns the checks of URLs and addresses and the limits of responses. Whether an agent may use the network
+//! was decided before; the tools exist only if a [`WebAccess`] was passed in.
 //!
-//! The HTTP library below is given an open socket and nothing else: it never sees a name to
-//! resolve, a proxy, a cookie or a redirect. So the order of one request is the whole argument:
-//! the URL is read once (`target`), its name is resolved once (`resolve`), every address must be
-//! public (`address`), one of exactly those is connected to (`connect`), one request is made over that
-//! connection (`exchange`), and a redirect begins again at the first step (`fetch`).
+//! The HTTP library gets only an open socket, so it never resolves a name, uses a proxy, sends a cookie or
+//! follows a redirect. The order of steps makes a request safe: the URL is parsed once (`target`), its host
+//! is resolved once (`resolve`), every address must be public (`address`), one of them is connected to
+//! (`connect`), one request is sent over that connection (`exchange`), and a redirect starts again at the
+//! first step (`fetch`).
 //!
-//! Start at `fetch::fetch`. Invariant: no byte leaves for an address that was not checked, and no
-//! more than the caps is kept of what comes back.
+//! Start at `fetch::fetch`. Invariant: nothing is sent to an unchecked address, and responses are limited in
+//! size.
 
 mod access;
 mod address;

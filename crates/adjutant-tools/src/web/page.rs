@@ -1,4 +1,4 @@
-//! What a page says, as text: its kind, its characters, its markdown.
+//! Converts a response body to text: media type, character encoding and Markdown.
 
 use encoding_rs::{Encoding, UTF_8};
 use url::Url;
@@ -6,22 +6,22 @@ use url::Url;
 use crate::web::body::ResponseBody;
 use crate::web::markdown::markdown;
 
-/// How far into a page its own word about its characters is looked for.
+/// How many bytes at the start of a page are searched for its declared encoding.
 const META_BYTES: usize = 1024;
 
-/// What a content type means to a reader of text.
+/// How a media type is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageKind {
     Html,
     Text,
-    /// Nothing that is read as text.
+    /// Not text.
     Other,
 }
 
 /// A page as text.
 pub(crate) struct PageText {
     pub(crate) text: String,
-    /// What was left out or replaced, for remarks.
+    /// Remarks about what was left out or replaced.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -31,11 +31,11 @@ pub(crate) fn media_type(header: Option<&str>) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Says how a media type is shown.
+/// Returns how a media type is shown.
 pub(crate) fn kind(media_type: &str) -> PageKind {
     match media_type {
         "text/html" | "application/xhtml+xml" => PageKind::Html,
-        // Nothing said: the bytes themselves will show whether they are text.
+        // Without a media type, the bytes themselves show whether they are text.
         "" => PageKind::Text,
         "application/json"
         | "application/xml"
@@ -50,7 +50,7 @@ pub(crate) fn kind(media_type: &str) -> PageKind {
     }
 }
 
-/// Reads a body as text; none when its bytes are none, whatever its type claims.
+/// Converts a body to text; `None` if its bytes are not text, whatever the media type says.
 pub(crate) fn read(
     body: &ResponseBody,
     content_type: Option<&str>,
@@ -64,7 +64,7 @@ pub(crate) fn read(
     if has_errors {
         remarks.push(format!("bytes that are not valid {} were replaced", encoding.name()));
     }
-    // Without a type, bytes that are no UTF-8 are no text either.
+    // Without a media type, bytes that are not UTF-8 do not count as text.
     let is_doubtful = has_errors && media_type(content_type).is_empty();
     if is_doubtful || text.contains('\0') {
         return None;
@@ -86,7 +86,7 @@ pub(crate) fn read(
     Some(PageText { text, remarks })
 }
 
-/// Returns the encoding: what the header says, else what an HTML page says of itself, else UTF-8.
+/// Returns the encoding from the header, otherwise from the HTML page itself, otherwise UTF-8.
 fn charset(content_type: Option<&str>, kind: PageKind, bytes: &[u8]) -> &'static Encoding {
     let in_header = || {
         content_type?.split(';').skip(1).find_map(|parameter| {
@@ -112,7 +112,7 @@ fn in_page(bytes: &[u8]) -> Option<&'static Encoding> {
     Encoding::for_label(&rest[..length])
 }
 
-/// Leaves out a character that the cap cut in two.
+/// Removes an incomplete character at the end of a cut body.
 fn whole(bytes: &[u8]) -> &[u8] {
     let tail = &bytes[bytes.len().saturating_sub(4)..];
     let begun = (0..tail.len()).rev().find(|at| tail[*at] & 0xc0 != 0x80);
@@ -125,8 +125,8 @@ fn whole(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Leaves out what cannot be seen and only serves to deceive: control characters, reversals of the
-/// reading direction, and the invisible tags that spell text to a model and to nobody else.
+/// Removes invisible characters that could deceive: control characters, changes of the text direction, and
+/// Unicode tag characters, which a model can read but a person cannot see.
 pub(crate) fn visible(text: &str) -> String {
     let is_seen = |c: &char| match c {
         '\n' | '\t' => true,

@@ -1,18 +1,18 @@
-//! Names become addresses here, once per request.
+//! Resolves host names, once per request.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 
-/// Finds the addresses of a name.
+/// Resolves host names to addresses.
 ///
-/// Asked exactly once for each request, and the answer is what is checked and connected to. May
-/// block; it runs on a thread of its own and is not waited for once the call's time is up.
+/// Called exactly once per request; the returned addresses are checked and connected to. May block: it runs
+/// on its own thread and is abandoned when the call times out.
 pub trait Resolver: Send + Sync + std::fmt::Debug {
-    /// Returns all addresses of `host`, in the order they should be tried.
+    /// Returns all addresses of `host`, in the order in which to try them.
     fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Asks the operating system.
+/// The resolver of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 

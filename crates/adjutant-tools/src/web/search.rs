@@ -1,4 +1,4 @@
-//! WebSearch: a question to the search engine a person configured.
+//! The tool WebSearch, which queries the configured search engine.
 
 use adjutant_core::message::ToolSpec;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::web::target::holds_secret;
 use crate::web::{WebAccess, WebError};
 use crate::{quote, show, spec};
 
-/// The most characters of a title and of a snippet that are shown.
+/// The maximum number of characters shown of a title and of a snippet.
 const TITLE_CHARS: usize = 200;
 const SNIPPET_CHARS: usize = 500;
 
@@ -28,7 +28,7 @@ static FIELDS: [ArgumentNames; 2] = [
     ArgumentNames::new("count", &["limit", "max_results", "num_results"]),
 ];
 
-/// What a model is told of WebSearch.
+/// Returns the description of WebSearch for models.
 pub(crate) fn spec() -> ToolSpec {
     spec::spec(
         ToolName::WebSearch,
@@ -43,7 +43,7 @@ pub(crate) fn spec() -> ToolSpec {
     )
 }
 
-/// Performs a WebSearch.
+/// Executes a call of WebSearch.
 pub(crate) fn search(
     call: &ToolCallContext<'_>,
     web: &WebAccess,
@@ -71,7 +71,7 @@ pub(crate) fn search(
     Ok(output)
 }
 
-/// Judges a question before it leaves the machine.
+/// Checks a query before it is sent.
 fn judge<'web>(
     call: &ToolCallContext<'_>,
     web: &'web WebAccess,
@@ -103,7 +103,7 @@ async fn ask(
         return Err(WebError::SearchSetup(words.to_owned()));
     }
     asked.push(target.url().to_string());
-    // Redirects are not followed: the person chose this address, and nobody else chooses another.
+    // Redirects are not followed, because the user chose this address.
     let answer = exchange(web, &target, AddressScope::Configured, ask).await?;
     let status = answer.status();
     if !(200..300).contains(&status) {
@@ -116,7 +116,7 @@ async fn ask(
     endpoint.hits(&answer).ok_or_else(|| form("there is no list of results".to_owned()))
 }
 
-/// Lists results, one after the other, in tags they cannot close.
+/// Formats the results as a list, inside tags that they cannot close.
 fn shown(endpoint: &SearchEndpoint, query: &str, hits: &[SearchResult], wanted: usize) -> String {
     let usable: Vec<_> = hits.iter().filter_map(|hit| Some((hit, page_url(&hit.url)?))).collect();
     let form = endpoint.form();
@@ -144,14 +144,14 @@ fn shown(endpoint: &SearchEndpoint, query: &str, hits: &[SearchResult], wanted: 
     text
 }
 
-/// Returns the URL of a result, if it is one of a page.
+/// Returns the URL of a result, if it is an http or https URL.
 fn page_url(text: &str) -> Option<Url> {
     const MAX_BYTES: usize = 2 * 1024;
     let url = Url::parse(text).ok().filter(|_| text.len() <= MAX_BYTES)?;
     matches!(url.scheme(), "http" | "https").then_some(url)
 }
 
-/// Makes one short line of a text.
+/// Shortens a text to one line.
 fn line(text: &str, form: SnippetFormat, max_chars: usize) -> String {
     let text = match form {
         SnippetFormat::Plain => text.to_owned(),

@@ -1,8 +1,8 @@
-//! What a URL asks for, judged before anything leaves the machine.
+//! The target of a web request: a URL that is checked before anything is sent.
 //!
-//! Parsing is the `url` crate's, which reads hosts as browsers do: `0x7f.1`, `2130706433`,
-//! `127。0。0。1` and `%31%32%37.0.0.1` all become the address 127.0.0.1, and the host that is judged
-//! here is the very value that is connected to. A look-alike name is shown in its ASCII form.
+//! The `url` crate parses hosts like browsers: `0x7f.1`, `2130706433`, `127。0。0。1` and `%31%32%37.0.0.1` all
+//! become the address 127.0.0.1, and the host that is checked here is the one that is connected to. A
+//! look-alike name is shown in its ASCII form.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use crate::args::brief;
 use crate::web::page::visible;
 use crate::web::{WebAccess, WebError};
 
-/// The ports web servers use. Others are mail, databases and shells, which a crafted request line
-/// could speak to.
+/// The allowed ports. Others belong to mail servers, databases and shells, which a crafted request could
+/// abuse.
 const PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
-/// How often a percent-encoded text is decoded in search of a secret.
+/// How many times a percent-encoded text is decoded in search of a secret.
 const DECODINGS: usize = 3;
 
-/// Where a request goes: a URL that passed every check that needs no network.
+/// A URL that passed all checks that need no network.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestTarget {
     url: Url,
@@ -32,10 +32,10 @@ pub(crate) struct RequestTarget {
 }
 
 impl RequestTarget {
-    /// Judges a URL as a model wrote it.
+    /// Checks a URL that a model wrote.
     pub(crate) fn written(web: &WebAccess, masker: &Masker, text: &str) -> Result<Self, WebError> {
         check_length(text, web)?;
-        // The parser would drop line breaks and tabs; what looks different must not be the same.
+        // The parser would drop line breaks and tabs, so that different texts would become the same URL.
         if text.trim().chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(WebError::NotAUrl("it contains whitespace".to_owned()));
         }
@@ -45,10 +45,10 @@ impl RequestTarget {
         if has_secret { Err(WebError::Secret("URL")) } else { Ok(target) }
     }
 
-    /// Judges where a page leads, from scratch.
+    /// Checks the target of a redirect like a new URL.
     ///
-    /// Only the secret filter is left out: the other side cannot know what it was never told, and
-    /// its redirects are full of tokens of its own.
+    /// Only the search for secrets is skipped: the server cannot know ours, and its redirects often contain
+    /// tokens of its own.
     pub(crate) fn redirected(&self, web: &WebAccess, location: &str) -> Result<Self, WebError> {
         let judge = || {
             check_length(location, web)?;
@@ -66,7 +66,7 @@ impl RequestTarget {
         })
     }
 
-    /// Passes when this is the very host that was approved.
+    /// Returns `self` if its host is the approved one.
     pub(crate) fn approved_for(self, host: Option<&str>) -> Result<Self, WebError> {
         match host {
             Some(host) if host != self.name() => {
@@ -76,7 +76,7 @@ impl RequestTarget {
         }
     }
 
-    /// Passes where a redirect may lead; where it leads else, a person has yet to be asked.
+    /// Returns `self` if a redirect to its host is allowed; otherwise the user must approve it first.
     pub(crate) fn allowed_by(self, hosts: Option<&HostSet>) -> Result<Self, WebError> {
         match hosts {
             Some(hosts) if !hosts.contains(&self.name()) => Err(WebError::NewHost {
@@ -87,7 +87,7 @@ impl RequestTarget {
         }
     }
 
-    /// Takes the URL of an endpoint that a person configured.
+    /// Makes a target from the URL of a configured endpoint.
     pub(crate) fn configured(url: Url) -> Result<Self, WebError> {
         let setup = |words: &str| WebError::SearchSetup(words.to_owned());
         if !matches!(url.scheme(), "http" | "https") {
@@ -108,7 +108,8 @@ impl RequestTarget {
         }
         check_length(url.as_str(), web)?;
         url.set_fragment(None);
-        // `name.` and `name` are one host; without the dot, allow-lists and certificates agree.
+        // `name.` and `name` are the same host; the dot is removed, so that allow-lists and certificates
+        // match.
         let rooted = url.host_str().and_then(|host| host.strip_suffix('.')).map(str::to_owned);
         if let Some(host) = rooted {
             url.set_host(Some(&host)).map_err(|error| WebError::NotAUrl(error.to_string()))?;
@@ -129,7 +130,7 @@ impl RequestTarget {
         Some(Self { url, host, port })
     }
 
-    /// Returns the URL, for people and the journal.
+    /// Returns the URL for display and for the journal.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
@@ -143,7 +144,7 @@ impl RequestTarget {
         }
     }
 
-    /// Returns the address, when the host is one.
+    /// Returns the IP address, if the host is one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match self.host {
             Host::Domain(_) => None,
@@ -152,7 +153,7 @@ impl RequestTarget {
         }
     }
 
-    /// Returns what the `Host` header says: the port is there only when it is not the usual one.
+    /// Returns the value of the `Host` header, with the port only if it is not the default.
     pub(crate) fn authority(&self) -> String {
         match self.url.port() {
             Some(port) => format!("{}:{port}", self.host),
@@ -160,7 +161,7 @@ impl RequestTarget {
         }
     }
 
-    /// Returns the path and query, as the request line says them.
+    /// Returns the path and query for the request line.
     pub(crate) fn path(&self) -> &str {
         &self.url[url::Position::BeforePath..url::Position::AfterQuery]
     }
@@ -179,7 +180,7 @@ fn check_length(text: &str, web: &WebAccess) -> Result<(), WebError> {
     if bytes > max { Err(WebError::UrlTooLong { bytes, max }) } else { Ok(()) }
 }
 
-/// Says whether masking would change the text, or what it says once its percent signs are decoded.
+/// Returns whether a text contains a secret, also in percent-encoded form.
 pub(crate) fn holds_secret(masker: &Masker, text: &str) -> bool {
     let mut text = Cow::Borrowed(text);
     for _ in 0..=DECODINGS {
@@ -192,6 +193,6 @@ pub(crate) fn holds_secret(masker: &Masker, text: &str) -> bool {
         }
         text = Cow::Owned(decoded.into_owned());
     }
-    // Whoever wraps a text four times has something to hide.
+    // A text that is encoded more often is treated as if it contained a secret.
     true
 }

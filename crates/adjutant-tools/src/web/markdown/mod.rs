@@ -1,12 +1,11 @@
-//! HTML to markdown in one pass over its tags.
+//! Converts HTML to Markdown in one pass over its tags.
 //!
-//! There is no tree. A tree of hostile HTML is where the trouble is: it recurses as deep as the
-//! page likes, and the rules for misnested tags let two megabytes of input grow to thousands of
-//! millions of nodes. Tags are read one by one (`html5gum`, which forbids unsafe code), the lists
-//! and quotations they open are kept on a stack with a cap, and everything else is a gap between
-//! words. Emphasis is dropped: a model does not need it.
+//! No tree is built, because hostile HTML could nest it arbitrarily deep, and the rules for misnested tags
+//! could turn two megabytes into billions of nodes. Tags are read one by one (with `html5gum`, which forbids
+//! unsafe code), open lists and quotations are kept on a limited stack, and all other tags only separate
+//! words. Emphasis is dropped.
 //!
-//! Start at [`markdown`]. Invariant: time is linear in the page, output stops at its cap.
+//! Start at [`markdown`]. Invariant: time is linear in the size of the page, and the output is limited.
 
 mod writer;
 
@@ -15,22 +14,22 @@ use url::Url;
 
 use self::writer::{LineContainer, MarkdownWriter, WordGap};
 
-/// The longest link that is kept; longer ones are data, not addresses.
+/// The maximum length of a link; longer ones are embedded data.
 const MAX_LINK_BYTES: usize = 1024;
 
 /// A page as markdown.
 pub(crate) struct MarkdownText {
     pub(crate) text: String,
-    /// Whether the output reached its cap.
+    /// Whether the output reached its limit.
     pub(crate) is_cut: bool,
 }
 
-/// Converts a page; at most about `max` bytes come out.
+/// Converts a page to at most about `max` bytes of Markdown.
 ///
-/// Links are made absolute with `base`; without one, only their words are kept.
+/// Links are resolved against `base`; without one, only their text is kept.
 pub(crate) fn markdown(html: &str, base: Option<&Url>, max: usize) -> MarkdownText {
     let mut emitter = DefaultEmitter::default();
-    // Scripts, styles and titles end at their own end tag, whatever else is in them.
+    // Lets scripts, styles and titles end only at their own end tag.
     emitter.naively_switch_states(true);
     let mut page = PageConverter { base, writer: MarkdownWriter::new(max), skipped: None };
     for token in Tokenizer::new_with_emitter(html, emitter) {
@@ -54,15 +53,15 @@ pub(crate) fn markdown(html: &str, base: Option<&Url>, max: usize) -> MarkdownTe
 struct PageConverter<'page> {
     base: Option<&'page Url>,
     writer: MarkdownWriter,
-    /// The element whose content is left out, and how many of its name are open.
+    /// The element whose content is skipped, and how many elements of that name are open.
     skipped: Option<(HtmlString, usize)>,
 }
 
-/// What a tag does to the text around it.
+/// The effect of a tag on the output.
 enum TagEffect {
-    /// Its content is not for readers.
+    /// Its content is skipped.
     Skip,
-    /// It stands on lines of its own.
+    /// It starts and ends a block.
     Block(WordGap),
     Heading(&'static str),
     List {
@@ -79,7 +78,7 @@ enum TagEffect {
     Table,
     Row,
     Cell,
-    /// It only surrounds words.
+    /// It has no effect.
     None,
 }
 
@@ -194,7 +193,7 @@ impl PageConverter<'_> {
         }
     }
 
-    /// Returns where a link leads, absolute; none for scripts, data and jumps within the page.
+    /// Returns the absolute target of a link; `None` for scripts, data and fragments of the same page.
     fn link(&self, tag: &StartTag<()>) -> Option<String> {
         let written = attribute(tag, b"href")?;
         if written.starts_with('#') || written.len() > MAX_LINK_BYTES {

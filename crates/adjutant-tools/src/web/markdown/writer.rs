@@ -1,15 +1,15 @@
-//! Words, gaps and containers: where the text of a page ends up.
+//! Writes Markdown: words, the gaps between them, and containers such as lists.
 //!
-//! Knows nothing of HTML. A gap is only remembered; it is written before the next word, so that
-//! empty elements leave no trace. Invariant: beyond its cap the output does not grow.
+//! Knows nothing about HTML. A gap is written only before the next word, so empty elements leave no trace.
+//! Invariant: the output does not grow beyond its limit.
 
-/// The most containers that indent a line; what is nested deeper is shown at this depth.
+/// The maximum nesting of containers; deeper ones are shown at this depth.
 const MAX_CONTAINERS: usize = 24;
 
-/// The most columns a table's rule shows; a wider table is no table.
+/// The maximum number of columns in the separator row of a table.
 const MAX_COLUMNS: usize = 64;
 
-/// What lies between two words, from nothing to a blank line.
+/// The gap between two words, from nothing to a blank line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WordGap {
     Nothing,
@@ -18,12 +18,12 @@ pub(super) enum WordGap {
     Paragraph,
 }
 
-/// What a line is inside of.
+/// A block that encloses lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LineContainer {
-    /// A list, with the number of its next item when they are numbered.
+    /// A list, with the number of its next item if it is ordered.
     List { next: Option<u64> },
-    /// An item: its sign until that is written, then as many spaces.
+    /// A list item: its bullet until that is written, then as many spaces.
     Item { sign: Option<String>, width: usize },
     /// A quotation.
     Quote,
@@ -34,18 +34,18 @@ pub(super) struct MarkdownWriter {
     out: String,
     max: usize,
     gap: WordGap,
-    /// The quotations that a blank line before the next word still belongs to.
+    /// The number of quotations that a blank line before the next word belongs to.
     blank_quotes: usize,
     containers: Vec<LineContainer>,
-    /// What stands before the next word, such as the sign of a heading.
+    /// The text before the next word, such as the marks of a heading.
     lead: Option<&'static str>,
-    /// Where the current link leads, and whether any of its text is written.
+    /// The target of the current link, and whether any of its text was written.
     link: Option<(String, bool)>,
     is_code: bool,
     is_preformatted: bool,
-    /// The cells of the current row; none outside of one.
+    /// The number of cells in the current table row; `None` outside of a row.
     cells: Option<usize>,
-    /// Whether the table has had its first row.
+    /// Whether the separator row of the table was written.
     has_rule: bool,
 }
 
@@ -78,7 +78,7 @@ impl MarkdownWriter {
         self.out
     }
 
-    /// Demands a gap before the next word; the widest of several counts.
+    /// Requests a gap before the next word; the widest of several wins.
     pub(super) fn gap(&mut self, gap: WordGap) {
         let is_cell = self.cells.is_some_and(|cells| cells > 0);
         if is_cell && self.out.ends_with("| ") {
@@ -108,7 +108,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// Writes lines as they are.
+    /// Writes preformatted lines.
     fn raw(&mut self, text: &str) {
         for (index, line) in text.split('\n').enumerate() {
             if index > 0 {
@@ -118,7 +118,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// Writes the gap that is due, and what begins the line.
+    /// Writes the pending gap and the start of the line.
     fn begin(&mut self) {
         match std::mem::replace(&mut self.gap, WordGap::Nothing) {
             _ if self.out.is_empty() => self.prefix(),
@@ -146,7 +146,7 @@ impl MarkdownWriter {
         self.prefix();
     }
 
-    /// Writes what the containers put before a line.
+    /// Writes the prefix of a line for all containers.
     fn prefix(&mut self) {
         let mut prefix = String::new();
         for container in &mut self.containers {
@@ -162,7 +162,7 @@ impl MarkdownWriter {
         self.put(&prefix);
     }
 
-    /// The only place that writes.
+    /// Appends to the output. All writing goes through this function.
     fn put(&mut self, text: &str) {
         if !self.is_full() {
             self.out.push_str(text);
@@ -232,7 +232,7 @@ impl MarkdownWriter {
     }
 
     pub(super) fn start_preformatted(&mut self) {
-        // Inside a table's row there are no lines to keep.
+        // A table row cannot contain line breaks.
         if self.is_preformatted || self.cells.is_some() {
             return;
         }
