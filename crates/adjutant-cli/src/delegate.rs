@@ -268,7 +268,7 @@ fn approver_of(
     if question.is_asked() && terminal.is_none() {
         let reason = "there is no terminal to ask on".to_owned();
         let refusal = Refusal::ApprovalDenied { reason };
-        let what = format!("{}\n  {}", refusal.message(), question.distillate());
+        let what = format!("{}\n  {}", refusal.message(), question.one_line());
         return Err(Failure::new(Exit::Refused, what).hint(how_to_start(policy, &question)));
     }
     Ok(approver(false, terminal))

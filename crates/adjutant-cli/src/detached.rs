@@ -353,7 +353,7 @@ const ALLOW: &str = "Only a person can allow it: with `approval = \"inbox\"` in 
 
 fn denied(question: &ApprovalQuestion) -> Failure {
     let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
-    let what = format!("{}\n  {}", refusal.message(), question.distillate());
+    let what = format!("{}\n  {}", refusal.message(), question.one_line());
     let hint = match question.worst_usd() {
         Some(worst) => format!(
             "Only a person can allow it: with `approval = \"inbox\"` or `approval = \"auto-below {}\"` in [mcp] \

@@ -18,7 +18,7 @@ impl ApprovalQuestion {
             risk: self.risk(),
             tasks: self.grants.iter().map(TaskJson::of).collect(),
             refused: self.refused.iter().map(RefusedJson::of).collect(),
-            worst_case: WorstJson {
+            worst_case: WorstCaseJson {
                 tokens: Some(amount.tokens).filter(|tokens| *tokens < u64::MAX),
                 cost_usd: self.worst_usd().map(Usd::as_dollars),
                 seconds,
@@ -37,7 +37,7 @@ pub struct QuestionJson {
     risk: Risk,
     tasks: Vec<TaskJson>,
     refused: Vec<RefusedJson>,
-    worst_case: WorstJson,
+    worst_case: WorstCaseJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
     /// Whether the call starts without asking.
@@ -95,7 +95,7 @@ impl RefusedJson {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct WorstJson {
+struct WorstCaseJson {
     tokens: Option<u64>,
     cost_usd: Option<f64>,
     seconds: Option<u64>,

@@ -1,6 +1,6 @@
 //! The question that a person is asked before subagents start.
 //!
-//! An [`ApprovalQuestion`] has two forms: one line ([`ApprovalQuestion::distillate`]) and the full text
+//! An [`ApprovalQuestion`] has two forms: one line ([`ApprovalQuestion::one_line`]) and the full text
 //! ([`ApprovalQuestion::text`]). Goals are untrusted text, so both forms escape and cut them; the full form
 //! keeps the start and the end, because harmful words may be at the end.
 
@@ -182,7 +182,7 @@ impl ApprovalQuestion {
     /// Returns the call in one line:
     /// `Spawn 2 subagents (risk: medium): [security] scan for vulnerab…; [docs] list the gaps`.
     #[must_use]
-    pub fn distillate(&self) -> String {
+    pub fn one_line(&self) -> String {
         let tasks: Vec<String> = self
             .grants
             .iter()

@@ -20,15 +20,15 @@ fn requirement_43_one_line_lists_count_labels_goals_and_risk() {
         ("refactor", "propose\nsimplifications"),
     ]);
     // D21: every goal is cut at 18 characters, including the ellipsis.
-    insta::assert_snapshot!(question(&h).distillate(), @"Spawn 3 subagents (risk: medium): [security] scan for vulnerab…; [correctness] check return valu…; [refactor] propose simplific…");
+    insta::assert_snapshot!(question(&h).one_line(), @"Spawn 3 subagents (risk: medium): [security] scan for vulnerab…; [correctness] check return valu…; [refactor] propose simplific…");
 }
 
 #[test]
 fn the_heading_counts_subagents_correctly() {
     let mut h = History::new();
-    insta::assert_snapshot!(question(&h).distillate(), @"Spawn 0 subagents (risk: medium).");
+    insta::assert_snapshot!(question(&h).one_line(), @"Spawn 0 subagents (risk: medium).");
     h.call([("a", "look")]);
-    insta::assert_snapshot!(question(&h).distillate(), @"Spawn 1 subagent (risk: medium): [a] look");
+    insta::assert_snapshot!(question(&h).one_line(), @"Spawn 1 subagent (risk: medium): [a] look");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn hostile_labels_and_goals_are_escaped() {
     let mut h = History::new();
     h.call([(HOSTILE, HOSTILE), (&"long".repeat(2_560), "look")]);
     let question = question(&h);
-    insta::assert_snapshot!(question.distillate(), @"Spawn 2 subagents (risk: medium): [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] a]⟨U+001B⟩[2J⟨U+2…; [longlonglonglonglonglonglonglon…] look");
+    insta::assert_snapshot!(question.one_line(), @"Spawn 2 subagents (risk: medium): [a)⟨U+001B⟩(2J⟨U+202E⟩evil⟨U+200…] a]⟨U+001B⟩[2J⟨U+2…; [longlonglonglonglonglonglonglon…] look");
     assert!(!question.text(100).contains('\u{1b}') && !question.text(100).contains('\u{202e}'));
 }
 
@@ -149,7 +149,7 @@ fn only_the_call_asked_about_is_shown() {
     h.call([("second", "two")]);
     let policy = Preset::Scout.policy();
     let second = ApprovalQuestion::of_call(&policy, h.events(), root(), 2);
-    insta::assert_snapshot!(second.distillate(), @"Spawn 1 subagent (risk: medium): [second] two");
+    insta::assert_snapshot!(second.one_line(), @"Spawn 1 subagent (risk: medium): [second] two");
 }
 
 #[test]
