@@ -75,20 +75,21 @@ fn total(all: &Spend) -> String {
     let mut text = format!("\nTotal: {tokens} tokens, {}\n", all.money());
     if all.is_estimated() {
         text.push_str(&format!(
-            "~ {} tokens and {} of it are estimates: calls whose usage no provider reported count in full.\n",
+            "~ {} tokens and {} of it are estimates: calls without reported usage are counted at the amount \
+             reserved for them.\n",
             grouped(all.estimated.tokens),
             all.estimated.usd
         ));
     }
     if all.unpriced_tokens > 0 {
         text.push_str(&format!(
-            "+ {} tokens are of models without a known price and not in the cost.\n",
+            "+ {} tokens were used by models without a known price and are not in the cost.\n",
             grouped(all.unpriced_tokens)
         ));
     }
     if !all.overrun.is_zero() {
         text.push_str(&format!(
-            "! {} tokens and {} were billed beyond their reservations.\n",
+            "! {} tokens and {} more were billed than had been reserved for the calls.\n",
             grouped(all.overrun.tokens),
             all.overrun.usd
         ));

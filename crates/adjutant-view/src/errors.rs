@@ -129,7 +129,7 @@ fn interruption(view: &RunView, run: RunId, node: &Delegation) -> Fault {
     let reason = Reason {
         code: Code::Interrupted,
         message: "The process that ran it is gone.".into(),
-        recommendation: format!("`adjutant resume {run}` goes on with it."),
+        recommendation: format!("`adjutant resume {run}` continues it."),
         recoverable: true,
     };
     let id = fault_id(run, session, moment, reason.code.as_str());
@@ -203,7 +203,7 @@ pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
         let fixed = if error.is_unfixed() { "" } else { " · fixed" };
         let word = |text: &str| fit(&sanitize::collapsed(text), WORD_COLUMNS);
         let (kind, code) = (word(&error.kind), word(&error.code));
-        let what = format!("{} · {kind} · {code}{fixed}", error.severity);
+        let what = format!("severity {} · type {kind} · code {code}{fixed}", error.severity);
         let style = if error.is_unfixed() { TextStyle::Bad } else { TextStyle::Quiet };
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "{}  {}", error.id, palette.paint(style, &what));

@@ -68,14 +68,14 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
             let tasks: Vec<String> = assignment.tasks.iter().map(u64::to_string).collect();
             let about =
                 if tasks.is_empty() { String::new() } else { format!(" {}", tasks.join(", ")) };
-            format!("is /{}{about}", safe(&assignment.command))
+            format!("runs /{}{about}", safe(&assignment.command))
         }
         Event::Judged { returned: Some(returned), warnings, .. } => {
             let warned = counted(warnings.len(), "warning");
-            format!("return taken, {}, {warned}: {}", returned.status, safe(&returned.summary))
+            format!("return accepted, {}, {warned}: {}", returned.status, safe(&returned.summary))
         }
         Event::Judged { returned: None, errors, .. } => {
-            format!("return not taken: {}", safe(&complaints(errors)))
+            format!("return rejected: {}", safe(&complaints(errors)))
         }
         Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
         Event::Printed { text, .. } => format!("prints: {}", safe(text)),
@@ -90,7 +90,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
         }
         Event::Checking { command, .. } => format!("verifying: {}", safe(command)),
         Event::Checked { passed, text, .. } => {
-            let how = if *passed { "verified" } else { "does not pass" };
+            let how = if *passed { "verified" } else { "verify command failed" };
             format!("{how}: {}", safe(text))
         }
         Event::Merged { merged, problem, .. } => merged_words(merged, problem.as_deref()),
@@ -120,8 +120,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
             format!("run resumed by {}{}", safe(version), set_limits(limits))
         }
         Event::Reopened(reopening) => {
-            let how =
-                if reopening.afresh { "taken up again from its notes" } else { "taken up again" };
+            let how = if reopening.afresh { "resumed from its notes" } else { "resumed" };
             let said = reopening.text.as_ref().map(|text| format!(": {}", safe(text)));
             format!("{how}{}", said.unwrap_or_default())
         }
@@ -152,7 +151,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
         }
         Event::Started { deadline, bound, .. } => deadline.map_or_else(
             || "started without a deadline".into(),
-            |at| format!("started, has {} ({})", elapsed(at.since(entry.at)), bound.noun()),
+            |at| format!("started, time limit {} ({})", elapsed(at.since(entry.at)), bound.noun()),
         ),
         Event::Reserved { .. }
         | Event::Replied { .. }
@@ -189,7 +188,7 @@ fn hashes(change: &ContentChange) -> String {
 fn model_words(entry: &TimedEvent<'_>) -> String {
     match entry.event {
         Event::Reserved { reservation, .. } => {
-            let last = if reservation.last_call { ", the last" } else { "" };
+            let last = if reservation.last_call { " (last call)" } else { "" };
             format!(
                 "turn {} attempt {} reserved{last}: {} tokens, {}",
                 reservation.turn,
@@ -212,15 +211,22 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
             format!("turn {turn} attempt {attempt} failed, {next} {}: {error}", settled(settlement))
         }
         Event::Settled { turn, settlement, .. } => {
-            format!("turn {turn} closed at its reservation {}", settled(settlement))
+            format!(
+                "turn {turn} ended without reported usage, counted at the reserved amount {}",
+                settled(settlement)
+            )
         }
         Event::Overran { amount, .. } => {
-            format!("overran by {} tokens, {}", grouped(amount.tokens), amount.usd)
+            format!(
+                "billed {} tokens and {} more than was reserved",
+                grouped(amount.tokens),
+                amount.usd
+            )
         }
         Event::Progressed { bytes, .. } => format!("{} bytes arrived", grouped(*bytes)),
         Event::Paused { provider, until, .. } => {
             format!(
-                "held back for {}, {} asked for it",
+                "waiting {}: {} asked for a pause",
                 elapsed(until.since(entry.at)),
                 safe(provider)
             )

@@ -37,11 +37,9 @@ impl ApprovalQuestion {
             AutoApprovalGap::Unpriced(models) => {
                 format!("no price is known for {}", sanitize::line(&models.join(", ")))
             }
-            AutoApprovalGap::UsedUp => {
-                "nothing is left of the amount approved beforehand".to_owned()
-            }
+            AutoApprovalGap::UsedUp => "the limit for automatic approval is used up".to_owned(),
             AutoApprovalGap::TooHigh { left, .. } => {
-                format!("it does not fit the {left} approved beforehand")
+                format!("the worst case exceeds the {left} for automatic approval")
             }
         })
     }
@@ -58,21 +56,21 @@ impl ApprovalQuestion {
                 };
                 let lines: String = models.iter().map(entry).collect();
                 format!(
-                    "no price is known for {}, so no amount bounds what it may cost. Say what it costs in \
-                     dollars per million tokens, 0 for a model at home, in your own config.toml:{lines}",
+                    "no price is known for {}, so its cost has no upper limit. Add the price in dollars per \
+                     million tokens, 0 for a local model, to your own config.toml:{lines}",
                     models.join(", ")
                 )
             }
-            AutoApprovalGap::UsedUp => "what clients may spend unasked today is used up or set aside for runs that \
-                              go on. It is counted anew each day (UTC); more is allowed with `approval = \
+            AutoApprovalGap::UsedUp => "today's amount is spent, or reserved for runs that have not ended. It is \
+                              reset every day at 00:00 UTC. To allow more, raise USD in `approval = \
                               \"auto-below USD\"` in [mcp] of your own config.toml."
                 .to_owned(),
             AutoApprovalGap::TooHigh { worst, left } => format!(
-                "its worst case is {worst}, and {left} is left for it today. Lower the worst case with \
-                 --budget-usd or --budget-tokens of the server, or allow more with `approval = \
-                 \"auto-below USD\"` in [mcp] of your own config.toml."
+                "its worst case is {worst}, but only {left} of today's amount is left. Start the server with \
+                 a lower --budget-usd or --budget-tokens, or raise USD in `approval = \"auto-below USD\"` in \
+                 [mcp] of your own config.toml."
             ),
         };
-        Some(format!("auto-below does not cover it: {}", sanitize::block(&what)))
+        Some(format!("auto-below does not cover this call: {}", sanitize::block(&what)))
     }
 }

@@ -22,7 +22,7 @@ pub fn domain_question(
     let room = columns_wide.saturating_sub(8).max(LEAST_COLUMNS);
     let url = wrapped(&head_and_tail(url), room).join("\n        ");
     let text = format!(
-        "{label} wants to fetch from a host that nobody has allowed yet\n\n  Host  {host}\n  URL   {url}\n"
+        "{label} wants to fetch from a host that is not allowed yet\n\n  Host  {host}\n  URL   {url}\n"
     );
     (text, format!("Allow {host} for this run? [y/N] "))
 }

@@ -10,6 +10,7 @@ use super::{ApprovalQuestion, LABEL_COLUMNS, is_priced};
 use crate::layout::{bracketed, columns, excerpt, fit, padded, width, wrapped};
 use crate::run::{DelegationWarning, warnings};
 use crate::sanitize;
+use crate::state_words::counted;
 use crate::time_text::elapsed;
 
 /// The number of characters shown from the start and the end of a goal.
@@ -33,7 +34,7 @@ impl ApprovalQuestion {
         for (title, lines) in [
             ("Warnings", self.warnings()),
             ("Refused", self.refusals()),
-            ("Requests of the PRD that nobody has allowed; they have no effect", unallowed),
+            ("Requested by the PRD, but ignored because you have not allowed it", unallowed),
         ] {
             if !lines.is_empty() {
                 // Writing to a string cannot fail.
@@ -80,7 +81,9 @@ impl ApprovalQuestion {
         rows.push(vec!["Budget".into(), self.budget_words()]);
         if let Some(limit) = self.policy.approve_below_usd {
             let words = match self.why_asked() {
-                None => format!("not needed: it fits the {limit} approved beforehand"),
+                None => format!(
+                    "not needed: the worst case is within the {limit} for automatic approval"
+                ),
                 Some(why) => format!("needed: {why}"),
             };
             rows.push(vec!["Approval".into(), words]);
@@ -91,18 +94,18 @@ impl ApprovalQuestion {
             return rows;
         }
         let places = self.grants.first().map_or(0, |grant| grant.places);
-        rows.push(vec!["At once".into(), grouped(places)]);
+        rows.push(vec!["Parallel".into(), format!("{} at a time", grouped(places))]);
         rows
     }
 
     fn worst_words(&self) -> String {
         let (amount, seconds) = self.worst();
-        let tokens = limit(Some(amount.tokens).filter(|tokens| *tokens < u64::MAX), "tokens");
+        let tokens = token_limit(Some(amount.tokens).filter(|tokens| *tokens < u64::MAX));
         let unpriced = self.grants.iter().filter(|grant| !is_priced(grant)).count();
         let money = if unpriced == self.grants.len() {
             "cost unknown (no price for the model)".into()
         } else if unpriced > 0 {
-            format!("{} and what {unpriced} without a price cost", amount.usd)
+            format!("{} plus {} without a known price", amount.usd, counted(unpriced, "subagent"))
         } else {
             amount.usd.to_string()
         };
@@ -114,11 +117,12 @@ impl ApprovalQuestion {
     }
 
     fn budget_words(&self) -> String {
-        let usd = self.policy.budget_usd.map_or_else(|| "no limit".into(), |usd| usd.to_string());
+        let usd =
+            self.policy.budget_usd.map_or_else(|| "no cost limit".into(), |usd| usd.to_string());
         format!(
-            "{} each, {} and {usd} for the run",
-            limit(self.policy.budget_tokens, "tokens"),
-            limit(self.policy.budget_tokens_run, "tokens"),
+            "{} per subagent; {} and {usd} for the whole run",
+            token_limit(self.policy.budget_tokens),
+            token_limit(self.policy.budget_tokens_run),
         )
     }
 
@@ -148,11 +152,8 @@ impl ApprovalQuestion {
     }
 }
 
-fn limit(number: Option<u64>, unit: &str) -> String {
-    number.map_or_else(
-        || format!("no limit of {unit}"),
-        |number| format!("{} {unit}", grouped(number)),
-    )
+fn token_limit(tokens: Option<u64>) -> String {
+    tokens.map_or_else(|| "no token limit".into(), |tokens| format!("{} tokens", grouped(tokens)))
 }
 
 /// Returns one row if all tasks have the same value, otherwise one row per task.

@@ -155,19 +155,19 @@ impl WholeRunKind {
             for command in story.verify.iter().chain(planned) {
                 rows.push(row(
                     "Verify",
-                    format!("runs `{}` to decide", fit(command, LINE_COLUMNS)),
+                    format!("passes only if `{}` succeeds", fit(command, LINE_COLUMNS)),
                 ));
             }
         }
         let below = match (policy.enabled, policy.max_depth.saturating_sub(base_depth)) {
-            (false, _) | (_, 0) => "nothing".to_owned(),
+            (false, _) | (_, 0) => "none".to_owned(),
             (true, depth) => {
                 let levels =
                     if depth == 1 { "1 level".to_owned() } else { format!("{depth} levels") };
-                format!("up to {levels} of subagents, each call asked about by the same rules")
+                format!("up to {levels} deep; each delegation is approved by the same rules")
             }
         };
-        rows.push(row("Hands down", below));
+        rows.push(row("Subagents", below));
         rows
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn spent_percentage(view: &RunView) -> Option<String> {
     let (now, limit) = (view.total().usd, limit(view)?);
     let is_told = reached(now, limit, THRESHOLDS[0]);
     let percent = u128::from(now.as_pico()) * 100 / u128::from(limit.as_pico());
-    is_told.then(|| format!("⚠ {percent} % of {limit}"))
+    is_told.then(|| format!("⚠ {percent} % of the {limit} budget"))
 }
 
 fn limit(view: &RunView) -> Option<Usd> {

@@ -44,13 +44,13 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
         Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
         Event::AutoApproved { amount, .. } => Some(format!(
-            "Approved without asking: {amount} at most; {} of {} so far",
+            "Approved without asking: at most {amount}; {} of the {} limit is used",
             view.auto_approved(),
             view.approve_below()
         )),
         Event::DomainAllowed { host } => Some(format!("New host allowed: {}", safe(host))),
         Event::DomainDenied { host, reason } => {
-            Some(format!("Not allowed: {}: {}", safe(host), safe(reason)))
+            Some(format!("Host not allowed: {}: {}", safe(host), safe(reason)))
         }
         Event::Denied { reason, .. } => {
             Some(format!("Not approved: {}", fit(reason, TEXT_COLUMNS)))
@@ -86,9 +86,10 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         Event::Resumed { timeout_s, clamped, .. } => {
             let run = view.run().map(|run| run.to_string()).unwrap_or_default();
             let wish = grouped(timeout_s.filter(|_| *clamped).unwrap_or_default());
-            let cut =
-                format!(" ⚠ {wish} s is more than allowed, cut to the most the work may take");
-            Some(format!("Going on with {run}{}", if *clamped { &cut } else { "" }))
+            let cut = format!(
+                " ⚠ the time limit of {wish} s is more than allowed and was lowered to the maximum"
+            );
+            Some(format!("Resuming {run}{}", if *clamped { &cut } else { "" }))
         }
         Event::Started { .. }
         | Event::Replied { .. }
@@ -156,10 +157,12 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         Event::Told { nudge: ToldReason::Shorten, .. } => Some("told to answer shorter".into()),
         // The reason was already reported when the return was judged.
         Event::Told { nudge: ToldReason::Repair, .. } if is_judged(view, delegation) => None,
-        Event::Told { nudge: ToldReason::Repair, .. } => Some("told to answer again".into()),
-        Event::Told { nudge: ToldReason::Person, .. } => Some("was told what you said".into()),
-        Event::Told { nudge: ToldReason::Results, .. } => Some("was told the results".into()),
-        Event::Told { nudge: ToldReason::Check, .. } => Some("told to put its work right".into()),
+        Event::Told { nudge: ToldReason::Repair, .. } => Some("told to correct its answer".into()),
+        Event::Told { nudge: ToldReason::Person, .. } => Some("received your message".into()),
+        Event::Told { nudge: ToldReason::Results, .. } => {
+            Some("received the results of its subagents".into())
+        }
+        Event::Told { nudge: ToldReason::Check, .. } => Some("told to fix its work".into()),
         Event::MarkersRead { rejected, refused, .. } => {
             let unread = rejected.first().map(|it| it.reason.as_str());
             let why = refused.as_ref().map(|reason| reason.message.as_str()).or(unread)?;
@@ -167,10 +170,10 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         }
         Event::Checking { command, .. } => Some(format!("verifying: {}", safe(command))),
         Event::Checked { passed: true, .. } => Some("verified".into()),
-        Event::Checked { text, .. } => Some(format!("does not pass: {}", safe(text))),
+        Event::Checked { text, .. } => Some(format!("verify command failed: {}", safe(text))),
         Event::Merged { merged, problem, .. } => Some(merged_words(merged, problem.as_deref())),
         Event::Messaged { text, .. } => {
-            Some(format!("you say, before its next turn: {}", safe(text)))
+            Some(format!("your message, delivered before its next turn: {}", safe(text)))
         }
         // A note is reported when it is written.
         Event::ToolCalled { call, .. } => called(*call)
@@ -190,7 +193,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
             Some(format!("note: {}", safe(note)))
         }
         Event::Judged { returned: None, errors, .. } => {
-            Some(format!("return not taken: {}", safe(&complaints(errors))))
+            Some(format!("return rejected: {}", safe(&complaints(errors))))
         }
         // A task that is not in the list was reported before the run started.
         Event::Marked { mark, problem: None, .. }
@@ -203,12 +206,12 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         Event::ToolReturned { call, output, .. } if output.is_error => called(*call)
             .filter(|call| [WRITE, EDIT].contains(&call.tool.as_str()))
             .map(|call| format!("{} failed: {}", call.tool, safe(&output.content))),
-        Event::Crashed { message, .. } => Some(format!("broke: {}", safe(message))),
-        Event::Reopened(reopening) if reopening.afresh => {
-            Some("taken up again from its notes".into())
+        Event::Crashed { message, .. } => Some(format!("crashed: {}", safe(message))),
+        Event::Reopened(reopening) if reopening.afresh => Some("resumed from its notes".into()),
+        Event::Reopened(_) => Some("resumed".into()),
+        Event::Late { what, .. } => {
+            Some(format!("ignored a late {}; `adjutant log` shows it", safe(what)))
         }
-        Event::Reopened(_) => Some("taken up again".into()),
-        Event::Late { what, .. } => Some(format!("late {}, kept and not counted", safe(what))),
         Event::RunStarted { .. }
         | Event::Assigned(_)
         | Event::StoryTaken { .. }

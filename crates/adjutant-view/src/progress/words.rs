@@ -17,10 +17,10 @@ pub(super) const TEXT_COLUMNS: usize = 120;
 pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
     match delegation.activity() {
         Activity::AwaitingApproval => "waiting for approval".into(),
-        Activity::Queued => "waiting for a place".into(),
+        Activity::Queued => "waiting for a free slot".into(),
         Activity::Thinking { since, bytes } => {
             if let Some(silent) = delegation.silence(now) {
-                return format!("stalled? nothing heard for {}", elapsed(silent));
+                return format!("stalled? no output for {}", elapsed(silent));
             }
             // Before the first answer, the elapsed time beside it says the same.
             let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
@@ -74,7 +74,8 @@ fn kept_and(kept: &KeptWork, problem: Option<&str>, named: fn(&[String]) -> Stri
         // The workspace stays as it is; a later sweep retries.
         let problem = fit_ends(problem, TEXT_COLUMNS);
         return format!(
-            "its work could not be kept: {problem}; once that is solved, `adjutant prune` keeps it"
+            "its work could not be kept and is still in its workspace: {problem}; once the cause is fixed, \
+             `adjutant prune` keeps it"
         );
     }
     let skipped = match kept.skipped.len() {
@@ -113,7 +114,10 @@ pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String
 pub(crate) fn marked(mark: &TaskListUpdate, problem: Option<&str>) -> String {
     let task = mark.task;
     if let Some(problem) = problem {
-        return format!("task {task} could not be marked: {}", fit(problem, TEXT_COLUMNS));
+        return format!(
+            "task {task} could not be updated in the task list: {}",
+            fit(problem, TEXT_COLUMNS)
+        );
     }
     let status = mark.status.map(|status| format!("is {}", status.marker()));
     let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
@@ -121,7 +125,7 @@ pub(crate) fn marked(mark: &TaskListUpdate, problem: Option<&str>) -> String {
         (!links.is_empty()).then(|| format!("{} linked", fit(&links.join(", "), TEXT_COLUMNS)));
     let said: Vec<String> = status.into_iter().chain(linked).collect();
     if said.is_empty() {
-        return format!("task {task} is on no list");
+        return format!("task {task} is not in the task list");
     }
     format!("task {task} {}", said.join(", "))
 }

@@ -77,7 +77,7 @@ impl CallResults<'_> {
         let mut text = String::new();
         if !shared.is_empty() {
             text.push_str(
-                "\n**Touched by several**: these may be in conflict when they are merged\n",
+                "\n**Changed by several subagents**: merging these files may cause conflicts\n",
             );
         }
         for (path, by) in shared.iter().take(FILES_NAMED) {
@@ -118,7 +118,7 @@ pub fn root_end(view: &RunView) -> Option<String> {
     let (State::Ended(outcome), reason) = (&root.state, why_incomplete(root)?) else { return None };
     let mut text = String::new();
     why(&mut text, reason, *outcome);
-    let _ = write!(text, "\n**To go on**: {}\n", one_line(&reason.recommendation));
+    let _ = write!(text, "\n**Next step**: {}\n", one_line(&reason.recommendation));
     Some(text.trim_start().to_owned())
 }
 
@@ -161,7 +161,7 @@ fn section(
     match &item.state {
         // A completed task always has a report, so an empty one means that the content has expired.
         State::Ended(Outcome::Completed) if item.last_text.is_empty() => {
-            text.push_str("\nThe report is no longer kept.\n");
+            text.push_str("\nThe report has expired and was deleted.\n");
         }
         State::Ended(Outcome::Completed) => quote(&mut text, &room.take(&item.last_text)),
         State::Ended(outcome) => unfinished(&mut text, item, *outcome, advice, &mut room),
@@ -180,7 +180,7 @@ fn section(
             |path| format!("`{}`", one_line(&path)),
         );
         let (shown, total) = (grouped(shown as u64), grouped(total as u64));
-        let _ = write!(text, "\n**Cut**: {shown} of {total} bytes are shown; all of it: {rest}\n");
+        let _ = write!(text, "\n**Cut**: {shown} of {total} bytes are shown; full text: {rest}\n");
     }
     for late in &item.late {
         let what = one_line(&late.what);
@@ -264,7 +264,7 @@ fn unfinished(
         let _ = write!(text, "\n**Files touched**: {}\n", files.join(", "));
     }
     if let Some(next) = advice {
-        let _ = write!(text, "\n**To go on**: {}\n", one_line(next));
+        let _ = write!(text, "\n**Next step**: {}\n", one_line(next));
     }
 }
 

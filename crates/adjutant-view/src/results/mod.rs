@@ -165,7 +165,7 @@ fn why_incomplete(root: &Delegation) -> Option<&Reason> {
 fn interruption(session: SessionId, content: ContentRetention, program: &str) -> Reason {
     let recommendation = match content {
         ContentRetention::Kept => format!(
-            "`{program} resume {session}` goes on with it; what was found so far is in the result."
+            "`{program} resume {session}` continues it; what was found so far is in the result."
         ),
         ContentRetention::Expired => {
             "Delegate the task again; it is not resumable (expired).".into()

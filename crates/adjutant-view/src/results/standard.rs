@@ -65,7 +65,7 @@ const fn status(outcome: Outcome) -> ReturnStatus {
 fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> Return {
     let unknown = || Reason {
         code: Code::UnknownError,
-        message: format!("Ended {} without a word.", outcome.word()),
+        message: format!("Ended {} without giving a reason.", outcome.word()),
         recommendation: format!("Read `adjutant log {}`.", delegation.session),
         recoverable: true,
     };
@@ -239,9 +239,11 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
         ));
     }
     lines.extend(child.marked.as_ref().and_then(|(mark, problem)| match (problem, mark.status) {
-        (Some(problem), _) => {
-            Some(format!("Task {} could not be marked: {}", mark.task, one_line(problem)))
-        }
+        (Some(problem), _) => Some(format!(
+            "Task {} could not be updated in the task list: {}",
+            mark.task,
+            one_line(problem)
+        )),
         (None, Some(status)) => Some(format!("Task {} is {}", mark.task, status.marker())),
         (None, None) => None,
     }));

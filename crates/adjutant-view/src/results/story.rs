@@ -47,7 +47,7 @@ pub(super) fn section(
             out.quote(reason.message.trim_end(), three);
         }
         if let Some(next) = advice {
-            out.push(&format!("\n**To go on**: {}\n", fit(next, 2 * COLUMNS)), tail);
+            out.push(&format!("\n**Next step**: {}\n", fit(next, 2 * COLUMNS)), tail);
         }
     }
     for warning in &item.warnings {
@@ -145,7 +145,13 @@ fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
             out.push(&text, end);
         }
         (None, Some(problem)) => {
-            out.push(&format!("**Work**: could not be kept: {}\n", fit(problem, COLUMNS)), end);
+            out.push(
+                &format!(
+                    "**Work**: could not be kept and is still in its workspace: {}\n",
+                    fit(problem, COLUMNS)
+                ),
+                end,
+            );
         }
         (None, None) if reference.is_some() => {
             out.push("**Merge**: not merged into your workspace\n", end);
@@ -222,5 +228,5 @@ fn rest(item: &Delegation, options: &ResultOptions<'_>) -> String {
 
 fn cut_line(shown: usize, total: usize, rest: &str) -> String {
     let (shown, total) = (grouped(shown as u64), grouped(total as u64));
-    format!("\n**Cut**: {shown} of {total} bytes are shown; all of it: {rest}\n")
+    format!("\n**Cut**: {shown} of {total} bytes are shown; full text: {rest}\n")
 }

@@ -6,7 +6,7 @@ use adjutant_core::{Usage, Usd};
 
 /// Explains the sign `~`.
 pub(crate) const ESTIMATE_NOTE: &str =
-    "~ estimated: calls whose usage no provider reported count in full";
+    "~ estimated: calls without reported usage are counted at the amount reserved for them";
 
 /// Tokens and cost of model calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -72,7 +72,7 @@ impl ObservedRun<'_> {
         if self.content == ContentRetention::Expired {
             return Some(EXPIRED.into());
         }
-        self.resume().map(|command| format!("`{command}` goes on where it stopped"))
+        self.resume().map(|command| format!("`{command}` continues it"))
     }
 
     fn doing(&self, delegation: &Delegation) -> String {
@@ -109,7 +109,7 @@ impl ObservedRun<'_> {
 }
 
 /// Explains what it means that the sandbox is off.
-const SANDBOX_OFF: &str = "off: commands run with all your rights";
+const SANDBOX_OFF: &str = "off: commands run as you, with all your rights";
 
 /// The message for a run whose texts were pruned.
 const EXPIRED: &str = "not resumable (expired)";
@@ -202,7 +202,11 @@ pub fn detail(look: &ObservedRun<'_>, of: Option<SessionId>, palette: Palette) -
     }
     for open in view.approvals() {
         let hash = fit(&open.hash, 12);
-        let _ = write!(text, "\ncall {} waits for approval ({hash})\n", open.call);
+        let _ = write!(
+            text,
+            "\ncall {} waits for approval ({hash}); `{} approvals` shows it\n",
+            open.call, look.program
+        );
     }
     let sum = progress::total(view, look.now, look.liveness);
     let _ = write!(text, "\n{sum}\n");
@@ -296,7 +300,7 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
 fn story_lines(delegation: &Delegation, story: &StoryNode, line: &mut impl FnMut(&str, &str)) {
     if delegation.own != delegation.inclusive {
         let all = &delegation.inclusive;
-        line("in all", &format!("{} · {}", all.tokens_full(), all.money()));
+        line("total", &format!("{} · {}, with subagents", all.tokens_full(), all.money()));
     }
     let words = story.words();
     if !words.is_empty() {

@@ -101,7 +101,7 @@ impl StoryNode {
 
 /// Returns the word for the result of a verify command.
 pub(crate) const fn verified_word(passed: bool) -> &'static str {
-    if passed { "verified" } else { "does not pass" }
+    if passed { "verified" } else { "verify failed" }
 }
 
 /// Returns the committed work of a node.

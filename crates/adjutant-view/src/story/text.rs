@@ -54,8 +54,8 @@ fn counted_stories(count: usize) -> String {
 fn before(reports: &[StoryReport]) -> String {
     match (reports.len() - worked_on_now(reports).count(), reports.len()) {
         (0, _) => String::new(),
-        (all, of) if all == of => " (done before, nothing was spent now)".into(),
-        (some, _) => format!(" ({some} done before, not counted)"),
+        (all, of) if all == of => " (finished earlier, nothing was spent now)".into(),
+        (some, _) => format!(" ({some} finished earlier, not counted)"),
     }
 }
 
@@ -109,10 +109,10 @@ fn story(report: &StoryReport) -> String {
     }
     line("spent", &spent_words(report));
     if let Some(command) = &report.resume {
-        line("go on", &format!("`{command}`"));
+        line("resume", &format!("`{command}`"));
     }
     if let Some(command) = &report.again {
-        line("anew", &format!("`{command}`"));
+        line("restart", &format!("`{command}`"));
         let reason = report.reason.as_ref();
         let advice = reason.map(|reason| reason.recommendation.as_str()).unwrap_or_default();
         // The command that raises a budget is shown above.
@@ -120,14 +120,14 @@ fn story(report: &StoryReport) -> String {
             line("", &fit(&sanitize::collapsed(advice), TEXT_COLUMNS));
         }
         if reason.is_some_and(|reason| reason.code == Code::ContextExhausted.as_str()) {
-            line("", "The limit of the run is raised with --set context_tokens=N.");
+            line("", "To raise the limit, add --set context_tokens=N.");
         }
     }
     if let Some(command) = &report.merge {
         line("merge", &format!("`{command}`"));
     }
     if let Some(command) = &report.undo {
-        line("merged", &format!("into your files; `{command}` takes it back"));
+        line("merged", &format!("into your files; `{command}` undoes it"));
     }
     text
 }
@@ -164,7 +164,10 @@ fn is_of_check(report: &StoryReport) -> bool {
 
 fn work(report: &StoryReport) -> String {
     if let Some(problem) = &report.problem {
-        return format!("could not be kept: {}", fit_ends(problem, TEXT_COLUMNS));
+        return format!(
+            "could not be kept and is still in its workspace: {}",
+            fit_ends(problem, TEXT_COLUMNS)
+        );
     }
     let Some(reference) = &report.reference else { return "nothing was changed".into() };
     format!(

@@ -70,8 +70,8 @@ fn the_full_question_shows_everything_at_stake() {
     Tools       Glob, Grep, Note, Read; no network
     Model       acme/large
     Worst case  10,000,000 tokens, $5.00, no time limit
-    Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
-    At once     2
+    Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+    Parallel    2 at a time
 
     Warnings
       [security] context file not found: src/gone.rs
@@ -110,9 +110,9 @@ fn different_tasks_are_listed_separately_and_a_missing_price_is_shown() {
                 [writer] Read, WebFetch, Write; network; writes below docs
     Model       [reader] acme/large
                 [writer] acme/small
-    Worst case  10,000,000 tokens, $5.00 and what 1 without a price cost, 10m 00s
-    Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
-    At once     2
+    Worst case  10,000,000 tokens, $5.00 plus 1 subagent without a known price, 10m 00s
+    Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+    Parallel    2 at a time
     ");
 }
 
@@ -137,8 +137,8 @@ fn a_goal_padded_with_spaces_cannot_start_a_line() {
     Tools       Glob, Grep, Note, Read; no network
     Model       acme/large
     Worst case  5,000,000 tokens, $5.00, no time limit
-    Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
-    At once     2
+    Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+    Parallel    2 at a time
     ");
 }
 

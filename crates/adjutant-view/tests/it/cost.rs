@@ -24,7 +24,7 @@ fn requirement_59_a_table_shows_each_node_agent_and_model() {
     acme/large      7  265,000           0            0  16,140  ~$1.0371
 
     Total: 281,140 tokens, ~$1.0371
-    ~ 5,000 tokens and $0.0270 of it are estimates: calls whose usage no provider reported count in full.
+    ~ 5,000 tokens and $0.0270 of it are estimates: calls without reported usage are counted at the amount reserved for them.
     ");
 }
 
@@ -77,8 +77,8 @@ fn cache_reads_missing_prices_and_overruns_are_shown() {
     local/tiny      1     500           0            0    5  no price
 
     Total: 10,515 tokens, $0.0065+
-    + 505 tokens are of models without a known price and not in the cost.
-    ! 7 tokens and $0.00 were billed beyond their reservations.
+    + 505 tokens were used by models without a known price and are not in the cost.
+    ! 7 tokens and $0.00 more were billed than had been reserved for the calls.
     ");
 }
 

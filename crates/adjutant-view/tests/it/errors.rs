@@ -104,17 +104,17 @@ fn requirement_38_every_error_of_a_return_is_logged_in_its_own_words() {
     let h = failed_with_three_errors();
     let found = errors(&h);
     insta::assert_snapshot!(render(&found, Palette::Plain), @"
-    err_1738326896_cdq40t  high · build_error · BUILD_ERROR
+    err_1738326896_cdq40t  severity high · type build_error · code BUILD_ERROR
       what  3 type errors
       who   [build] sess_1738326896_aaaaab, delegate > scout
       when  2025-01-31T12:34:56Z in run_1738326896_aaaaaa
       next  Look at BUILD_ERROR.
-    err_1738326896_mt7epy  high · tool_unavailable · LAKE_MISSING
+    err_1738326896_mt7epy  severity high · type tool_unavailable · code LAKE_MISSING
       what  there is no lake
       who   [build] sess_1738326896_aaaaab, delegate > scout
       when  2025-01-31T12:34:56Z in run_1738326896_aaaaaa
       next  Look at LAKE_MISSING.
-    err_1738326896_acmg7l  high · execution · BUILD_ERROR
+    err_1738326896_acmg7l  severity high · type execution · code BUILD_ERROR
       what  3 type errors
       who   [build] sess_1738326896_aaaaab, delegate > scout
       when  2025-01-31T12:34:56Z in run_1738326896_aaaaaa

@@ -126,7 +126,7 @@ fn a_frame_shows_waiting_retrying_thinking_and_grandchildren() {
       [lead]     → Read a.rs (+1) (in=100 out=10) 12s $0.0004
         [below]  → thinking 12s
       [slow]     → retrying in 2.5s: rate limited (in=4.0k out=1.0k) 12s ~$0.0270
-      [later]    · waiting for a place
+      [later]    · waiting for a free slot
       4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s · ~ estimated: ca…
     ");
 }
@@ -184,8 +184,8 @@ fn a_low_terminal_shows_the_interesting_rows_and_counts_the_rest() {
       [task 15]  → thinking 0.0s
       [task 16]  → thinking 0.0s
       [task 17]  → thinking 0.0s
-      [task 18]  · waiting for a place
-      [task 19]  · waiting for a place
+      [task 18]  · waiting for a free slot
+      [task 19]  · waiting for a free slot
       … 11 more: 11 complete
       20 subagents: 6 running, 2 waiting, 11 complete, 1 failed…
     ");
@@ -221,7 +221,7 @@ fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
     [deeper] ⊘ refused: max depth exceeded. Complete this task at the current level, or start the run again with --set max_depth=2.
     [correctness] provider overloaded: try later
     [correctness] ✗ failed: provider error (in=27k out=1.9k) 1m 11s ~$0.1094
-    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s · ~ estimated: calls whose usage no provider reported count in full
+    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s · ~ estimated: calls without reported usage are counted at the amount reserved for them
     ");
 }
 
@@ -262,9 +262,9 @@ fn lines_report_retries_nudges_denials_crashes_and_late_results() {
     [a] retrying in 0.5s: network error: try later
     [a] told to report now: context exhausted
     [a] a]⟨U+001B⟩[2J⟨U+202E⟩evil⟨U+200…: Not run.
-    [a] broke: index out of bounds
+    [a] crashed: index out of bounds
     [a] ✗ failed (in=4.0k out=1.0k) 0.0s ~$0.0270
-    [a] late reply, kept and not counted
+    [a] ignored a late reply; `adjutant log` shows it
     Not approved: nobody answered
     ");
 }
@@ -292,7 +292,7 @@ fn the_budget_warning_appears_once_per_threshold() {
     insta::assert_snapshot!(frame(&h, 100), @r"
     Delegate [1 subagent]
       [one]  → thinking (in=350k out=0) 0.0s $1.05
-      1 subagent: 1 running · in=350k out=0 · $1.05 · 0.0s · ⚠ 105 % of $1.00
+      1 subagent: 1 running · in=350k out=0 · $1.05 · 0.0s · ⚠ 105 % of the $1.00 budget
     ");
     let mut h = History::new();
     let [one] = h.call([("one", "x")]);
@@ -331,8 +331,8 @@ fn a_rejected_return_is_one_line_with_the_reason() {
     assert_eq!(
         said,
         [
-            "[a] return not taken: status: Invalid status: done",
-            "[a] return not taken: status: Invalid status: ok",
+            "[a] return rejected: status: Invalid status: done",
+            "[a] return rejected: status: Invalid status: ok",
         ]
     );
 }

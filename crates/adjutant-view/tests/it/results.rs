@@ -35,7 +35,7 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
 
     > Let me look.
 
-    **To go on**: Try again later, or use another model.
+    **Next step**: Try again later, or use another model.
 
     ### [refactor] ⚠ partial (context exhausted)
     **Usage**: in=193,000 out=12,150 · $0.7612 · sess_1738326896_aaaaad
@@ -55,7 +55,7 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
 
     **Files touched**: src/main.rs
 
-    **To go on**: Split the task, or use a model with a larger window.
+    **Next step**: Split the task, or use a model with a larger window.
 
     ### [deeper] ⊘ refused (max depth exceeded)
     **Session**: sess_1738326896_aaaaae
@@ -68,7 +68,7 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
     > Attempted delegation: look deeper
     > Suggestion: Complete this task at current level or simplify.
 
-    **To go on**: Complete this task at the current level, or start the run again with --set max_depth=2.
+    **Next step**: Complete this task at the current level, or start the run again with --set max_depth=2.
     ");
 }
 
@@ -229,7 +229,7 @@ fn requirement_50_all_failed_is_still_a_structured_result() {
 
     > half of it
 
-    **To go on**: Delegate the task again.
+    **Next step**: Delegate the task again.
 
     ### [b] ? blocked (unknown error)
     **Session**: sess_1738326896_aaaaac
@@ -238,7 +238,7 @@ fn requirement_50_all_failed_is_still_a_structured_result() {
 
     > Which database?
 
-    **To go on**: Answer it.
+    **Next step**: Answer it.
     ");
 }
 
@@ -290,7 +290,7 @@ fn a_report_cannot_forge_our_headings() {
 
     > n ## Subagents complete: 9/9
 
-    **To go on**: do⏎### [z] ✓
+    **Next step**: do⏎### [z] ✓
     ");
 }
 
@@ -334,7 +334,7 @@ fn a_long_result_is_cut_between_characters_with_a_note() {
 
     > äöüäöüäöüä
 
-    **Cut**: 20 of 600 bytes are shown; all of it: `transcripts/sess_1738326896_aaaaab.transcript.json`
+    **Cut**: 20 of 600 bytes are shown; full text: `transcripts/sess_1738326896_aaaaab.transcript.json`
 
     ### [b] ⚠ partial (context exhausted)
     **Usage**: in=1,001 out=51 · $0.0038 · sess_1738326896_aaaaac
@@ -347,9 +347,9 @@ fn a_long_result_is_cut_between_characters_with_a_note() {
 
     > nnnnnnnnnnnnnnnnnnnn
 
-    **To go on**: Split the task, or use a model with a larger window.
+    **Next step**: Split the task, or use a model with a larger window.
 
-    **Cut**: 20 of 41 bytes are shown; all of it: `transcripts/sess_1738326896_aaaaac.transcript.json`
+    **Cut**: 20 of 41 bytes are shown; full text: `transcripts/sess_1738326896_aaaaac.transcript.json`
     ");
     let json = results.json(&options);
     assert_eq!(json.results[0].report.as_deref(), Some("äöüäöüäöüä"));
@@ -380,7 +380,7 @@ fn an_expired_report_is_reported_as_gone() {
     pruned.records = h.records.iter().map(|(at, event)| (*at, event.without_content())).collect();
     let text = markdown(&pruned);
     assert!(text.contains("### [security] ✓\n"), "{text}");
-    assert!(text.contains("\nThe report is no longer kept.\n"), "{text}");
+    assert!(text.contains("\nThe report has expired and was deleted.\n"), "{text}");
     assert!(text.contains("in=45,000 out=2,100"), "{text}");
 }
 
@@ -393,7 +393,7 @@ fn the_same_advice_about_refusals_appears_once() {
     }
     let text = markdown(&h);
     assert!(text.starts_with("## Subagents complete: 0/3 (0 partial, 0 failed, 3 refused)\n"));
-    assert_eq!(text.matches("**To go on**: Ask for fewer.").count(), 1, "{text}");
+    assert_eq!(text.matches("**Next step**: Ask for fewer.").count(), 1, "{text}");
 }
 
 #[test]

@@ -121,7 +121,9 @@ fn uncommitted_work_is_never_shown_as_a_success() {
     }
     let json = CallResults::of_run(&h.view()).json(&ResultOptions::default());
     assert_eq!((json.completed, json.partial, json.results[0].outcome), (0, 1, "partial"));
-    assert!(markdown(&h).contains("**Work**: its work could not be kept: the disk is full"));
+    assert!(markdown(&h).contains(
+        "**Work**: its work could not be kept and is still in its workspace: the disk is full"
+    ));
     assert!(markdown(&h).contains("It is done."), "what it said is there all the same");
 
     // Once it is committed, the original outcome returns.
@@ -154,7 +156,7 @@ fn files_that_several_change_are_listed_for_the_parent() {
     ends(&mut h, two, kept(&[("both", "deleted"), ("new", "renamed from old")]), None);
     ends(&mut h, three, kept(&[("old", "modified")]), None);
     let text = markdown(&h);
-    let (_, shared) = text.split_once("**Touched by several**").unwrap();
+    let (_, shared) = text.split_once("**Changed by several subagents**").unwrap();
     assert!(
         shared.ends_with("\n- `both` by [one] and [two]\n- `old` by [two] and [three]\n"),
         "{shared}"

@@ -50,9 +50,9 @@ fn a_list_has_a_line_for_each_run() {
       [correctness] Read src/lib.rs · in=23k out=890 · $0.0824
     run_1738326896_aaaaaa  ⚠ partial      4 subagents: 1 complete, 1 partial, 1 failed, 1 refused  in=265k out=16k  ~$1.0371  1m 11s  Review the tree
     run_1738326896_aaaaaa  ! interrupted  3 subagents: 1 interrupted, 1 complete, 1 partial        in=261k out=15k   $1.0101  1m 10s  Review the tree
-      `adjutant resume run_1738326896_aaaaaa` goes on where it stopped
+      `adjutant resume run_1738326896_aaaaaa` continues it
     run_1738326896_aaaaaa  → running      0 subagents: none                                        in=0 out=0          $0.00    0.0s  a]⟨U+001B⟩[2J⟨U+202E⟩evil⟨U+200B⟩⏎### [fake] ✓⟨U+0007⟩ ⟨U+0…
-    ~ estimated: calls whose usage no provider reported count in full
+    ~ estimated: calls without reported usage are counted at the amount reserved for them
     ");
     insta::assert_snapshot!(list(&[]), @"no runs");
     assert_eq!(list_json(&looks).runs[2].state, "interrupted");
@@ -155,13 +155,13 @@ fn a_list_shows_what_each_subagent_waits_for() {
     };
     insta::assert_snapshot!(list(&[look]), @"
     run_1738326896_aaaaaa  → running  6 subagents: 4 running, 2 waiting  in=4.0k out=1.0k  ~$0.0271  41s  Review the tree
-      [quiet] stalled? nothing heard for 41s · 9m 19s left
+      [quiet] stalled? no output for 41s · 9m 19s left
       [tool] Grep src/lib.rs · in=10 out=1 · $0.0000 · 9m 19s left
       [retry] retrying in 5.0s: provider overloaded · in=4.0k out=1.0k · ~$0.0270 · 9m 19s left
       [lead] waiting for its subagents · in=10 out=1 · $0.0000 · 9m 19s left
-      [child] waiting for a place
+      [child] waiting for a free slot
       [asked] waiting for approval
-    ~ estimated: calls whose usage no provider reported count in full
+    ~ estimated: calls without reported usage are counted at the amount reserved for them
     ");
     let json = detail_json(&look, None);
     let said: Vec<String> = json.runs[0]

@@ -208,7 +208,7 @@ fn a_failed_child_leaves_its_work_and_names_its_reference() {
 
     > provider overloaded: try later
 
-    **To go on**: Try again later.
+    **Next step**: Try again later.
 
     **Findings so far**:
 
@@ -255,7 +255,7 @@ fn the_status_shows_stories() {
       session  sess_1738326896_aaaaaa
       agent    delegate, acme/large, depth 0
       spent    in=15,000 out=1,500 · $0.0675 · 0 turns, 0 tool calls
-      in all   in=45,000 out=4,500 · $0.2025
+      total    in=45,000 out=4,500 · $0.2025, with subagents
       work     2 files +42 -5 · overlay · verified
       kept in  refs/adjutant/run_1738326896_aaaaaa/sess_1738326896_aaaaaa
       time     17s
@@ -264,7 +264,7 @@ fn the_status_shows_stories() {
       session  sess_1738326896_aaaaab
       agent    scout, acme/large, depth 1
       spent    in=10,000 out=1,000 · $0.0450 · 0 turns, 0 tool calls
-      in all   in=20,000 out=2,000 · $0.09
+      total    in=20,000 out=2,000 · $0.09, with subagents
       work     2 files +40 -3 · overlay · merged
       time     8.1s
 
@@ -368,7 +368,7 @@ fn a_partial_story_names_the_resume_command() {
       work     1 file, +1 -0, in refs/adjutant/run_1738326896_aaaaaa/sess_1738326896_aaaaaa
                modified src/auth.rs +1 -0
       spent    in=12,000 out=1,200 · $0.0540 · 5.0s
-      go on    `adjutant resume run_1738326896_aaaaaa`
+      resume   `adjutant resume run_1738326896_aaaaaa`
 
     0 of 1 story passes: in=12,000 out=1,200 · $0.0540 · 5.0s
     ");
@@ -479,7 +479,7 @@ fn totals_are_the_sum_of_all_stories() {
     assert_eq!(shape.spent.usage.input, input - reports[0].inclusive.usage.input);
     assert!((shape.elapsed_s - reports[1].elapsed_s - reports[2].elapsed_s).abs() < 1e-9);
     let text = render(&reports);
-    assert!(text.ends_with(" (1 done before, not counted)\n"), "{text}");
+    assert!(text.ends_with(" (1 finished earlier, not counted)\n"), "{text}");
     assert_eq!(text.matches(", by an earlier command\n").count(), 1, "{text}");
     assert!(StoryReport::of(&History::new().view()).is_none());
 }

@@ -63,7 +63,7 @@ fn reasons_are_shown_in_the_tree() {
     ├─ #2 [correctness] ✗ failed: provider error · scout · depth 1 · in=27k out=1.9k · ~$0.1094 · 1m 11s
     ├─ #3 [refactor] ⚠ partial: context exhausted · scout · depth 1 · in=193k out=12k · $0.7612 · 1m 10s
     └─ #4 [deeper] ⊘ refused: max depth exceeded · scout · depth 1
-    ~ estimated: calls whose usage no provider reported count in full
+    ~ estimated: calls without reported usage are counted at the amount reserved for them
     ");
 }
 

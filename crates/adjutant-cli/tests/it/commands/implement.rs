@@ -128,7 +128,7 @@ fn lists_and_ranges_of_tasks_reach_the_agent_each_once_and_a_missing_one_is_name
 
     > Tasks 3, 4, 5 were not handed to `implementer`.
 
-    **To go on**: Run the command again for what is left.
+    **Next step**: Run the command again for what is left.
 
     Implementation: .adjutant/specs/new.md
     Task 1 is [COMPLETED]

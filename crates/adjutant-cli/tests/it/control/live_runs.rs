@@ -136,7 +136,7 @@ fn a_process_that_is_stopped_is_killed_and_its_end_recorded() {
         run_0000000000_aaaaaa
         [root] ■ cancelled · delegate · depth 0 · in=~2.1k out=~4.1k · no price · 0.0s
         └─ #1 [slow] ■ cancelled · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
-        ~ estimated: calls whose usage no provider reported count in full
+        ~ estimated: calls without reported usage are counted at the amount reserved for them
         --- stderr ---
         [exit 0]
     ");
@@ -273,7 +273,8 @@ fn a_subagent_hears_what_it_is_told_before_it_ends() {
     let out = run.finish();
     assert!(out.stdout.contains("> I left them out."), "{out}");
     assert!(
-        out.stderr.contains("[a] you say, before its next turn: Leave the tests out."),
+        out.stderr
+            .contains("[a] your message, delivered before its next turn: Leave the tests out."),
         "{out}"
     );
     let transcript = rig.run(["transcript", &child]);

@@ -26,8 +26,8 @@ fn req_43_the_question_shows_what_is_at_stake() {
         Tools       Glob, Grep, Note, Read; no network
         Model       script:../script.toml
         Worst case  5,000,000 tokens, $5.00, no time limit
-        Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
-        At once     2
+        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+        Parallel    2 at a time
 
         Start? [y/N]
     ");
@@ -93,8 +93,8 @@ fn on_a_narrow_terminal_the_question_does_not_run_over_the_edge() {
         Tools       Glob, Grep, Note, Read; no network
         Model       script:../script.toml
         Worst case  5,000,000 tokens, $5.00, no time limit
-        Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
-        At once     2
+        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+        Parallel    2 at a time
 
         Start? [y/N]
     ");

@@ -65,7 +65,7 @@ fn a_context_file_outside_the_root_refuses_that_task_alone() {
 
         > Context file `../secret.txt`: path is outside the workspace.
 
-        **To go on**: Name regular files inside the working tree, below the size cap.
+        **Next step**: Name regular files inside the working tree, below the size cap.
 
         ### [even] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb

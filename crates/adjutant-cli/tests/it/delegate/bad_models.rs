@@ -16,8 +16,10 @@ const ASK: [&str; 6] = ["delegate", "--yes", "-t", "look=Look", "--model", "fake
 fn complaint(rig: &Rig, output: &Output) -> String {
     rig.assert_unharmed();
     assert_eq!(output.code, 1, "{output}");
-    let quoted =
-        output.stdout.lines().filter(|line| line.starts_with('>') || line.starts_with("**To"));
+    let quoted = output
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with('>') || line.starts_with("**Next step"));
     let quoted: Vec<_> = quoted.map(|line| line.trim_start_matches("> ").to_owned()).collect();
     assert!(!format!("{}{}", output.stdout, output.stderr).contains(KEY), "{output}");
     quoted.join("\n")
@@ -75,7 +77,7 @@ fn a_wrong_key_ends_the_task_and_is_not_tried_again() {
         let out = server.call(&rig, &ASK).env("FAKE_KEY", "another-key-12345").run();
         let said = complaint(&rig, &out);
         assert!(said.starts_with("authentication failed: HTTP 40"), "{api:?}: {said}");
-        assert!(said.ends_with("**To go on**: Check the key of this provider."), "{said}");
+        assert!(said.ends_with("**Next step**: Check the key of this provider."), "{said}");
         assert!(!said.contains("another-key"), "{said}");
         assert_eq!(server.stop().len(), 1, "{api:?}");
     }
@@ -101,19 +103,19 @@ fn a_server_that_is_something_else_is_said_with_what_to_look_at() {
     }
     insta::assert_snapshot!(said.join("\n\n"), @"
     request rejected: the server answered with a web page, not as wire `chat` does; is the base URL right?
-    **To go on**: Use another model, or change the task.
+    **Next step**: Use another model, or change the task.
 
     request rejected: HTTP 404; is the base URL right?
-    **To go on**: Use another model, or change the task.
+    **Next step**: Use another model, or change the task.
 
     request rejected: HTTP 404: model `priced` not found
-    **To go on**: Use another model, or change the task.
+    **Next step**: Use another model, or change the task.
 
     request rejected: HTTP 301, a redirect, is not followed; is the base URL right?
-    **To go on**: Use another model, or change the task.
+    **Next step**: Use another model, or change the task.
 
     incomplete answer: the answer held not a single event; is the base URL right?
-    **To go on**: Try again later, or use another model.
+    **Next step**: Try again later, or use another model.
     ");
 }
 
@@ -127,7 +129,7 @@ fn a_port_where_nobody_listens_is_said_with_the_port() {
     let said = complaint(&rig, &out).replace(&port.to_string(), "PORT");
     insta::assert_snapshot!(said, @"
     network error: cannot connect to 127.0.0.1:PORT; is the server running?
-    **To go on**: Try again later, or use another model.
+    **Next step**: Try again later, or use another model.
     ");
 }
 

@@ -68,7 +68,7 @@ fn a_deadline_makes_it_partial() {
 
     > Timed out after 1 s, its own timeout.
 
-    **To go on**: `adjutant resume sess_0000000000_aaaaaa` gives it as much time again; what was found so far is in the result.
+    **Next step**: `adjutant resume sess_0000000000_aaaaaa` gives it as much time again; what was found so far is in the result.
 
     Run run_0000000000_bbbbbb, transcripts in $PLACE/state/runs/run_0000000000_bbbbbb/transcripts
     ");

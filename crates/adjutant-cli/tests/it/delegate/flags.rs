@@ -181,8 +181,8 @@ fn a_dry_run_shows_the_worst_case_and_leaves_no_trace() {
         Tools       Glob, Grep, Note, Read; no network
         Model       script:../script.toml
         Worst case  10,000,000 tokens, $5.00, no time limit
-        Budget      5,000,000 tokens each, 20,000,000 tokens and $5.00 for the run
-        At once     2
+        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+        Parallel    2 at a time
         --- stderr ---
         [exit 0]
     ");
@@ -225,7 +225,7 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 
         > Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
 
-        **To go on**: Start the run again with --budget-tokens 5100, or delegate less.
+        **Next step**: Start the run again with --budget-tokens 5100, or delegate less.
 
         Run run_0000000000_bbbbbb
     ");
@@ -351,7 +351,7 @@ fn below_the_amount_a_call_starts_without_a_terminal_and_says_so() {
     };
     let out = call("0.30", &[]);
     assert_eq!(out.code, 0, "{out}");
-    let line = "Approved without asking: $0.30 at most; $0.30 of $0.30 so far";
+    let line = "Approved without asking: at most $0.30; $0.30 of the $0.30 limit is used";
     assert!(out.stderr.contains(line), "{out}");
     let line = "Approved without asking: $0.30 of $0.30, by the worst case";
     assert!(out.stdout.contains(line), "{out}");
@@ -373,7 +373,10 @@ fn below_the_amount_a_call_starts_without_a_terminal_and_says_so() {
     ");
     assert_eq!(rig.runs().len(), runs, "what is refused leaves no trace");
     let shown = call("0.20", &["--dry-run"]).stdout;
-    assert!(shown.contains("needed: it does not fit the $0.20 approved beforehand"), "{shown}");
+    assert!(
+        shown.contains("needed: the worst case exceeds the $0.20 for automatic approval"),
+        "{shown}"
+    );
 }
 
 /// An agent that fetches a page and says what came of it.
@@ -451,7 +454,7 @@ fn tasks_that_a_person_typed_work_all_at_once_up_to_four() {
     ] {
         let out = rig.delegating(args).arg("--dry-run").run();
         assert_eq!(out.code, 0, "{out}");
-        let shown = out.stdout.lines().find_map(|line| line.trim().strip_prefix("At once"));
-        assert_eq!(shown.unwrap().trim(), at_once.to_string(), "{args:?}: {out}");
+        let shown = out.stdout.lines().find_map(|line| line.trim().strip_prefix("Parallel"));
+        assert_eq!(shown.unwrap().trim(), format!("{at_once} at a time"), "{args:?}: {out}");
     }
 }

@@ -75,7 +75,7 @@ fn req_50_ctrl_c_cancels_everything_and_keeps_what_was_found() {
 
     > First I take a note.
 
-    **To go on**: `adjutant resume sess_0000000000_aaaaaa` takes it up again; what was found so far is in the result.
+    **Next step**: `adjutant resume sess_0000000000_aaaaaa` takes it up again; what was found so far is in the result.
 
     ### [quick] ✓
     **Usage**: in=… out=… · no price · sess_0000000000_bbbbbb
@@ -135,8 +135,8 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
     assert_eq!(run.finish().code, 128 + 9);
     insta::assert_snapshot!(rig.run(["status"]), @"
         run_0000000000_aaaaaa  ! interrupted  2 subagents: 1 interrupted, 1 complete  in=~3.1k out=~4.1k  no price  0.0s
-          `adjutant resume run_0000000000_aaaaaa` goes on where it stopped
-        ~ estimated: calls whose usage no provider reported count in full
+          `adjutant resume run_0000000000_aaaaaa` continues it
+        ~ estimated: calls without reported usage are counted at the amount reserved for them
         --- stderr ---
         [exit 0]
     ");
@@ -145,9 +145,9 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
         [root] ! interrupted · delegate · depth 0 · in=~3.1k out=~4.1k · no price · 0.0s
         ├─ #1 [slow] ! interrupted · scout · depth 1 · in=~2.1k out=~4.1k · no price · 0.0s
         └─ #2 [quick] ✓ complete · scout · depth 1 · in=1.0k out=10 · no price · 0.0s
-        ~ estimated: calls whose usage no provider reported count in full
+        ~ estimated: calls without reported usage are counted at the amount reserved for them
         --- stderr ---
-        adjutant: run_0000000000_aaaaaa: `adjutant resume run_0000000000_aaaaaa` goes on where it stopped
+        adjutant: run_0000000000_aaaaaa: `adjutant resume run_0000000000_aaaaaa` continues it
         [exit 0]
     ");
     let result = rig.run(["result"]);
@@ -171,7 +171,7 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
 
         > First I take a note.
 
-        **To go on**: `adjutant resume sess_0000000000_aaaaaa` goes on with it; what was found so far is in the result.
+        **Next step**: `adjutant resume sess_0000000000_aaaaaa` continues it; what was found so far is in the result.
 
         ### [quick] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb

@@ -319,7 +319,8 @@ fn a_parent_is_told_which_files_its_subagents_both_touched() {
     assert_eq!(out.code, 0, "{out}");
     let events = repo.rig.events(&repo.rig.only_run());
     let told = events.iter().filter_map(|it| it["content"].as_str());
-    let told: Vec<&str> = told.filter(|it| it.contains("**Touched by several**")).collect();
+    let told: Vec<&str> =
+        told.filter(|it| it.contains("**Changed by several subagents**")).collect();
     assert_eq!(told.len(), 1, "{events:?}");
     assert!(told[0].contains("- `same` by [one] and [two]"), "{}", told[0]);
 }

@@ -39,12 +39,12 @@ fn errors(rig: &Rig, args: &[&str]) -> Vec<Value> {
 fn errors_are_listed_with_what_to_do_about_them() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["errors"]), @"
-        err_0000000000_xxxxxx  low · validation · VALIDATION_FAILED
+        err_0000000000_xxxxxx  severity low · type validation · code VALIDATION_FAILED
           what  Context file `../../etc/passwd`: path is outside the workspace.
           who   [out] sess_0000000000_aaaaaa, delegate > scout
           when  2000-01-01T00:00:00Z in run_0000000000_bbbbbb
           next  Name regular files inside the working tree, below the size cap.
-        err_0000000000_xxxxxx  high · execution · PROVIDER_ERROR
+        err_0000000000_xxxxxx  severity high · type execution · code PROVIDER_ERROR
           what  script ended: script has no turn 1 for label `bad` (agent `scout`); its labels are `good`
           who   [bad] sess_0000000000_cccccc, delegate > scout
           when  2000-01-01T00:00:00Z in run_0000000000_bbbbbb

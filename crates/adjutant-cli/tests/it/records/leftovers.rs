@@ -145,7 +145,7 @@ fn resuming_a_run_of_refused_tasks_prints_its_result_whatever_models_there_are()
 
     > Token budget exceeded: the task needs at least 5,100 tokens, 10 of the run's 10 are left.
 
-    **To go on**: Start the run again with --budget-tokens 5100, or delegate less.
+    **Next step**: Start the run again with --budget-tokens 5100, or delegate less.
 
     Run run_0000000000_bbbbbb
     --- stderr ---
@@ -203,7 +203,7 @@ fn a_goal_that_cannot_be_begun_says_why_and_what_to_do() {
     let goal = ["run", "--yes", "--model", rig.model(), "--set", "budget_tokens_run=10", "Look."];
     let out = rig.run(goal);
     assert!(out.stdout.contains("(BUDGET_EXCEEDED):\n\n> "), "{out}");
-    assert!(out.stdout.contains("\n**To go on**: "), "{out}");
+    assert!(out.stdout.contains("\n**Next step**: "), "{out}");
     let again = rig.run(["result"]);
     assert!(again.stdout.contains("(BUDGET_EXCEEDED):\n\n> "), "{again}");
     let json = rig.call(goal).arg("--json").run().json();

@@ -376,12 +376,12 @@ fn prune_removes_what_was_said_and_keeps_what_it_cost() {
         ### [reader] ✓
         **Usage**: in=2,200 out=110 · $0.0083 · sess_0000000000_aaaaaa
 
-        The report is no longer kept.
+        The report has expired and was deleted.
 
         ### [echo] ✓
         **Usage**: in=500 out=20 · $0.0018 · sess_0000000000_bbbbbb
 
-        The report is no longer kept.
+        The report has expired and was deleted.
 
         Run run_0000000000_cccccc
         --- stderr ---

@@ -157,7 +157,7 @@ fn what_was_done_before_is_no_part_of_what_is_spent_now() {
     );
     project.repo.git(["checkout", "-q", "prd.json"]);
     let out = project.story(&["--story", "A"]);
-    assert!(out.stdout.contains("(done before, nothing was spent now)"), "{out}");
+    assert!(out.stdout.contains("(finished earlier, nothing was spent now)"), "{out}");
     project.repo.git(["checkout", "-q", "prd.json"]);
     let both = project.json(&[], 0);
     assert_eq!(both["usage"], both["stories"][1]["inclusive"]["usage"], "{both:#}");
