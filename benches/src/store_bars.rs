@@ -10,7 +10,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, Timestamp};
-use adjutant_store::{Disk, Durability, Home, Journal, JournalError, Position, Seq};
+use adjutant_store::{
+    Disk, Durability, Journal, JournalError, JournalPosition, RecordNumber, StateDir,
+};
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -40,7 +42,7 @@ fn said(bytes: usize) -> Event {
 /// A synced append and a bare write with its sync, in turns on the same disk.
 fn appends(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
-    let run = Home::open(&dir.path().join("home"))?.create_run(run_id(1))?;
+    let run = StateDir::open(&dir.path().join("home"))?.create_run(run_id(1))?;
     let lock = run.lock()?;
     let (send, reports) = mpsc::channel();
     let mut journal = lock.create_journal::<Event>(move |report| drop(send.send(report)))?;
@@ -55,7 +57,7 @@ fn appends(plan: &Plan) -> Result<Vec<Row>, Failure> {
         theirs.push(micros(start));
         let start = Instant::now();
         // As the engine does before every record.
-        journal.make_room(64 << 10)?;
+        journal.ensure_space(64 << 10)?;
         journal.append(Timestamp::ZERO, 0, &event, Durability::Sync)?;
         reports.recv()??;
         ours.push(micros(start));
@@ -104,14 +106,14 @@ fn records_per_sync(plan: &Plan) -> Result<Row, Failure> {
     let file = tempfile::tempfile_in(target_dir()?)?;
     let syncs = Arc::new(AtomicUsize::new(0));
     let disk = Counting { file, syncs: Arc::clone(&syncs) };
-    let (send, reports) = mpsc::channel::<Result<Seq, JournalError>>();
-    let start = Position::start(run_id(1));
+    let (send, reports) = mpsc::channel::<Result<RecordNumber, JournalError>>();
+    let start = JournalPosition::start(run_id(1));
     let mut journal = Journal::start(disk, start, move |report| drop(send.send(report)))?;
     let event = said(400);
     let mut chance = 1_u32;
     // When children go on that think, and the records that the others wait for.
     let mut thinking = BinaryHeap::from([Reverse(Instant::now()); 8]);
-    let mut waiting: Vec<Seq> = Vec::new();
+    let mut waiting: Vec<RecordNumber> = Vec::new();
     let mut taken = 0;
     while taken < turns {
         while thinking.peek().is_some_and(|Reverse(at)| *at <= Instant::now()) {
@@ -143,7 +145,7 @@ fn records_per_sync(plan: &Plan) -> Result<Row, Failure> {
 /// Reading a journal back.
 fn reading(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
-    let home = Home::open(&dir.path().join("home"))?;
+    let home = StateDir::open(&dir.path().join("home"))?;
     let saved = write_run(&home, plan.pick(100_000, 2_000), 256)?;
     let run = home.run(run_id(1));
     let spread = plan.rounds(5, || -> Result<f64, Failure> {
@@ -165,7 +167,11 @@ fn reading(plan: &Plan) -> Result<Vec<Row>, Failure> {
 }
 
 /// Writes a whole run of about `events` records and returns how many they are.
-pub(crate) fn write_run(home: &Home, events: usize, read_bytes: usize) -> Result<usize, Failure> {
+pub(crate) fn write_run(
+    home: &StateDir,
+    events: usize,
+    read_bytes: usize,
+) -> Result<usize, Failure> {
     let run = home.create_run(run_id(1))?;
     let lock = run.lock()?;
     let mut journal = lock.create_journal::<Event>(drop)?;

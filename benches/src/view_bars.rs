@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 
-use adjutant_store::Home;
+use adjutant_store::StateDir;
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -44,7 +44,7 @@ fn memory(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
     for bytes in SAID_BYTES {
         let dir = TempDir::new_in(target_dir()?)?;
         let path = dir.path().join("home");
-        let home = Home::open(&path)?;
+        let home = StateDir::open(&path)?;
         write_run(&home, plan.pick(20_000, 5_000), bytes)?;
         let run = home.run(run_id(1));
         sizes.push(fs::metadata(run.journal_path())?.len() as f64 / 1e6);
@@ -76,7 +76,7 @@ fn memory(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
 fn look(plan: &Plan, binary: &Binary, read_bytes: usize) -> Result<Vec<Row>, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
     let path = dir.path().join("home");
-    let home = Home::open(&path)?;
+    let home = StateDir::open(&path)?;
     let events = write_run(&home, plan.pick(100_000, 5_000), read_bytes)?;
     let run = home.run(run_id(1));
     let megabytes = fs::metadata(run.journal_path())?.len() as f64 / 1e6;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::files;
-use crate::reserve::{Boundless, FileSpace, Space};
+use crate::space_reserve::{FileSpaceAllocator, SpaceAllocator, UnlimitedSpace};
 
 /// A file that grows at its end.
 pub trait Disk: Send {
@@ -25,12 +25,12 @@ pub trait Disk: Send {
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 
     /// Returns what allocates space ahead of the end; by default nothing is and nothing runs short.
-    fn space(&self) -> Box<dyn Space> {
-        Box::new(Boundless)
+    fn space_allocator(&self) -> Box<dyn SpaceAllocator> {
+        Box::new(UnlimitedSpace)
     }
 
     /// Gives back what was allocated ahead of the first `len` bytes, which is all there is.
-    fn give_back(&mut self, _len: u64) -> io::Result<()> {
+    fn free_unused_space(&mut self, _len: u64) -> io::Result<()> {
         Ok(())
     }
 }
@@ -72,11 +72,11 @@ impl Disk for FileDisk {
         self.file.set_len(len)
     }
 
-    fn space(&self) -> Box<dyn Space> {
-        Box::new(FileSpace::new(Arc::clone(&self.file)))
+    fn space_allocator(&self) -> Box<dyn SpaceAllocator> {
+        Box::new(FileSpaceAllocator::new(Arc::clone(&self.file)))
     }
 
-    fn give_back(&mut self, len: u64) -> io::Result<()> {
+    fn free_unused_space(&mut self, len: u64) -> io::Result<()> {
         // Cutting a file to the length it has frees what lies behind its end.
         self.file.set_len(len)
     }

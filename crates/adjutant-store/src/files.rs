@@ -34,12 +34,12 @@ impl FileError {
 }
 
 /// Names the file in an input or output error.
-pub(crate) trait During<T> {
+pub(crate) trait FileErrorContext<T> {
     /// Says what was being done, and to which path.
     fn during(self, action: &'static str, path: &Path) -> Result<T, FileError>;
 }
 
-impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> FileErrorContext<T> for Result<T, E> {
     fn during(self, action: &'static str, path: &Path) -> Result<T, FileError> {
         self.map_err(|source| FileError { action, path: path.to_owned(), source: source.into() })
     }

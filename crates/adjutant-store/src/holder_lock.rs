@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::files::{self, During, FileError};
+use crate::files::{self, FileError, FileErrorContext};
 use crate::lock::try_flock;
 
 /// The folder with the lock files, in the state directory.
 const FOLDER: &str = "holders";
 
 /// How often a lock is taken anew because another process removed the file a moment before.
-const TRIES: u32 = 100;
+const LOCK_ATTEMPTS: u32 = 100;
 
 /// A lock that this process has until this is dropped.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ impl HolderLock {
         let folder = home.join(FOLDER);
         files::ensure_private_dir(&folder).during("create", &folder)?;
         let path = folder.join(name);
-        for _ in 0..TRIES {
+        for _ in 0..LOCK_ATTEMPTS {
             let file = files::open_private(&path).during("open", &path)?;
             let exclusive = FlockOperation::NonBlockingLockExclusive;
-            let is_ours = try_flock(&file, exclusive).during("lock", &path)?;
+            let is_locked = try_flock(&file, exclusive).during("lock", &path)?;
             // Whoever clears up may have removed it between these two steps.
-            if is_ours && file.metadata().during("examine", &path)?.nlink() > 0 {
+            if is_locked && file.metadata().during("examine", &path)?.nlink() > 0 {
                 return Ok(Self { path, _file: file });
             }
         }

@@ -34,14 +34,14 @@ impl BootInstant {
 
 /// The present, by the clock people read and by the one nobody can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Now {
+pub struct CurrentTime {
     /// Unix milliseconds.
     pub wall_ms: u64,
     /// The same instant since the machine's boot, where the machine says.
     pub boot: Option<BootInstant>,
 }
 
-impl Now {
+impl CurrentTime {
     /// Asks the machine; a wall clock before 1970 counts as 1970.
     #[must_use]
     pub fn read() -> Self {
@@ -53,26 +53,28 @@ impl Now {
 
 /// One process, for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Process {
+pub(crate) struct ProcessIdentity {
     pub(crate) pid: u32,
     boot: String,
     /// Clock ticks from boot to the start of the process.
-    start: u64,
+    #[serde(rename = "start")]
+    start_ticks: u64,
 }
 
-impl Process {
+impl ProcessIdentity {
     /// Returns ourselves; nothing where `/proc` is not there.
-    pub(crate) fn this() -> Option<Self> {
+    pub(crate) fn current() -> Option<Self> {
         let pid = std::process::id();
         // Not `/proc/self`: in a PID namespace with a foreign `/proc` the two are not the same.
-        Some(Self { pid, boot: boot_id()?, start: start_of(pid)? })
+        Some(Self { pid, boot: boot_id()?, start_ticks: start_ticks_of(pid)? })
     }
 
     /// Says whether this very process is there and not a zombie, seen from here.
     ///
     /// A no from another PID namespace means nothing: the number is not ours to look up.
     pub(crate) fn is_alive(&self) -> bool {
-        boot_id().is_some_and(|boot| boot == self.boot) && start_of(self.pid) == Some(self.start)
+        boot_id().is_some_and(|boot| boot == self.boot)
+            && start_ticks_of(self.pid) == Some(self.start_ticks)
     }
 }
 
@@ -82,12 +84,12 @@ fn boot_id() -> Option<String> {
 }
 
 /// Reads when a live process started: field 22 of its `stat`.
-fn start_of(pid: u32) -> Option<u64> {
-    start_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+fn start_ticks_of(pid: u32) -> Option<u64> {
+    parse_start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Finds the start in a line of `stat`, unless the process is a zombie or dead.
-fn start_in(stat: &str) -> Option<u64> {
+fn parse_start_ticks(stat: &str) -> Option<u64> {
     // The second field is the name in parentheses and may hold anything, parentheses too.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
@@ -105,16 +107,16 @@ mod tests {
     #[test]
     fn the_start_is_found_behind_any_process_name() {
         let stat = "7 (a) R 1) S 1 7 7 0 -1 4194560 9 0 0 0 0 0 0 0 20 0 1 0 4242 16 2 3";
-        assert_eq!(start_in(stat), Some(4242));
-        assert_eq!(start_in(&stat.replace(") S 1", ") Z 1")), None);
-        assert_eq!(start_in("nonsense"), None);
+        assert_eq!(parse_start_ticks(stat), Some(4242));
+        assert_eq!(parse_start_ticks(&stat.replace(") S 1", ") Z 1")), None);
+        assert_eq!(parse_start_ticks("nonsense"), None);
     }
 
     #[test]
     fn this_process_is_alive_and_one_with_another_start_or_boot_is_not() {
-        let this = Process::this().unwrap();
+        let this = ProcessIdentity::current().unwrap();
         assert!(this.is_alive());
-        assert!(!Process { start: this.start + 1, ..this.clone() }.is_alive());
-        assert!(!Process { boot: "another".to_owned(), ..this }.is_alive());
+        assert!(!ProcessIdentity { start_ticks: this.start_ticks + 1, ..this.clone() }.is_alive());
+        assert!(!ProcessIdentity { boot: "another".to_owned(), ..this }.is_alive());
     }
 }

@@ -17,9 +17,9 @@ use adjutant_core::Timestamp;
 use serde::Serialize;
 
 use crate::disk::Disk;
-use crate::record::{self, Link, MAX_RECORD_BYTES, Position, Seq};
-use crate::reserve::Reserve;
-use crate::writer::{Batch, Queue, Writer};
+use crate::record::{self, GroupMark, JournalPosition, MAX_RECORD_BYTES, RecordNumber};
+use crate::space_reserve::SpaceReserve;
+use crate::writer::{JournalWriter, RecordBatch, WriteQueue};
 
 /// Says whether a record must survive a loss of power before anyone builds on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,18 +85,18 @@ fn is_full(error: &io::Error) -> bool {
 
 /// The one writer of a run's journal.
 pub struct Journal<E> {
-    queue: Arc<Queue>,
-    staged: Batch,
-    position: Position,
-    reserve: Reserve,
-    hand: Hand,
+    queue: Arc<WriteQueue>,
+    staged: RecordBatch,
+    position: JournalPosition,
+    reserve: SpaceReserve,
+    thread: WriteThread,
     event: PhantomData<fn(&E)>,
 }
 
 /// Who writes.
-enum Hand {
+enum WriteThread {
     /// A thread of its own, until it is joined.
-    Thread(Option<JoinHandle<()>>),
+    Dedicated(Option<JoinHandle<()>>),
     /// The caller, whenever it submits.
     Caller(Box<dyn FnMut() + Send>),
 }
@@ -108,15 +108,15 @@ impl<E: Serialize> Journal<E> {
     /// once with the error that ends it all. It should be quick, and must not close the journal.
     pub fn start(
         disk: impl Disk + 'static,
-        position: Position,
-        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+        position: JournalPosition,
+        report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
     ) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
-        let reserve = Reserve::new(disk.space(), position.offset);
-        let writer = Writer::new(disk, Arc::clone(&queue), position.offset, report);
+        let queue = Arc::new(WriteQueue::default());
+        let reserve = SpaceReserve::new(disk.space_allocator(), position.offset);
+        let writer = JournalWriter::new(disk, Arc::clone(&queue), position.offset, report);
         let thread = thread::Builder::new().name("journal".to_owned());
         let writer = thread.spawn(move || writer.run())?;
-        Ok(Self::new(queue, position, reserve, Hand::Thread(Some(writer))))
+        Ok(Self::new(queue, position, reserve, WriteThread::Dedicated(Some(writer))))
     }
 
     /// Starts like [`Journal::start`], but writes, syncs and reports within [`Journal::submit`].
@@ -125,17 +125,34 @@ impl<E: Serialize> Journal<E> {
     /// another thread is still writing.
     pub fn start_inline(
         disk: impl Disk + 'static,
-        position: Position,
-        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
+        position: JournalPosition,
+        report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
     ) -> Self {
-        let queue = Arc::new(Queue::default());
-        let reserve = Reserve::new(disk.space(), position.offset);
-        let mut writer = Writer::new(disk, Arc::clone(&queue), position.offset, report);
-        Self::new(queue, position, reserve, Hand::Caller(Box::new(move || writer.step())))
+        let queue = Arc::new(WriteQueue::default());
+        let reserve = SpaceReserve::new(disk.space_allocator(), position.offset);
+        let mut writer = JournalWriter::new(disk, Arc::clone(&queue), position.offset, report);
+        Self::new(
+            queue,
+            position,
+            reserve,
+            WriteThread::Caller(Box::new(move || writer.write_pending())),
+        )
     }
 
-    fn new(queue: Arc<Queue>, position: Position, reserve: Reserve, hand: Hand) -> Self {
-        Self { queue, staged: Batch::default(), position, reserve, hand, event: PhantomData }
+    fn new(
+        queue: Arc<WriteQueue>,
+        position: JournalPosition,
+        reserve: SpaceReserve,
+        thread: WriteThread,
+    ) -> Self {
+        Self {
+            queue,
+            staged: RecordBatch::default(),
+            position,
+            reserve,
+            thread,
+            event: PhantomData,
+        }
     }
 
     /// Appends one record and hands it to the disk.
@@ -148,7 +165,7 @@ impl<E: Serialize> Journal<E> {
         wall_ms: u64,
         event: &E,
         durability: Durability,
-    ) -> Result<Seq, JournalError> {
+    ) -> Result<RecordNumber, JournalError> {
         let seq = self.stage(at, wall_ms, event, durability)?;
         self.submit()?;
         Ok(seq)
@@ -164,33 +181,34 @@ impl<E: Serialize> Journal<E> {
         wall_ms: u64,
         event: &E,
         durability: Durability,
-    ) -> Result<Seq, JournalError> {
-        self.put(at, wall_ms, event, durability, Link::Closed)
+    ) -> Result<RecordNumber, JournalError> {
+        self.stage_record(at, wall_ms, event, durability, GroupMark::Ends)
     }
 
     /// Prepares a record that counts only together with the next one: a reader who finds the
     /// journal cut between the two sees neither.
-    pub fn stage_open(
+    pub fn stage_continued(
         &mut self,
         at: Timestamp,
         wall_ms: u64,
         event: &E,
         durability: Durability,
-    ) -> Result<Seq, JournalError> {
-        self.put(at, wall_ms, event, durability, Link::Open)
+    ) -> Result<RecordNumber, JournalError> {
+        self.stage_record(at, wall_ms, event, durability, GroupMark::Continues)
     }
 
-    fn put(
+    fn stage_record(
         &mut self,
         at: Timestamp,
         wall_ms: u64,
         event: &E,
         durability: Durability,
-        link: Link,
-    ) -> Result<Seq, JournalError> {
+        group_mark: GroupMark,
+    ) -> Result<RecordNumber, JournalError> {
         let start = self.staged.bytes.len();
-        let after = record::encode(&mut self.staged.bytes, self.position, at, wall_ms, event, link)
-            .map_err(|error| JournalError::Serialize(error.into()))?;
+        let after =
+            record::encode(&mut self.staged.bytes, self.position, at, wall_ms, event, group_mark)
+                .map_err(|error| JournalError::Serialize(error.into()))?;
         let bytes = self.staged.bytes.len() - start;
         if bytes > MAX_RECORD_BYTES {
             self.staged.bytes.truncate(start);
@@ -205,7 +223,7 @@ impl<E: Serialize> Journal<E> {
     /// Hands everything staged to the disk.
     pub fn submit(&mut self) -> Result<(), JournalError> {
         self.queue.submit(&mut self.staged)?;
-        if let Hand::Caller(write) = &mut self.hand {
+        if let WriteThread::Caller(write) = &mut self.thread {
             write();
         }
         Ok(())
@@ -214,12 +232,12 @@ impl<E: Serialize> Journal<E> {
     /// Makes sure that `bytes` more than what is staged can be written; the disk is full otherwise.
     ///
     /// Cheap: the disk is asked once in a while for much more than is needed now.
-    pub fn make_room(&mut self, bytes: u64) -> Result<(), JournalError> {
-        self.reserve.reach(self.position.offset, bytes).map_err(JournalError::write)
+    pub fn ensure_space(&mut self, bytes: u64) -> Result<(), JournalError> {
+        self.reserve.ensure(self.position.offset, bytes).map_err(JournalError::write)
     }
 
     /// Takes back what was staged behind `position`, none of which may have been submitted.
-    pub fn unstage(&mut self, position: Position) {
+    pub fn unstage(&mut self, position: JournalPosition) {
         let bytes = self.position.offset.saturating_sub(position.offset);
         let kept = (self.staged.bytes.len() as u64).saturating_sub(bytes);
         self.staged.bytes.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
@@ -229,12 +247,12 @@ impl<E: Serialize> Journal<E> {
 
     /// Returns the place after the last staged record.
     #[must_use]
-    pub const fn position(&self) -> Position {
+    pub const fn position(&self) -> JournalPosition {
         self.position
     }
 
     /// Writes and syncs what is left, ends the thread, and returns where the journal ends.
-    pub fn close(mut self) -> Result<Position, JournalError> {
+    pub fn close(mut self) -> Result<JournalPosition, JournalError> {
         self.finish()?;
         Ok(self.position)
     }
@@ -243,12 +261,12 @@ impl<E: Serialize> Journal<E> {
 impl<E> Journal<E> {
     fn finish(&mut self) -> Result<(), JournalError> {
         let submitted = self.queue.submit(&mut self.staged);
-        let joined = match &mut self.hand {
-            Hand::Caller(write) => {
+        let joined = match &mut self.thread {
+            WriteThread::Caller(write) => {
                 write();
                 Ok(())
             }
-            Hand::Thread(thread) => {
+            WriteThread::Dedicated(thread) => {
                 let Some(thread) = thread.take() else { return Ok(()) };
                 self.queue.close();
                 thread.join().map_err(|_panic| JournalError::WriterGone)

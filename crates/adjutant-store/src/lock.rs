@@ -22,19 +22,19 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::control_socket::ControlSocket;
 use crate::disk::FileDisk;
-use crate::files::{self, During, FileError};
-use crate::identity::{BootInstant, Now, Process};
+use crate::files::{self, FileError, FileErrorContext};
+use crate::identity::{BootInstant, CurrentTime, ProcessIdentity};
 use crate::journal::{Journal, JournalError};
-use crate::reader::{ReadError, Tail};
-use crate::record::{Position, Record, Seq};
+use crate::reader::{JournalTail, ReadError};
+use crate::record::{JournalPosition, JournalRecord, RecordNumber};
 use crate::run_dir::{JournalStamp, RunDir};
-use crate::socket::ControlSocket;
 
 /// How often a writer tries when the lock is taken by nobody it can name, and how long it rests
 /// between tries: a quarter of a second in all, against the microseconds a reader needs.
-const TRIES: u32 = 50;
-const REST: Duration = Duration::from_millis(5);
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Says whether a run has a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub enum Liveness {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another writer holds it.
-    #[error("the run is in use{holder}", holder = by(*pid))]
+    #[error("the run is in use{holder}", holder = holder_suffix(*pid))]
     Held {
         /// The other's process number, where it could be checked.
         pid: Option<u32>,
@@ -65,13 +65,13 @@ pub enum LockError {
     File(#[from] FileError),
 }
 
-fn by(pid: Option<u32>) -> String {
+fn holder_suffix(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
 }
 
 /// Says why a journal cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenJournalError {
     /// The run's content was pruned.
     #[error("not resumable (expired)")]
     Expired,
@@ -85,9 +85,9 @@ pub enum OpenError {
 
 /// What the lock file says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Holder {
+struct LockHolder {
     #[serde(flatten)]
-    process: Process,
+    process: ProcessIdentity,
     /// When the lock was taken or, once `released` is set, given back.
     since: Option<BootInstant>,
     released: bool,
@@ -105,8 +105,8 @@ pub struct RunLock {
 impl RunLock {
     /// Takes the run and writes down who did.
     pub(crate) fn acquire(run: &RunDir) -> Result<Self, LockError> {
-        let file = acquire_unnamed(run)?;
-        write_name(&file, &run.lock_path())?;
+        let file = lock_without_holder(run)?;
+        write_current_holder(&file, &run.lock_path())?;
         Ok(Self { run: run.clone(), file: Arc::new(file) })
     }
 
@@ -119,16 +119,17 @@ impl RunLock {
     /// Creates the run's journal and starts its writer; `report` as in [`Journal::start`].
     pub fn create_journal<E: Serialize>(
         &self,
-        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
-    ) -> Result<Journal<E>, OpenError> {
+        report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
+    ) -> Result<Journal<E>, OpenJournalError> {
         let path = self.run.journal_path();
         let file = files::create_new(&path).during("create", &path)?;
-        let disk = FileDisk::new(file, self.names(), Arc::clone(&self.file));
-        Ok(Journal::start(disk, Position::start(self.run.id()), report).during("write", &path)?)
+        let disk = FileDisk::new(file, self.dirs_to_sync(), Arc::clone(&self.file));
+        Ok(Journal::start(disk, JournalPosition::start(self.run.id()), report)
+            .during("write", &path)?)
     }
 
     /// Returns the folders that hold the names of the journal and of the run.
-    fn names(&self) -> Vec<PathBuf> {
+    fn dirs_to_sync(&self) -> Vec<PathBuf> {
         let folders = [Some(self.run.path()), self.run.path().parent()];
         folders.into_iter().flatten().map(Path::to_owned).collect()
     }
@@ -139,11 +140,11 @@ impl RunLock {
     /// returned. Sequence and chain go on where they ended.
     pub fn resume_journal<E: Serialize + DeserializeOwned>(
         &self,
-        mut visit: impl FnMut(Record<E>),
-        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
-    ) -> Result<(Journal<E>, Tail), OpenError> {
+        mut visit: impl FnMut(JournalRecord<E>),
+        report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
+    ) -> Result<(Journal<E>, JournalTail), OpenJournalError> {
         if self.run.is_expired() {
-            return Err(OpenError::Expired);
+            return Err(OpenJournalError::Expired);
         }
         let path = self.run.journal_path();
         let mut reader = self.run.read_journal()?;
@@ -151,7 +152,7 @@ impl RunLock {
             visit(record?);
         }
         let (position, tail) = (reader.position(), reader.tail());
-        if tail != Tail::Clean {
+        if tail != JournalTail::Clean {
             let file = files::open_existing(&path).during("open", &path)?;
             file.set_len(position.offset).during("cut the torn tail of", &path)?;
         }
@@ -163,10 +164,10 @@ impl RunLock {
     /// Returns `None` if the journal was changed since or ends in a torn record: [`Self::resume_journal`] reads it.
     pub fn continue_journal<E: Serialize>(
         &self,
-        position: Position,
+        position: JournalPosition,
         stamp: JournalStamp,
-        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
-    ) -> Result<Option<Journal<E>>, OpenError> {
+        report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
+    ) -> Result<Option<Journal<E>>, OpenJournalError> {
         let is_unchanged = !self.run.is_expired()
             && stamp.bytes == position.offset
             && self.run.journal_stamp() == Some(stamp);
@@ -175,16 +176,16 @@ impl RunLock {
 
     fn append_at<E: Serialize>(
         &self,
-        position: Position,
-        report: impl FnMut(Result<Seq, JournalError>) + Send + 'static,
-    ) -> Result<Journal<E>, OpenError> {
+        position: JournalPosition,
+        report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
+    ) -> Result<Journal<E>, OpenJournalError> {
         let path = self.run.journal_path();
         let file = files::open_existing(&path).during("open", &path)?;
         // The caller acts on what it was just told, and the one who wrote it may have died before
         // it was durable.
         file.sync_data().during("sync", &path)?;
         // Nor need the names of the file and its folder be, if the one who made them died early.
-        let disk = FileDisk::new(file, self.names(), Arc::clone(&self.file));
+        let disk = FileDisk::new(file, self.dirs_to_sync(), Arc::clone(&self.file));
         Ok(Journal::start(disk, position, report).during("write", &path)?)
     }
 }
@@ -195,37 +196,38 @@ impl Drop for RunLock {
         let _ = files::remove(&self.run.control_socket_path());
         // The process may live on, as a server does; without this word it would seem to hold the
         // run. If writing fails the run looks live until the process ends, which harms nothing.
-        if let Some(process) = Process::this() {
-            let holder = Holder { process, since: Now::read().boot, released: true };
+        if let Some(process) = ProcessIdentity::current() {
+            let holder = LockHolder { process, since: CurrentTime::read().boot, released: true };
             let _ = write_holder(&self.file, &holder);
         }
     }
 }
 
 /// Takes the lock without a word about who did, which leaves the last holder's traces in place.
-pub(crate) fn acquire_unnamed(run: &RunDir) -> Result<File, LockError> {
-    acquire_at(&run.lock_path())
+pub(crate) fn lock_without_holder(run: &RunDir) -> Result<File, LockError> {
+    lock_file_without_holder(&run.lock_path())
 }
 
 /// Writes down that this process holds what it locked.
-pub(crate) fn write_name(file: &File, path: &Path) -> Result<(), FileError> {
-    let process = Process::this().ok_or_else(|| io::Error::other("/proc cannot be read"));
+pub(crate) fn write_current_holder(file: &File, path: &Path) -> Result<(), FileError> {
+    let process =
+        ProcessIdentity::current().ok_or_else(|| io::Error::other("/proc cannot be read"));
     let process = process.during("describe this process in", path)?;
-    let holder = Holder { process, since: Now::read().boot, released: false };
+    let holder = LockHolder { process, since: CurrentTime::read().boot, released: false };
     write_holder(file, &holder).during("write", path)
 }
 
 /// Takes the lock that a file is, without a word about who did.
-pub(crate) fn acquire_at(path: &Path) -> Result<File, LockError> {
+pub(crate) fn lock_file_without_holder(path: &Path) -> Result<File, LockError> {
     let file = files::open_private(path).during("open", path)?;
-    for _ in 0..TRIES {
+    for _ in 0..LOCK_ATTEMPTS {
         if try_flock(&file, FlockOperation::NonBlockingLockExclusive).during("lock", path)? {
             return Ok(file);
         }
-        if let Some(pid) = named_pid(&file) {
+        if let Some(pid) = live_holder_pid(&file) {
             return Err(LockError::Held { pid: Some(pid) });
         }
-        thread::sleep(REST);
+        thread::sleep(LOCK_RETRY_PAUSE);
     }
     Err(LockError::Held { pid: None })
 }
@@ -241,18 +243,18 @@ pub(crate) fn liveness_at(path: &Path) -> Result<Liveness, FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::NeverLocked),
         other => other.during("open", path)?,
     };
-    if let Some(pid) = named_pid(&file) {
+    if let Some(pid) = live_holder_pid(&file) {
         return Ok(Liveness::Live { pid: Some(pid) });
     }
     // The instant ends when `file` is dropped, a few lines on.
     if try_flock(&file, FlockOperation::NonBlockingLockShared).during("lock", path)? {
         return Ok(Liveness::Dead);
     }
-    Ok(Liveness::Live { pid: named_pid(&file) })
+    Ok(Liveness::Live { pid: live_holder_pid(&file) })
 }
 
 /// Returns when the run was last taken or given back, as far as its lock file tells.
-pub(crate) fn last_held(run: &RunDir) -> Option<BootInstant> {
+pub(crate) fn last_lock_change(run: &RunDir) -> Option<BootInstant> {
     read_holder(&files::open_read(&run.lock_path()).ok()?)?.since
 }
 
@@ -268,33 +270,33 @@ pub(crate) fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bo
 }
 
 /// Returns the process that holds the run, as far as its lock file names one that lives.
-pub(crate) fn named_writer(run: &RunDir) -> Result<Option<Process>, FileError> {
+pub(crate) fn live_writer(run: &RunDir) -> Result<Option<ProcessIdentity>, FileError> {
     let path = run.lock_path();
     match files::open_read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        other => Ok(named(&other.during("open", &path)?)),
+        other => Ok(live_holder(&other.during("open", &path)?)),
     }
 }
 
 /// Returns the number of the process that the file names.
-fn named_pid(file: &File) -> Option<u32> {
-    named(file).map(|process| process.pid)
+fn live_holder_pid(file: &File) -> Option<u32> {
+    live_holder(file).map(|process| process.pid)
 }
 
 /// Returns the process that the file names, if it lives and has not given the run back.
-fn named(file: &File) -> Option<Process> {
+fn live_holder(file: &File) -> Option<ProcessIdentity> {
     let holder = read_holder(file)?;
     (!holder.released && holder.process.is_alive()).then_some(holder.process)
 }
 
-fn read_holder(mut file: &File) -> Option<Holder> {
+fn read_holder(mut file: &File) -> Option<LockHolder> {
     let mut text = Vec::new();
     file.seek(SeekFrom::Start(0)).ok()?;
     file.take(4096).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-fn write_holder(mut file: &File, holder: &Holder) -> io::Result<()> {
+fn write_holder(mut file: &File, holder: &LockHolder) -> io::Result<()> {
     let mut line = serde_json::to_vec(holder)?;
     line.push(b'\n');
     file.seek(SeekFrom::Start(0))?;

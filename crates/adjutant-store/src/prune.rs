@@ -16,13 +16,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use adjutant_core::RunId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::files::{self, During, FileError, TEMP_SUFFIX};
-use crate::home::Home;
-use crate::identity::Now;
+use crate::files::{self, FileError, FileErrorContext, TEMP_SUFFIX};
+use crate::identity::CurrentTime;
 use crate::lock::{self, Liveness, LockError};
 use crate::reader::ReadError;
-use crate::record::{self, Link, Position};
+use crate::record::{self, GroupMark, JournalPosition};
 use crate::run_dir::{CONTENT_DIRS, RunDir};
+use crate::state_dir::StateDir;
 
 /// How old a half-written replacement is that no process works on any more.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
@@ -35,14 +35,14 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 #[derive(Clone, Debug)]
 pub struct Retention {
     /// The present, as the caller has it.
-    pub now: Now,
+    pub now: CurrentTime,
     /// The age in days from which a run's content goes. Inclusive; with 0 every ended run's does.
     pub days: u32,
 }
 
 /// What became of one run.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum PruneVerdict {
     /// Its content is gone now.
     Expired {
         /// How much smaller the journal became.
@@ -68,39 +68,39 @@ pub enum Verdict {
 /// that of its last record or of its file, whichever is younger; a time that lies ahead counts as
 /// fresh. A wall clock that jumped ahead would make every run old, so a run last held since the
 /// machine's boot must also be old by the clock that nobody can set.
-pub fn prune_one<E: Serialize + DeserializeOwned>(
-    home: &Home,
+pub fn prune_run<E: Serialize + DeserializeOwned>(
+    home: &StateDir,
     id: RunId,
     retention: &Retention,
     strip: &impl Fn(&E) -> Option<E>,
-) -> Verdict {
-    prune_run(&home.run(id), retention, strip).unwrap_or_else(Stop::verdict)
+) -> PruneVerdict {
+    try_prune(&home.run(id), retention, strip).unwrap_or_else(PruneStop::verdict)
 }
 
 /// Why a run is left as it is.
-enum Stop {
+enum PruneStop {
     Held,
     Read(ReadError),
     File(FileError),
 }
 
-impl Stop {
-    fn verdict(self) -> Verdict {
+impl PruneStop {
+    fn verdict(self) -> PruneVerdict {
         match self {
-            Self::Held => Verdict::Live,
-            Self::Read(error) => Verdict::Damaged(error),
-            Self::File(error) => Verdict::Failed(error),
+            Self::Held => PruneVerdict::Live,
+            Self::Read(error) => PruneVerdict::Damaged(error),
+            Self::File(error) => PruneVerdict::Failed(error),
         }
     }
 }
 
-impl From<FileError> for Stop {
+impl From<FileError> for PruneStop {
     fn from(error: FileError) -> Self {
         Self::File(error)
     }
 }
 
-impl From<ReadError> for Stop {
+impl From<ReadError> for PruneStop {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::File(error) => Self::File(error),
@@ -113,7 +113,7 @@ impl From<ReadError> for Stop {
     }
 }
 
-impl From<LockError> for Stop {
+impl From<LockError> for PruneStop {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Held { .. } => Self::Held,
@@ -124,7 +124,7 @@ impl From<LockError> for Stop {
 
 /// What `expired.json` says.
 #[derive(Serialize, Deserialize)]
-struct Marker {
+struct ExpiryMarker {
     v: u32,
     /// When the run was judged to be expired, in Unix milliseconds.
     wall: u64,
@@ -132,50 +132,51 @@ struct Marker {
     done: bool,
 }
 
-fn prune_run<E: Serialize + DeserializeOwned>(
+fn try_prune<E: Serialize + DeserializeOwned>(
     run: &RunDir,
     retention: &Retention,
     strip: &impl Fn(&E) -> Option<E>,
-) -> Result<Verdict, Stop> {
+) -> Result<PruneVerdict, PruneStop> {
     let marker = read_marker(run);
     if marker.as_ref().is_some_and(|marker| marker.done) {
-        return Ok(Verdict::AlreadyExpired);
+        return Ok(PruneVerdict::AlreadyExpired);
     }
     if let Liveness::Live { .. } = run.liveness()? {
-        return Ok(Verdict::Live);
+        return Ok(PruneVerdict::Live);
     }
-    if marker.is_none() && remove_unbegun(run)? {
-        return Ok(Verdict::Removed);
+    if marker.is_none() && remove_without_records(run)? {
+        return Ok(PruneVerdict::Removed);
     }
     // A prune that was cut short has judged already, and the journal it wrote looks young.
-    let judged = marker.is_some();
-    let old = judged || (retention.is_past_boot(run) && retention.is_past(modified_ms(run)?));
+    let was_judged = marker.is_some();
+    let old = was_judged
+        || (retention.is_past_by_boot_clock(run) && retention.is_past(modified_ms(run)?));
     if !old {
         remove_abandoned(run)?;
-        return Ok(Verdict::Fresh);
+        return Ok(PruneVerdict::Fresh);
     }
     // Unnamed: the name in the lock file is the evidence of when the run was last held.
-    let _lock = lock::acquire_unnamed(run)?;
-    let last_wall_ms = verify::<E>(run)?;
+    let _lock = lock::lock_without_holder(run)?;
+    let last_wall_ms = newest_record_ms::<E>(run)?;
     let both = last_wall_ms.max(modified_ms(run)?);
-    if !judged && !retention.is_past(both) {
-        return Ok(Verdict::Fresh);
+    if !was_judged && !retention.is_past(both) {
+        return Ok(PruneVerdict::Fresh);
     }
     expire(run, retention, strip)
 }
 
 /// Removes the folder of a run that died before its first step, however young: there is nothing in
 /// it to keep.
-fn remove_unbegun(run: &RunDir) -> Result<bool, Stop> {
-    if run.has_begun() {
+fn remove_without_records(run: &RunDir) -> Result<bool, PruneStop> {
+    if run.has_records() {
         return Ok(false);
     }
     // One that is just being made is empty for a moment; whoever makes it then takes another.
     if fs::remove_dir(run.path()).is_ok() {
         return Ok(true);
     }
-    let _lock = lock::acquire_unnamed(run)?;
-    Ok(run.remove_unbegun()?)
+    let _lock = lock::lock_without_holder(run)?;
+    Ok(run.remove_without_records()?)
 }
 
 /// Removes the content of a run that is locked, whole and old.
@@ -183,7 +184,7 @@ fn expire<E: Serialize + DeserializeOwned>(
     run: &RunDir,
     retention: &Retention,
     strip: &impl Fn(&E) -> Option<E>,
-) -> Result<Verdict, Stop> {
+) -> Result<PruneVerdict, PruneStop> {
     write_marker(run, retention, false)?;
     let verdict = strip_journal(run, strip)?;
     for name in CONTENT_DIRS {
@@ -199,15 +200,15 @@ fn expire<E: Serialize + DeserializeOwned>(
 impl Retention {
     /// Says whether `wall_ms` is so long ago that content goes. What lies ahead is not.
     fn is_past(&self, wall_ms: u64) -> bool {
-        self.now.wall_ms.checked_sub(wall_ms).is_some_and(|age| age >= self.age_ms())
+        self.now.wall_ms.checked_sub(wall_ms).is_some_and(|age| age >= self.retention_ms())
     }
 
     /// Says whether the clock that nobody can set agrees, or has nothing to say.
-    fn is_past_boot(&self, run: &RunDir) -> bool {
-        run.held_ms(&self.now).is_none_or(|age| age >= self.age_ms())
+    fn is_past_by_boot_clock(&self, run: &RunDir) -> bool {
+        run.ms_since_lock_change(&self.now).is_none_or(|age| age >= self.retention_ms())
     }
 
-    fn age_ms(&self) -> u64 {
+    fn retention_ms(&self) -> u64 {
         u64::from(self.days) * DAY_MS
     }
 }
@@ -215,7 +216,7 @@ impl Retention {
 /// Reads the whole journal; returns the wall time of its youngest record.
 ///
 /// The youngest and not the last: the clock may have been set back while the run went on.
-fn verify<E: DeserializeOwned>(run: &RunDir) -> Result<u64, Stop> {
+fn newest_record_ms<E: DeserializeOwned>(run: &RunDir) -> Result<u64, PruneStop> {
     if !run.journal_path().exists() {
         return Ok(0);
     }
@@ -230,22 +231,22 @@ fn verify<E: DeserializeOwned>(run: &RunDir) -> Result<u64, Stop> {
 fn strip_journal<E: Serialize + DeserializeOwned>(
     run: &RunDir,
     strip: &impl Fn(&E) -> Option<E>,
-) -> Result<Verdict, Stop> {
+) -> Result<PruneVerdict, PruneStop> {
     let path = run.journal_path();
     if !path.exists() {
-        return Ok(Verdict::Expired { journal_bytes: 0 });
+        return Ok(PruneVerdict::Expired { journal_bytes: 0 });
     }
     let before = fs::metadata(&path).during("examine", &path)?.len();
     let (temp, file) = files::create_temp(&path).during("replace", &path)?;
     let mut output = BufWriter::new(&file);
-    let (mut line, mut end) = (Vec::new(), Position::start(run.id()));
+    let (mut line, mut end) = (Vec::new(), JournalPosition::start(run.id()));
     for record in run.read_journal::<E>()? {
         let record = record?;
         let Some(event) = strip(&record.event) else {
             continue;
         };
         line.clear();
-        end = record::encode(&mut line, end, record.at, record.wall_ms, &event, Link::Closed)
+        end = record::encode(&mut line, end, record.at, record.wall_ms, &event, GroupMark::Ends)
             .during("strip", &path)?;
         output.write_all(&line).during("write", &temp)?;
     }
@@ -255,7 +256,7 @@ fn strip_journal<E: Serialize + DeserializeOwned>(
     file.sync_all().during("sync", &temp)?;
     fs::rename(&temp, &path).during("replace", &path)?;
     files::sync_dir(run.path()).during("sync", run.path())?;
-    Ok(Verdict::Expired { journal_bytes: before.saturating_sub(end.offset) })
+    Ok(PruneVerdict::Expired { journal_bytes: before.saturating_sub(end.offset) })
 }
 
 /// Removes half-written replacements, which a crash may have left.
@@ -309,18 +310,18 @@ fn modified_ms(run: &RunDir) -> Result<u64, FileError> {
 }
 
 /// Reads the marker. One that cannot be read counts as unfinished: the run was judged.
-fn read_marker(run: &RunDir) -> Option<Marker> {
+fn read_marker(run: &RunDir) -> Option<ExpiryMarker> {
     let text = match fs::read(run.expired_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         other => other.unwrap_or_default(),
     };
-    let unfinished = Marker { v: MARKER_FORMAT, wall: 0, done: false };
+    let unfinished = ExpiryMarker { v: MARKER_FORMAT, wall: 0, done: false };
     Some(serde_json::from_slice(&text).unwrap_or(unfinished))
 }
 
 fn write_marker(run: &RunDir, retention: &Retention, done: bool) -> Result<(), FileError> {
     let path = run.expired_path();
-    let marker = Marker { v: MARKER_FORMAT, wall: retention.now.wall_ms, done };
+    let marker = ExpiryMarker { v: MARKER_FORMAT, wall: retention.now.wall_ms, done };
     let mut line = serde_json::to_vec(&marker).during("serialise", &path)?;
     line.push(b'\n');
     run.write(&path, &line)?;

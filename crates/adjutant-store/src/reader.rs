@@ -5,7 +5,7 @@
 //! [`RunDir::liveness`](crate::RunDir::liveness).
 //!
 //! Start at [`read_journal`]. Invariant: what is returned is a prefix of what was written, in
-//! order; anything else ends the iteration with its place named, or is the [`Tail`].
+//! order; anything else ends the iteration with its place named, or is the [`JournalTail`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,16 +15,18 @@ use std::path::Path;
 use adjutant_core::RunId;
 use serde::de::DeserializeOwned;
 
-use crate::files::{self, During, FileError};
-use crate::record::{self, FORMAT, Link, MAX_RECORD_BYTES, Position, Record, Seq};
-use crate::seal::{self, Broken};
+use crate::files::{self, FileError, FileErrorContext};
+use crate::record::{
+    self, FORMAT, GroupMark, JournalPosition, JournalRecord, MAX_RECORD_BYTES, RecordNumber,
+};
+use crate::seal::{self, SealError};
 
 /// How much of a file is read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// What follows the last whole record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub enum JournalTail {
     /// Nothing.
     Clean,
     /// The beginning of a record, or records that count only with one that is missing: a writer is
@@ -50,11 +52,11 @@ pub enum ReadError {
     #[error("journal is damaged at line {seq} (record {seq}, byte {offset}): {damage}")]
     Damaged {
         /// The record that should be there; lines count like records.
-        seq: Seq,
+        seq: RecordNumber,
         /// The byte at which the line begins.
         offset: u64,
         /// What is wrong with it.
-        damage: Damage,
+        damage: RecordDamage,
     },
     /// A newer build wrote this.
     #[error(
@@ -70,7 +72,7 @@ pub enum ReadError {
     #[error("record {seq} (line {seq}, byte {offset}) is intact but not understood")]
     Unknown {
         /// The record's place.
-        seq: Seq,
+        seq: RecordNumber,
         /// The byte at which the line begins.
         offset: u64,
         /// What the parser says.
@@ -89,7 +91,7 @@ pub enum ReadError {
 
 /// Says what is wrong with a damaged line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Damage {
+pub enum RecordDamage {
     /// The line does not end in a checksum.
     #[error("the line has no checksum")]
     NoChecksum,
@@ -114,15 +116,15 @@ pub enum Damage {
     #[error("the record says it is number {found}")]
     OutOfOrder {
         /// The number in the record.
-        found: Seq,
+        found: RecordNumber,
     },
 }
 
-impl From<Broken> for Damage {
-    fn from(broken: Broken) -> Self {
+impl From<SealError> for RecordDamage {
+    fn from(broken: SealError) -> Self {
         match broken {
-            Broken::NoSeal => Self::NoChecksum,
-            Broken::Mismatch { stored, computed } => Self::Checksum { stored, computed },
+            SealError::NoSeal => Self::NoChecksum,
+            SealError::Mismatch { stored, computed } => Self::Checksum { stored, computed },
         }
     }
 }
@@ -132,13 +134,13 @@ pub fn read_journal<E: DeserializeOwned>(
     path: &Path,
     run: RunId,
 ) -> Result<JournalReader<E>, ReadError> {
-    read_from(path, Position::start(run))
+    read_from(path, JournalPosition::start(run))
 }
 
 /// Reads the journal in the file at `path` from `position` on.
 pub fn read_from<E: DeserializeOwned>(
     path: &Path,
-    position: Position,
+    position: JournalPosition,
 ) -> Result<JournalReader<E>, ReadError> {
     let mut file = files::open_read(path).during("open", path)?;
     let len = file.metadata().during("examine", path)?.len();
@@ -155,56 +157,56 @@ pub struct JournalReader<E, R = File> {
     input: BufReader<R>,
     line: Vec<u8>,
     /// The place after the last line read.
-    cursor: Position,
+    cursor: JournalPosition,
     /// The place after the last record returned.
-    position: Position,
+    position: JournalPosition,
     /// Records that were read and not returned, each with the place after it: they wait for the
     /// one that makes them count.
-    held: VecDeque<(Record<E>, Position)>,
-    tail: Tail,
+    pending_group: VecDeque<(JournalRecord<E>, JournalPosition)>,
+    tail: JournalTail,
     ended: bool,
 }
 
 impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
     /// Reads from `input`, whose next byte is the one at `position`.
-    pub fn new(input: R, position: Position) -> Self {
+    pub fn new(input: R, position: JournalPosition) -> Self {
         Self {
             input: BufReader::with_capacity(BUFFER_BYTES, input),
             line: Vec::new(),
             cursor: position,
             position,
-            held: VecDeque::new(),
-            tail: Tail::Clean,
+            pending_group: VecDeque::new(),
+            tail: JournalTail::Clean,
             ended: false,
         }
     }
 
     /// Returns the place after the last record returned; reading can go on there later.
     #[must_use]
-    pub const fn position(&self) -> Position {
+    pub const fn position(&self) -> JournalPosition {
         self.position
     }
 
     /// Returns what follows the last whole record; of meaning once the iteration has ended.
     #[must_use]
-    pub const fn tail(&self) -> Tail {
+    pub const fn tail(&self) -> JournalTail {
         self.tail
     }
 
     /// Reads up to the next record that stands for itself; says no when the journal ends before.
     fn read_group(&mut self) -> Result<bool, ReadError> {
         loop {
-            match self.read()? {
-                Some((record, link)) => {
-                    self.held.push_back((record, self.cursor));
-                    if link == Link::Closed {
+            match self.read_line()? {
+                Some((record, group_mark)) => {
+                    self.pending_group.push_back((record, self.cursor));
+                    if group_mark == GroupMark::Ends {
                         return Ok(true);
                     }
                 }
                 None => {
                     let bytes = self.cursor.offset - self.position.offset + self.line.len() as u64;
                     if bytes > 0 {
-                        self.tail = Tail::Torn { offset: self.position.offset, bytes };
+                        self.tail = JournalTail::Torn { offset: self.position.offset, bytes };
                     }
                     return Ok(false);
                 }
@@ -212,53 +214,55 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         }
     }
 
-    fn read(&mut self) -> Result<Option<(Record<E>, Link)>, ReadError> {
+    fn read_line(&mut self) -> Result<Option<(JournalRecord<E>, GroupMark)>, ReadError> {
         self.line.clear();
         // One byte more than allowed, to tell the longest record from one too long.
         let mut limited = (&mut self.input).take(MAX_RECORD_BYTES as u64 + 1);
         limited.read_until(b'\n', &mut self.line).map_err(ReadError::Io)?;
         match self.line.split_last() {
             None => Ok(None),
-            Some(_) if self.line.len() > MAX_RECORD_BYTES => Err(self.damaged(Damage::TooLong)),
+            Some(_) if self.line.len() > MAX_RECORD_BYTES => {
+                Err(self.damage_error(RecordDamage::TooLong))
+            }
             Some((b'\n', line)) => match seal::check(line, self.cursor.crc) {
-                Ok(crc) => self.accept(crc).map(Some),
-                Err(broken) => self.reject(broken.into()).map(|()| None),
+                Ok(crc) => self.parse_sealed_line(crc).map(Some),
+                Err(broken) => self.judge_unsealed_line(broken.into()).map(|()| None),
             },
-            Some(_) => self.unfinished().map(|()| None),
+            Some(_) => self.check_incomplete_tail().map(|()| None),
         }
     }
 
     /// Takes the line in hand, whose seal is right.
-    fn accept(&mut self, crc: u32) -> Result<(Record<E>, Link), ReadError> {
+    fn parse_sealed_line(&mut self, crc: u32) -> Result<(JournalRecord<E>, GroupMark), ReadError> {
         let expected = self.cursor.seq.next();
         if let Some(found) = record::claimed_format(&self.line).filter(|found| *found > FORMAT) {
             return Err(ReadError::Newer { found });
         }
         // A right seal on something we cannot parse is not a torn tail, even at the end: somebody
         // wrote exactly this, and cutting it would lose a fact that another build understands.
-        let (record, link) = record::parse::<E>(&self.line).map_err(|source| {
+        let (record, group_mark) = record::parse::<E>(&self.line).map_err(|source| {
             ReadError::Unknown { seq: expected, offset: self.cursor.offset, source }
         })?;
         if record.seq != expected {
-            return Err(self.damaged(Damage::OutOfOrder { found: record.seq }));
+            return Err(self.damage_error(RecordDamage::OutOfOrder { found: record.seq }));
         }
         self.cursor = self.cursor.after(self.line.len(), crc);
-        Ok((record, link))
+        Ok((record, group_mark))
     }
 
     /// Judges a line with a line break and without a right seal.
-    fn reject(&mut self, damage: Damage) -> Result<(), ReadError> {
+    fn judge_unsealed_line(&mut self, damage: RecordDamage) -> Result<(), ReadError> {
         let more = !self.input.fill_buf().map_err(ReadError::Io)?.is_empty();
         if more {
-            Err(self.foreign().unwrap_or_else(|| self.damaged(damage)))
+            Err(self.newer_format_error().unwrap_or_else(|| self.damage_error(damage)))
         } else {
-            self.unfinished()
+            self.check_incomplete_tail()
         }
     }
 
     /// Judges a last line that is not whole: torn, unless a whole record hides in it.
-    fn unfinished(&self) -> Result<(), ReadError> {
-        if let Some(foreign) = self.foreign() {
+    fn check_incomplete_tail(&self) -> Result<(), ReadError> {
+        if let Some(foreign) = self.newer_format_error() {
             return Err(foreign);
         }
         // The break between the last two records may be the damage; the first of the two was
@@ -266,7 +270,7 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         // intact record is only its own broken line break.
         let intact = seal::intact_prefix(&self.line, self.cursor.crc);
         if intact.is_some_and(|end| self.line.len() - end > 1) {
-            return Err(self.damaged(Damage::NoLineBreak));
+            return Err(self.damage_error(RecordDamage::NoLineBreak));
         }
         Ok(())
     }
@@ -275,25 +279,25 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
     ///
     /// The frame is promised never to change, but a file that breaks the promise from its first
     /// byte on is better refused than cut to nothing as torn.
-    fn foreign(&self) -> Option<ReadError> {
-        let first = self.cursor.seq == Seq::ZERO;
+    fn newer_format_error(&self) -> Option<ReadError> {
+        let first = self.cursor.seq == RecordNumber::ZERO;
         let claimed = record::claimed_format(&self.line).filter(|found| first && *found > FORMAT);
         claimed.map(|found| ReadError::Newer { found })
     }
 
-    fn damaged(&self, damage: Damage) -> ReadError {
+    fn damage_error(&self, damage: RecordDamage) -> ReadError {
         ReadError::Damaged { seq: self.cursor.seq.next(), offset: self.cursor.offset, damage }
     }
 }
 
 impl<E: DeserializeOwned, R: Read> Iterator for JournalReader<E, R> {
-    type Item = Result<Record<E>, ReadError>;
+    type Item = Result<JournalRecord<E>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
         }
-        if self.held.is_empty() {
+        if self.pending_group.is_empty() {
             match self.read_group() {
                 Ok(true) => {}
                 Ok(false) => {
@@ -306,7 +310,7 @@ impl<E: DeserializeOwned, R: Read> Iterator for JournalReader<E, R> {
                 }
             }
         }
-        let (record, after) = self.held.pop_front()?;
+        let (record, after) = self.pending_group.pop_front()?;
         self.position = after;
         Some(Ok(record))
     }

@@ -37,9 +37,9 @@ pub const MAX_RECORD_BYTES: usize = 64 << 20;
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Seq(u64);
+pub struct RecordNumber(u64);
 
-impl Seq {
+impl RecordNumber {
     /// The place before the first record.
     pub const ZERO: Self = Self(0);
 
@@ -62,7 +62,7 @@ impl Seq {
     }
 }
 
-impl fmt::Display for Seq {
+impl fmt::Display for RecordNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -70,9 +70,9 @@ impl fmt::Display for Seq {
 
 /// One fact of a run, with its place and its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record<E> {
+pub struct JournalRecord<E> {
     /// The record's place in the journal.
-    pub seq: Seq,
+    pub seq: RecordNumber,
     /// When it happened in the life of the run.
     pub at: Timestamp,
     /// When it happened by the wall clock, in Unix milliseconds; for people, never for deadlines.
@@ -83,34 +83,34 @@ pub struct Record<E> {
 
 /// Says whether a record stands for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum GroupMark {
     /// It counts only together with the record after it.
-    Open,
+    Continues,
     /// It, and whatever was open before it, counts.
-    Closed,
+    Ends,
 }
 
 /// A place between two records, with what is needed to go on reading or writing there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct JournalPosition {
     /// The byte at which the next record begins.
     pub offset: u64,
     /// The record before this place.
-    pub seq: Seq,
+    pub seq: RecordNumber,
     /// The checksum of the record before this place, which seeds the next.
     pub crc: u32,
 }
 
-impl Position {
+impl JournalPosition {
     /// Returns the place before the first record of `run`.
     #[must_use]
     pub fn start(run: RunId) -> Self {
-        Self::named(&run.to_string())
+        Self::start_of_log(&run.to_string())
     }
 
     /// Returns the place before the first record of a log whose chain belongs to `name`.
-    pub(crate) fn named(name: &str) -> Self {
-        Self { offset: 0, seq: Seq::ZERO, crc: seal::seed(name) }
+    pub(crate) fn start_of_log(name: &str) -> Self {
+        Self { offset: 0, seq: RecordNumber::ZERO, crc: seal::chain_seed(name) }
     }
 
     /// Returns the place after a record of `bytes` bytes whose checksum is `crc`.
@@ -124,15 +124,15 @@ impl Position {
 /// On an error `lines` is as it was.
 pub(crate) fn encode<E: Serialize>(
     lines: &mut Vec<u8>,
-    position: Position,
+    position: JournalPosition,
     at: Timestamp,
     wall_ms: u64,
     event: &E,
-    link: Link,
-) -> Result<Position, serde_json::Error> {
+    group_mark: GroupMark,
+) -> Result<JournalPosition, serde_json::Error> {
     let start = lines.len();
     let (seq, at) = (position.seq.next(), at.as_millis());
-    let more = if link == Link::Open { r#""more":true,"# } else { "" };
+    let more = if group_mark == GroupMark::Continues { r#""more":true,"# } else { "" };
     let head =
         write!(lines, r#"{{"v":{FORMAT},"seq":{seq},"at":{at},"wall":{wall_ms},{more}"event":"#);
     let event = head.map_err(serde_json::Error::io).and_then(|()| {
@@ -143,14 +143,14 @@ pub(crate) fn encode<E: Serialize>(
         lines.truncate(start);
         return Err(error);
     }
-    let crc = seal::close(lines, start, position.crc);
+    let crc = seal::append_seal(lines, start, position.crc);
     Ok(position.after(lines.len() - start, crc))
 }
 
 /// The fields of a line as they are parsed.
 #[derive(Deserialize)]
-struct Line<E> {
-    seq: Seq,
+struct RecordLine<E> {
+    seq: RecordNumber,
     at: Timestamp,
     wall: u64,
     #[serde(default)]
@@ -161,10 +161,10 @@ struct Line<E> {
 /// Parses a line whose seal was checked.
 pub(crate) fn parse<E: DeserializeOwned>(
     line: &[u8],
-) -> Result<(Record<E>, Link), serde_json::Error> {
-    let Line { seq, at, wall, more, event } = serde_json::from_slice(line)?;
-    let link = if more { Link::Open } else { Link::Closed };
-    Ok((Record { seq, at, wall_ms: wall, event }, link))
+) -> Result<(JournalRecord<E>, GroupMark), serde_json::Error> {
+    let RecordLine { seq, at, wall, more, event } = serde_json::from_slice(line)?;
+    let group_mark = if more { GroupMark::Continues } else { GroupMark::Ends };
+    Ok((JournalRecord { seq, at, wall_ms: wall, event }, group_mark))
 }
 
 /// Reads the format a line claims to have.

@@ -13,13 +13,13 @@ use std::time::SystemTime;
 use adjutant_core::{RunId, SessionId};
 use serde::de::DeserializeOwned;
 
-use crate::files::{self, During, FileError};
-use crate::holder::RunWriter;
-use crate::identity::Now;
+use crate::control_socket;
+use crate::files::{self, FileError, FileErrorContext};
+use crate::identity::CurrentTime;
 use crate::lock::{self, Liveness, LockError, RunLock};
 use crate::reader::{self, JournalReader, ReadError};
-use crate::record::Position;
-use crate::socket;
+use crate::record::JournalPosition;
+use crate::writer_process::WriterProcess;
 
 /// The folders below a run that hold what was said: pruned when the run expires.
 pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
@@ -107,19 +107,19 @@ impl RunDir {
     /// Returns the milliseconds since the run was last taken or given back, by the clock that
     /// nobody can set; nothing when that was before the machine's boot.
     #[must_use]
-    pub fn held_ms(&self, now: &Now) -> Option<u64> {
-        now.boot.as_ref()?.since(&lock::last_held(self)?)
+    pub fn ms_since_lock_change(&self, now: &CurrentTime) -> Option<u64> {
+        now.boot.as_ref()?.since(&lock::last_lock_change(self)?)
     }
 
     /// Reaches the run's control socket. Never waits: a full queue is
     /// [`std::io::ErrorKind::WouldBlock`].
     pub fn connect_control(&self) -> std::io::Result<UnixStream> {
-        socket::connect(&self.path)
+        control_socket::connect(&self.path)
     }
 
     /// Finds the process that holds the run, unless there is none that can be seen from here.
-    pub fn writer(&self) -> Result<Option<RunWriter>, FileError> {
-        RunWriter::find(self)
+    pub fn writer(&self) -> Result<Option<WriterProcess>, FileError> {
+        WriterProcess::find(self)
     }
 
     /// Says whether the run's content was pruned, or began to be: it cannot be resumed.
@@ -130,18 +130,18 @@ impl RunDir {
 
     /// Says whether anything was ever written to the run's journal.
     #[must_use]
-    pub fn has_begun(&self) -> bool {
+    pub fn has_records(&self) -> bool {
         std::fs::metadata(self.journal_path()).is_ok_and(|journal| journal.len() > 0)
     }
 
     /// Removes the folder of a run that never began and left nothing else; says whether it did.
     ///
     /// Nobody may be at work in it: whoever made the folder or holds its lock calls this.
-    pub(crate) fn remove_unbegun(&self) -> Result<bool, FileError> {
+    pub(crate) fn remove_without_records(&self) -> Result<bool, FileError> {
         let mine = [self.lock_path(), self.journal_path(), self.control_socket_path()];
         for entry in std::fs::read_dir(&self.path).during("list", &self.path)? {
             let path = entry.during("list", &self.path)?.path();
-            if self.has_begun() || !mine.contains(&path) {
+            if self.has_records() || !mine.contains(&path) {
                 return Ok(false);
             }
         }
@@ -156,8 +156,8 @@ impl RunDir {
     /// Takes back a folder that was made for a run which could not begin.
     ///
     /// What cannot be removed is passed over: the reason why it could not begin is what matters.
-    pub fn take_back(&self) {
-        let _ = self.remove_unbegun();
+    pub fn remove_if_no_records(&self) {
+        let _ = self.remove_without_records();
     }
 
     /// Returns what tells whether the run's journal is changed later; none where it cannot be looked at.
@@ -175,7 +175,7 @@ impl RunDir {
     /// Reads the run's journal from `position` on.
     pub fn read_from<E: DeserializeOwned>(
         &self,
-        position: Position,
+        position: JournalPosition,
     ) -> Result<JournalReader<E>, ReadError> {
         reader::read_from(&self.journal_path(), position)
     }
@@ -191,22 +191,22 @@ impl RunDir {
     }
 
     /// Keeps what a file held before it was changed, under the hash of that; on disk when this returns.
-    pub fn keep_before(&self, hash: &str, bytes: &[u8]) -> Result<(), FileError> {
-        let path = self.before_path(hash);
+    pub fn save_before_image(&self, hash: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let path = self.before_image_path(hash);
         self.ensure_parent(&path)?;
         files::replace_synced(&path, bytes).during("write", &path)
     }
 
     /// Reads what a file held before it was changed.
-    pub fn before(&self, hash: &str) -> Result<Vec<u8>, FileError> {
-        let path = self.before_path(hash);
+    pub fn read_before_image(&self, hash: &str) -> Result<Vec<u8>, FileError> {
+        let path = self.before_image_path(hash);
         let mut bytes = Vec::new();
         let read = files::open_read(&path).and_then(|mut file| file.read_to_end(&mut bytes));
         read.during("read", &path).map(|_| bytes)
     }
 
     /// Hashes are ours and plain; a name from elsewhere must not lead elsewhere.
-    fn before_path(&self, hash: &str) -> PathBuf {
+    fn before_image_path(&self, hash: &str) -> PathBuf {
         let plain: String = hash.chars().filter(char::is_ascii_alphanumeric).collect();
         self.path.join("before").join(plain)
     }

@@ -17,7 +17,7 @@ pub(crate) const SEAL_LEN: usize = OPENING.len() + HEX_DIGITS + CLOSING.len();
 
 /// Says why a line is not what was sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum SealError {
     /// The line does not end in a seal.
     NoSeal,
     /// The line's bytes or its place in the chain changed.
@@ -25,14 +25,14 @@ pub(crate) enum Broken {
 }
 
 /// Returns the seed of a chain that belongs to `name` alone.
-pub(crate) fn seed(name: &str) -> u32 {
+pub(crate) fn chain_seed(name: &str) -> u32 {
     crc32c::crc32c(name.as_bytes())
 }
 
 /// Appends seal and line break to the object that begins at `start` and is still open.
 ///
 /// Returns the checksum, which seeds the next line.
-pub(crate) fn close(line: &mut Vec<u8>, start: usize, seed: u32) -> u32 {
+pub(crate) fn append_seal(line: &mut Vec<u8>, start: usize, seed: u32) -> u32 {
     let crc = crc32c::crc32c_append(seed, &line[start..]);
     line.extend_from_slice(OPENING);
     line.extend_from_slice(&to_hex(crc));
@@ -42,15 +42,15 @@ pub(crate) fn close(line: &mut Vec<u8>, start: usize, seed: u32) -> u32 {
 }
 
 /// Checks a line without its line break; returns its checksum.
-pub(crate) fn check(line: &[u8], seed: u32) -> Result<u32, Broken> {
-    let body = line.len().checked_sub(SEAL_LEN).ok_or(Broken::NoSeal)?;
-    let stored = stored(&line[body..]).ok_or(Broken::NoSeal)?;
+pub(crate) fn check(line: &[u8], seed: u32) -> Result<u32, SealError> {
+    let body = line.len().checked_sub(SEAL_LEN).ok_or(SealError::NoSeal)?;
+    let stored = read_checksum(&line[body..]).ok_or(SealError::NoSeal)?;
     let computed = crc32c::crc32c_append(seed, &line[..body]);
-    if stored == computed { Ok(stored) } else { Err(Broken::Mismatch { stored, computed }) }
+    if stored == computed { Ok(stored) } else { Err(SealError::Mismatch { stored, computed }) }
 }
 
 /// Reads the checksum of a seal, given exactly the seal's bytes.
-pub(crate) fn stored(seal: &[u8]) -> Option<u32> {
+pub(crate) fn read_checksum(seal: &[u8]) -> Option<u32> {
     let digits = seal.strip_prefix(OPENING)?.strip_suffix(CLOSING)?;
     from_hex(digits.try_into().ok()?)
 }
@@ -66,7 +66,7 @@ pub(crate) fn intact_prefix(bytes: &[u8], seed: u32) -> Option<usize> {
         }
         crc = crc32c::crc32c_append(crc, &bytes[summed..body]);
         summed = body;
-        if stored(&bytes[body..body + SEAL_LEN]) == Some(crc) {
+        if read_checksum(&bytes[body..body + SEAL_LEN]) == Some(crc) {
             return Some(body + SEAL_LEN);
         }
     }

@@ -18,17 +18,17 @@ use adjutant_core::Timestamp;
 use rustix::fs::FlockOperation;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::files::{self, During, FileError};
+use crate::files::{self, FileError, FileErrorContext};
 use crate::journal::Durability;
 use crate::lock::try_flock;
-use crate::reader::{self, Damage, ReadError, Tail};
-use crate::record::{self, Link, Position, Record, Seq};
+use crate::reader::{self, JournalTail, ReadError, RecordDamage};
+use crate::record::{self, GroupMark, JournalPosition, JournalRecord, RecordNumber};
 
 /// How long other processes may hold the lock. They do so while they decide, not while they work.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time between two attempts at the lock.
-const PAUSE: Duration = Duration::from_millis(2);
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Says why a shared log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,24 +79,24 @@ impl SharedLog {
     /// Whatever a writer is just appending is not seen.
     pub fn read<E: DeserializeOwned>(
         &self,
-        visit: impl FnMut(Record<E>),
-    ) -> Result<Position, SharedLogError> {
+        visit: impl FnMut(JournalRecord<E>),
+    ) -> Result<JournalPosition, SharedLogError> {
         Ok(self.read_all(visit)?.0)
     }
 
     /// Waits for the lock and reads every record.
     pub fn lock<E: DeserializeOwned>(
         &self,
-        visit: impl FnMut(Record<E>),
+        visit: impl FnMut(JournalRecord<E>),
     ) -> Result<LockedLog, SharedLogError> {
         let path = self.path.with_extension("lock");
         let lock = files::open_private(&path).during("open", &path)?;
         let begun = Instant::now();
         while !try_flock(&lock, FlockOperation::NonBlockingLockExclusive).during("lock", &path)? {
-            if begun.elapsed() >= PATIENCE {
-                return Err(SharedLogError::Busy { path, seconds: PATIENCE.as_secs() });
+            if begun.elapsed() >= LOCK_TIMEOUT {
+                return Err(SharedLogError::Busy { path, seconds: LOCK_TIMEOUT.as_secs() });
             }
-            thread::sleep(PAUSE);
+            thread::sleep(LOCK_RETRY_PAUSE);
         }
         let (position, tail) = self.read_all(visit)?;
         Ok(LockedLog { log: self.clone(), position, tail, _lock: lock })
@@ -104,23 +104,23 @@ impl SharedLog {
 
     fn read_all<E: DeserializeOwned>(
         &self,
-        mut visit: impl FnMut(Record<E>),
-    ) -> Result<(Position, Tail), SharedLogError> {
-        let start = Position::named(self.name);
-        let unread = |source| SharedLogError::Read { path: self.path.clone(), source };
+        mut visit: impl FnMut(JournalRecord<E>),
+    ) -> Result<(JournalPosition, JournalTail), SharedLogError> {
+        let start = JournalPosition::start_of_log(self.name);
+        let read_error = |source| SharedLogError::Read { path: self.path.clone(), source };
         let mut reader = match reader::read_from::<E>(&self.path, start) {
             Err(ReadError::File(error)) if error.io().kind() == io::ErrorKind::NotFound => {
-                return Ok((start, Tail::Clean));
+                return Ok((start, JournalTail::Clean));
             }
-            opened => opened.map_err(unread)?,
+            opened => opened.map_err(read_error)?,
         };
         for record in &mut reader {
-            visit(record.map_err(unread)?);
+            visit(record.map_err(read_error)?);
         }
         let (position, tail) = (reader.position(), reader.tail());
-        if position.seq == Seq::ZERO {
-            let (seq, offset, damage) = (Seq::ZERO.next(), 0, Damage::NoFirstRecord);
-            return Err(unread(ReadError::Damaged { seq, offset, damage }));
+        if position.seq == RecordNumber::ZERO {
+            let (seq, offset, damage) = (RecordNumber::ZERO.next(), 0, RecordDamage::NoFirstRecord);
+            return Err(read_error(ReadError::Damaged { seq, offset, damage }));
         }
         Ok((position, tail))
     }
@@ -130,8 +130,8 @@ impl SharedLog {
 #[derive(Debug)]
 pub struct LockedLog {
     log: SharedLog,
-    position: Position,
-    tail: Tail,
+    position: JournalPosition,
+    tail: JournalTail,
     _lock: File,
 }
 
@@ -152,18 +152,19 @@ impl LockedLog {
         let path = &self.log.path;
         let (mut lines, mut position) = (Vec::new(), self.position);
         for (number, event) in events.iter().enumerate() {
-            let link = if number + 1 < events.len() { Link::Open } else { Link::Closed };
+            let group_mark =
+                if number + 1 < events.len() { GroupMark::Continues } else { GroupMark::Ends };
             let at = Timestamp::ZERO;
-            let encoded = record::encode(&mut lines, position, at, wall_ms, event, link);
+            let encoded = record::encode(&mut lines, position, at, wall_ms, event, group_mark);
             position = encoded.during("serialise a record of", path)?;
         }
         if self.records() == 0 {
-            return self.write_anew(&lines, position);
+            return self.replace_file(&lines, position);
         }
         let mut file = files::open_existing(path).during("open", path)?;
-        if self.tail != Tail::Clean {
+        if self.tail != JournalTail::Clean {
             file.set_len(self.position.offset).during("cut the torn tail of", path)?;
-            self.tail = Tail::Clean;
+            self.tail = JournalTail::Clean;
         }
         let written = file.write_all(&lines).and_then(|()| match durability {
             Durability::Sync => file.sync_data(),
@@ -181,16 +182,20 @@ impl LockedLog {
 
     /// Replaces the log by one whose only record is `first`, all of it or nothing, and durable.
     pub fn replace<E: Serialize>(&mut self, wall_ms: u64, first: &E) -> Result<(), SharedLogError> {
-        let start = Position::named(self.log.name);
+        let start = JournalPosition::start_of_log(self.log.name);
         let mut line = Vec::new();
         let encoded =
-            record::encode(&mut line, start, Timestamp::ZERO, wall_ms, first, Link::Closed);
+            record::encode(&mut line, start, Timestamp::ZERO, wall_ms, first, GroupMark::Ends);
         let position = encoded.during("serialise a record of", &self.log.path)?;
-        self.write_anew(&line, position)
+        self.replace_file(&line, position)
     }
 
     /// Makes the log consist of `lines`, which end at `position`; all of it or nothing, and durable.
-    fn write_anew(&mut self, lines: &[u8], position: Position) -> Result<(), SharedLogError> {
+    fn replace_file(
+        &mut self,
+        lines: &[u8],
+        position: JournalPosition,
+    ) -> Result<(), SharedLogError> {
         let path = &self.log.path;
         // One name is enough: only the lock holder writes it, and one that was killed left it to the next.
         let next = path.with_extension("jsonl.new");
@@ -200,7 +205,7 @@ impl LockedLog {
         fs::rename(&next, path).during("replace", path)?;
         let synced = path.parent().map_or(Ok(()), files::sync_dir);
         synced.during("sync the folder of", path)?;
-        (self.position, self.tail) = (position, Tail::Clean);
+        (self.position, self.tail) = (position, JournalTail::Clean);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::disk::Disk;
 use crate::journal::JournalError;
-use crate::record::Seq;
+use crate::record::RecordNumber;
 
 /// The bytes that may wait for the disk before an append has to wait too.
 ///
@@ -19,25 +19,25 @@ use crate::record::Seq;
 const QUEUE_BYTES: usize = 16 << 20;
 
 /// A buffer that grew beyond this is given back instead of being kept for the next batch.
-const KEPT_BYTES: usize = 1 << 20;
+const MAX_KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 /// Whole records on their way to the disk.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct RecordBatch {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) last: Seq,
+    pub(crate) last: RecordNumber,
     pub(crate) sync: bool,
 }
 
-impl Batch {
+impl RecordBatch {
     fn clear(&mut self) {
         self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
+        self.bytes.shrink_to(MAX_KEPT_BUFFER_BYTES);
         self.sync = false;
     }
 
     /// Moves the records of `later` behind our own; by a swap when there are none yet.
-    fn take(&mut self, later: &mut Self) {
+    fn append_from(&mut self, later: &mut Self) {
         if self.bytes.is_empty() {
             std::mem::swap(self, later);
         } else {
@@ -51,15 +51,15 @@ impl Batch {
 
 /// What the caller's thread and the writing thread share.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct WriteQueue {
+    state: Mutex<QueueState>,
     work: Condvar,
     room: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pending: Batch,
+struct QueueState {
+    pending: RecordBatch,
     // A notify is a system call even when nobody waits, so each side says when it does.
     writer_waits: bool,
     caller_waits: bool,
@@ -67,9 +67,9 @@ struct State {
     failed: Option<JournalError>,
 }
 
-impl Queue {
+impl WriteQueue {
     /// Puts `staged` behind what waits and leaves it empty.
-    pub(crate) fn submit(&self, staged: &mut Batch) -> Result<(), JournalError> {
+    pub(crate) fn submit(&self, staged: &mut RecordBatch) -> Result<(), JournalError> {
         let mut state = self.lock();
         while state.is_full_for(staged) {
             state.caller_waits = true;
@@ -81,7 +81,7 @@ impl Queue {
         if staged.bytes.is_empty() {
             return Ok(());
         }
-        state.pending.take(staged);
+        state.pending.append_from(staged);
         let wake = std::mem::take(&mut state.writer_waits);
         drop(state);
         if wake {
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// Waits for records and takes them all; says no when none will come any more.
-    fn take_all(&self, batch: &mut Batch) -> bool {
+    fn wait_for_records(&self, batch: &mut RecordBatch) -> bool {
         let mut state = self.lock();
         while state.pending.bytes.is_empty() {
             if state.closing {
@@ -117,7 +117,7 @@ impl Queue {
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.writer_waits = false;
-        batch.take(&mut state.pending);
+        batch.append_from(&mut state.pending);
         let wake = std::mem::take(&mut state.caller_waits);
         drop(state);
         if wake {
@@ -127,45 +127,45 @@ impl Queue {
     }
 
     /// Takes what waits; says no when nothing does.
-    fn take_waiting(&self, batch: &mut Batch) -> bool {
+    fn take_pending(&self, batch: &mut RecordBatch) -> bool {
         let mut state = self.lock();
-        batch.take(&mut state.pending);
+        batch.append_from(&mut state.pending);
         !batch.bytes.is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // Only this module runs under the lock and leaves the state whole at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn is_full_for(&self, staged: &Batch) -> bool {
+impl QueueState {
+    fn is_full_for(&self, staged: &RecordBatch) -> bool {
         let waiting = self.pending.bytes.len();
         self.failed.is_none() && waiting > 0 && waiting + staged.bytes.len() > QUEUE_BYTES
     }
 }
 
 /// The thread's own side.
-pub(crate) struct Writer<D, R> {
+pub(crate) struct JournalWriter<D, R> {
     disk: D,
-    queue: Arc<Queue>,
+    queue: Arc<WriteQueue>,
     report: R,
     written: u64,
     synced: u64,
 }
 
-impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
+impl<D: Disk, R: FnMut(Result<RecordNumber, JournalError>)> JournalWriter<D, R> {
     /// Prepares to write behind the first `len` bytes of `disk`.
-    pub(crate) fn new(disk: D, queue: Arc<Queue>, len: u64, report: R) -> Self {
+    pub(crate) fn new(disk: D, queue: Arc<WriteQueue>, len: u64, report: R) -> Self {
         Self { disk, queue, report, written: len, synced: len }
     }
 
     /// Writes what comes until nothing more will, or until the disk fails.
     pub(crate) fn run(mut self) {
-        let _farewell = Farewell(Arc::clone(&self.queue));
-        let mut batch = Batch::default();
-        while self.queue.take_all(&mut batch) {
+        let _panic_notice = PanicNotice(Arc::clone(&self.queue));
+        let mut batch = RecordBatch::default();
+        while self.queue.wait_for_records(&mut batch) {
             if let Err(error) = self.commit(&batch) {
                 return self.fail(error);
             }
@@ -176,15 +176,15 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
         }
         match self.sync() {
             // Best effort: space that stays allocated is found again by whoever resumes the run.
-            Ok(()) => drop(self.disk.give_back(self.written)),
+            Ok(()) => drop(self.disk.free_unused_space(self.written)),
             Err(error) => self.fail(error),
         }
     }
 
     /// Writes and syncs what waits, on the caller's own thread.
-    pub(crate) fn step(&mut self) {
-        let mut batch = Batch::default();
-        if self.queue.failure().is_some() || !self.queue.take_waiting(&mut batch) {
+    pub(crate) fn write_pending(&mut self) {
+        let mut batch = RecordBatch::default();
+        if self.queue.failure().is_some() || !self.queue.take_pending(&mut batch) {
             return;
         }
         match self.commit(&batch).and_then(|()| self.sync()) {
@@ -193,10 +193,10 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
         }
     }
 
-    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
+    fn commit(&mut self, batch: &RecordBatch) -> Result<(), JournalError> {
         if let Err(error) = self.disk.write_all_at_end(&batch.bytes) {
             // What was written before is whole; of this batch nobody was told anything.
-            self.cut(self.written);
+            self.truncate_best_effort(self.written);
             return Err(JournalError::write(error));
         }
         self.written += batch.bytes.len() as u64;
@@ -211,7 +211,7 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
             // After a failed sync Linux calls the lost pages clean: they read back fine until the
             // power goes. A resumed run that wrote behind them could find a hole in its past, so
             // nothing that was never durable stays.
-            self.cut(self.synced);
+            self.truncate_best_effort(self.synced);
             return Err(JournalError::sync(error));
         }
         self.synced = self.written;
@@ -219,7 +219,7 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
     }
 
     /// Cuts what the journal cannot vouch for.
-    fn cut(&mut self, len: u64) {
+    fn truncate_best_effort(&mut self, len: u64) {
         // Best effort on a disk that has just failed. A half record that stays is a torn tail,
         // which readers cut; a whole one was handed in and is true, only not known to be durable.
         let _ = self.disk.truncate(len);
@@ -233,9 +233,9 @@ impl<D: Disk, R: FnMut(Result<Seq, JournalError>)> Writer<D, R> {
 }
 
 /// Leaves word when the thread ends by a panic, so that no append waits for it.
-struct Farewell(Arc<Queue>);
+struct PanicNotice(Arc<WriteQueue>);
 
-impl Drop for Farewell {
+impl Drop for PanicNotice {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail(JournalError::WriterGone);

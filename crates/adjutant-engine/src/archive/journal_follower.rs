@@ -1,7 +1,7 @@
 //! Reading a journal while another process appends to it: each call returns only the new records.
 
 use adjutant_core::Event;
-use adjutant_store::{Position, Record, RunDir};
+use adjutant_store::{JournalPosition, JournalRecord, RunDir};
 
 use crate::archive::{ArchiveError, RunFiles, torn};
 
@@ -9,7 +9,7 @@ use crate::archive::{ArchiveError, RunFiles, torn};
 #[derive(Debug)]
 pub struct JournalFollower {
     folder: RunDir,
-    position: Position,
+    position: JournalPosition,
     /// The journal's length in bytes when it was last read.
     seen: u64,
     torn: u64,
@@ -17,7 +17,7 @@ pub struct JournalFollower {
 
 impl JournalFollower {
     /// Continues at `position`, which is followed by `torn` bytes of an incomplete record.
-    pub(crate) fn from(folder: RunDir, position: Position, torn: u64) -> Self {
+    pub(crate) fn from(folder: RunDir, position: JournalPosition, torn: u64) -> Self {
         Self { folder, position, seen: position.offset + torn, torn }
     }
 
@@ -26,7 +26,7 @@ impl JournalFollower {
     /// If the journal's length has not changed, the file is not opened.
     pub fn read_new(
         &mut self,
-        mut visit: impl FnMut(&Record<Event>),
+        mut visit: impl FnMut(&JournalRecord<Event>),
     ) -> Result<bool, ArchiveError> {
         let run = self.folder.id();
         match std::fs::metadata(self.folder.journal_path()) {
@@ -58,6 +58,6 @@ impl RunFiles {
     /// Returns a follower that starts at the first record.
     #[must_use]
     pub fn follow(&self) -> JournalFollower {
-        JournalFollower::from(self.folder.clone(), Position::start(self.id()), 0)
+        JournalFollower::from(self.folder.clone(), JournalPosition::start(self.id()), 0)
     }
 }

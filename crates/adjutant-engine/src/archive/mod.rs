@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_store::{
-    Durability, FileError, FindError, Home, HomeError, JournalError, JournalReader, JournalStamp,
-    Liveness, LockError, Now, OpenError, Position, ReadError, Record, Retention, RunDir, Tail,
-    Verdict, open_private, prune_one,
+    CurrentTime, Durability, FileError, FindRunError, JournalError, JournalPosition, JournalReader,
+    JournalRecord, JournalStamp, JournalTail, Liveness, LockError, OpenJournalError, PruneVerdict,
+    ReadError, Retention, RunDir, StateDir, StateDirError, open_private, prune_run,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,10 +30,10 @@ use crate::runner::clock::wall_now;
 pub enum ArchiveError {
     /// The state directory cannot be used.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    Home(#[from] StateDirError),
     /// No run has this id, or several have an id that starts like this.
     #[error(transparent)]
-    Find(FindError),
+    Find(FindRunError),
     /// No run contains this session.
     #[error("no run has the session {0}")]
     NoSession(SessionId),
@@ -74,14 +74,14 @@ pub enum ArchiveError {
     File(#[from] FileError),
 }
 
-impl From<FindError> for ArchiveError {
-    fn from(error: FindError) -> Self {
+impl From<FindRunError> for ArchiveError {
+    fn from(error: FindRunError) -> Self {
         match error {
             // The state directory itself cannot be read, so the searched id does not matter.
-            FindError::File(error) => Self::File(error),
-            FindError::NoRuns | FindError::Unknown { .. } | FindError::Ambiguous { .. } => {
-                Self::Find(error)
-            }
+            FindRunError::File(error) => Self::File(error),
+            FindRunError::NoRuns
+            | FindRunError::Unknown { .. }
+            | FindRunError::Ambiguous { .. } => Self::Find(error),
         }
     }
 }
@@ -127,14 +127,14 @@ pub enum PruneOutcome {
 #[derive(Clone, Debug)]
 pub struct Archive {
     path: PathBuf,
-    home: Home,
+    home: StateDir,
     registry: RegistryHandle,
 }
 
 impl Archive {
     /// Opens the state directory and creates it if it is missing.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let (home, registry) = (Home::open(path)?, RegistryHandle::at(path));
+        let (home, registry) = (StateDir::open(path)?, RegistryHandle::at(path));
         Ok(Self { path: path.to_owned(), home, registry })
     }
 
@@ -153,7 +153,7 @@ impl Archive {
     /// Returns the mode the directory had before it was opened, if other users could read it. Opening it set 0700.
     #[must_use]
     pub const fn open_before(&self) -> Option<u32> {
-        self.home.open_before()
+        self.home.previous_mode()
     }
 
     /// Returns the storage for new runs of this directory.
@@ -240,7 +240,7 @@ impl Archive {
         let is_older = |run: &RunFiles| run.id().stamp() <= session.stamp();
         let (older, newer): (Vec<_>, Vec<_>) = wanted.partition(is_older);
         for run in older.into_iter().chain(newer) {
-            let holds = |record: &Record<Event>| record.event.session() == Some(session);
+            let holds = |record: &JournalRecord<Event>| record.event.session() == Some(session);
             // An unreadable run must not hide the one that contains the session.
             let found = || {
                 run.records()
@@ -270,13 +270,13 @@ impl Archive {
     /// Removes the content of ended runs that are older than `days`, or older than the retention of each
     /// run's own policy.
     pub fn prune(&self, days: Option<u32>) -> Result<Vec<(RunId, PruneOutcome)>, ArchiveError> {
-        let now = Now::read();
+        let now = CurrentTime::read();
         let mut swept = Vec::new();
         for run in self.runs()? {
             let days = days.unwrap_or_else(|| run.retention_days());
             let retention = Retention { now: now.clone(), days };
             let strip = |event: &Event| Some(event.without_content());
-            let verdict = prune_one::<Event>(&self.home, run.id(), &retention, &strip);
+            let verdict = prune_run::<Event>(&self.home, run.id(), &retention, &strip);
             swept.push((run.id(), PruneOutcome::of(verdict)));
         }
         Ok(swept)
@@ -284,13 +284,13 @@ impl Archive {
 }
 
 impl PruneOutcome {
-    fn of(verdict: Verdict) -> Self {
+    fn of(verdict: PruneVerdict) -> Self {
         match verdict {
-            Verdict::Expired { journal_bytes, .. } => Self::Expired { bytes: journal_bytes },
-            Verdict::Removed => Self::Removed,
-            Verdict::AlreadyExpired | Verdict::Fresh | Verdict::Live => Self::Kept,
-            Verdict::Damaged(error) => Self::Failed(error_chain(&error)),
-            Verdict::Failed(error) => Self::Failed(error_chain(&error)),
+            PruneVerdict::Expired { journal_bytes, .. } => Self::Expired { bytes: journal_bytes },
+            PruneVerdict::Removed => Self::Removed,
+            PruneVerdict::AlreadyExpired | PruneVerdict::Fresh | PruneVerdict::Live => Self::Kept,
+            PruneVerdict::Damaged(error) => Self::Failed(error_chain(&error)),
+            PruneVerdict::Failed(error) => Self::Failed(error_chain(&error)),
         }
     }
 }
@@ -354,8 +354,8 @@ impl RunFiles {
     /// clock was set back or ahead.
     #[must_use]
     pub fn since(&self, wall_ms: u64) -> u64 {
-        let now = Now::read();
-        let held = self.folder.held_ms(&now).unwrap_or(u64::MAX);
+        let now = CurrentTime::read();
+        let held = self.folder.ms_since_lock_change(&now).unwrap_or(u64::MAX);
         now.wall_ms.saturating_sub(wall_ms).min(held)
     }
 
@@ -416,7 +416,7 @@ impl RunFiles {
         &self,
         version: u32,
         blank: impl FnOnce() -> T,
-        mut visit: impl FnMut(&mut T, &Record<Event>),
+        mut visit: impl FnMut(&mut T, &JournalRecord<Event>),
     ) -> Result<(T, JournalFollower), ArchiveError>
     where
         T: Serialize + DeserializeOwned,
@@ -456,12 +456,12 @@ impl RunFiles {
             LockError::File(error) => error.into(),
         })?;
         let mut latest = Timestamp::ZERO;
-        let visit = |record: Record<Event>| latest = record.at;
+        let visit = |record: JournalRecord<Event>| latest = record.at;
         let (mut journal, _) =
             lock.resume_journal::<Event>(visit, drop).map_err(|error| match error {
-                OpenError::Expired => ArchiveError::Expired(run),
-                OpenError::Read(source) => ArchiveError::Read { run, source },
-                OpenError::File(error) => error.into(),
+                OpenJournalError::Expired => ArchiveError::Expired(run),
+                OpenJournalError::Read(source) => ArchiveError::Read { run, source },
+                OpenJournalError::File(error) => error.into(),
             })?;
         let failed = |source| ArchiveError::Write { run, source };
         journal.append(latest, wall_now(), event, Durability::Sync).map_err(failed)?;
@@ -470,7 +470,7 @@ impl RunFiles {
 
     /// Reads the saved content of a file before a change, by its hash.
     pub(crate) fn kept_before(&self, hash: &str) -> std::io::Result<Vec<u8>> {
-        self.folder.before(hash).map_err(|error| std::io::Error::from(error.io().kind()))
+        self.folder.read_before_image(hash).map_err(|error| std::io::Error::from(error.io().kind()))
     }
 
     /// Writes a session's transcript atomically.
@@ -509,7 +509,7 @@ impl RunRecords {
 }
 
 impl Iterator for RunRecords {
-    type Item = Result<Record<Event>, ArchiveError>;
+    type Item = Result<JournalRecord<Event>, ArchiveError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.reader.as_mut()?.next()?;
@@ -519,24 +519,24 @@ impl Iterator for RunRecords {
 
 pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
     match reader.tail() {
-        Tail::Clean => 0,
-        Tail::Torn { bytes, .. } => bytes,
+        JournalTail::Clean => 0,
+        JournalTail::Torn { bytes, .. } => bytes,
     }
 }
 
 /// All records of a journal, in memory.
 #[derive(Debug)]
 pub struct LoadedJournal {
-    pub(crate) records: Vec<Record<Event>>,
+    pub(crate) records: Vec<JournalRecord<Event>>,
     torn: u64,
     /// The end position, and the file's stamp from before it was read; absent if the run has no journal.
-    pub(crate) end: Option<(Position, JournalStamp)>,
+    pub(crate) end: Option<(JournalPosition, JournalStamp)>,
 }
 
 impl LoadedJournal {
     /// Returns the records.
     #[must_use]
-    pub fn records(&self) -> &[Record<Event>] {
+    pub fn records(&self) -> &[JournalRecord<Event>] {
         &self.records
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{Command, Effect, Event, Outcome, SessionId, Timestamp, Tree};
-use adjutant_store::{Durability, Journal, Record, RunDir};
+use adjutant_store::{Durability, Journal, JournalRecord, RunDir};
 
 use crate::engine::EngineError;
 use crate::runner::changed_by;
@@ -51,7 +51,7 @@ pub(crate) fn cancel(
     let mut tree = Tree::default();
     let (mut at, mut ended, mut fits) = (Timestamp::ZERO, None, Ok(()));
     let mut workdir = PathBuf::new();
-    let visit = |record: Record<Event>| {
+    let visit = |record: JournalRecord<Event>| {
         at = record.at;
         if let Event::RunStarted { workdir: path, .. } = &record.event {
             workdir = path.into();
@@ -134,7 +134,7 @@ fn record(
         let last = events.len().saturating_sub(1);
         for (nth, event) in events.iter().enumerate() {
             if nth < last {
-                journal.stage_open(at, wall_ms, event, Durability::Sync)?;
+                journal.stage_continued(at, wall_ms, event, Durability::Sync)?;
             } else {
                 journal.stage(at, wall_ms, event, Durability::Sync)?;
             }

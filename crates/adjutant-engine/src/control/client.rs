@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use adjutant_core::{Outcome, SessionId};
-use adjutant_store::{FileError, KillError, RunDir, RunWriter};
+use adjutant_store::{FileError, KillError, RunDir, WriterProcess};
 
 use super::wire::{ControlAnswer, ControlRefusal, ControlRequest, MAX_LINE};
 use crate::archive::offline_cancel::{self, OfflineCancel};
@@ -177,7 +177,7 @@ impl RunFiles {
     /// lock was released in time.
     fn wait_until_released(
         &self,
-        writer: Option<&RunWriter>,
+        writer: Option<&WriterProcess>,
         until: Instant,
     ) -> Result<bool, ControlError> {
         while matches!(self.liveness()?, RunLiveness::Live { .. }) {
@@ -192,7 +192,7 @@ impl RunFiles {
     }
 
     /// Kills the run's process if it still has the run locked. Returns its pid.
-    fn kill(&self, writer: Option<&RunWriter>) -> Result<Option<u32>, ControlError> {
+    fn kill(&self, writer: Option<&WriterProcess>) -> Result<Option<u32>, ControlError> {
         let RunLiveness::Live { .. } = self.liveness()? else { return Ok(None) };
         let writer = writer.ok_or(ControlError::Unseen)?;
         writer.kill()?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adjutant_core::{Outcome, Refusal, RunId};
-use adjutant_store::{ControlSocket, Seq};
+use adjutant_store::{ControlSocket, RecordNumber};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -22,7 +22,7 @@ pub(crate) struct ControlListener {
     /// The queue of requests; each connection has at most one in it.
     orders: (mpsc::Sender<QueuedRequest>, mpsc::Receiver<QueuedRequest>),
     /// Answers that wait until a record is durable, ordered by record.
-    promised: VecDeque<(Seq, oneshot::Sender<ControlAnswer>, ControlAnswer)>,
+    promised: VecDeque<(RecordNumber, oneshot::Sender<ControlAnswer>, ControlAnswer)>,
     over: watch::Sender<bool>,
     server: Option<JoinHandle<()>>,
 }
@@ -59,7 +59,7 @@ impl ControlListener {
         run: RunId,
         outcome: Option<Outcome>,
         order: QueuedRequest,
-        done: Result<Option<Seq>, Refusal>,
+        done: Result<Option<RecordNumber>, Refusal>,
     ) {
         let state = if outcome.is_some() { RunState::Ended } else { RunState::Running };
         let answer = ControlAnswer::new(run, state, done.as_ref().err().map(Into::into));
@@ -71,7 +71,7 @@ impl ControlListener {
     }
 
     /// Sends the answers whose records are durable.
-    pub(crate) fn send_answers(&mut self, through: Seq) {
+    pub(crate) fn send_answers(&mut self, through: RecordNumber) {
         while self.promised.front().is_some_and(|(seq, ..)| *seq <= through) {
             let Some((_, to, answer)) = self.promised.pop_front() else { break };
             let _ = to.send(answer);

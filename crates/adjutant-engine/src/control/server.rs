@@ -106,7 +106,8 @@ struct ConnectionTask {
 
 impl ConnectionTask {
     async fn serve(mut self, mut stream: UnixStream) {
-        let is_trusted = stream.peer_cred().is_ok_and(|peer| ControlSocket::admits(peer.uid()));
+        let is_trusted =
+            stream.peer_cred().is_ok_and(|peer| ControlSocket::allows_user(peer.uid()));
         if !is_trusted {
             return;
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use adjutant_core::{IllegalEvent, Refusal};
-use adjutant_store::{FileError, HomeError, JournalError, LockError, OpenError};
+use adjutant_store::{FileError, JournalError, LockError, OpenJournalError, StateDirError};
 use adjutant_tools::ContextFileError;
 use adjutant_workspace::PathError;
 
@@ -30,13 +30,13 @@ pub enum EngineError {
     Refused(#[from] Refusal),
     /// The state directory cannot be used.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    Home(#[from] StateDirError),
     /// Another process works on the run.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The journal cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] OpenJournalError),
     /// A file of the run cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

@@ -22,7 +22,7 @@ use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
     AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree, Usd,
 };
-use adjutant_store::{HomeError, RunLock};
+use adjutant_store::{RunLock, StateDirError};
 use adjutant_tools::{Masker, ToolCaps, ToolName, Toolbox};
 use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
@@ -356,7 +356,7 @@ impl Engine {
             let opening = RunOpening::decide(commands(&self, run)?)?;
             let spaces = self.open_spaces()?;
             match storage.open(run) {
-                Err(EngineError::Home(HomeError::RunExists(_)))
+                Err(EngineError::Home(StateDirError::RunExists(_)))
                     if self.run.is_none() && attempts < ID_ATTEMPTS =>
                 {
                     attempts += 1;

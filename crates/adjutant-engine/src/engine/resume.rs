@@ -12,7 +12,7 @@ use adjutant_core::{
     AgentName, Command, Conversation, Event, Node, Outcome, Policy, ResumeOptions, Rights, RunId,
     SessionId, State, Timestamp, Tree,
 };
-use adjutant_store::{Record, RunLock};
+use adjutant_store::{JournalRecord, RunLock};
 
 use crate::archive::LoadedJournal;
 use crate::control::ControlListener;
@@ -140,7 +140,7 @@ impl Engine {
     ) -> Result<FinishedRun, EngineError> {
         let RunHost { storage, approver, reporters, narrator, control } = staff;
         let (spaces, terms) = (self.open_spaces()?, self.terms());
-        let mut records: Vec<Record<Event>> = Vec::new();
+        let mut records: Vec<JournalRecord<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let OpenRun { id, folder, journal, durable, lock } = opened;
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
@@ -209,7 +209,7 @@ impl Engine {
 }
 
 /// Returns the recorded agent for tasks that name no agent, if it is not the preset's.
-fn usual_agent(records: &[Record<Event>], preset: &AgentName) -> Option<AgentName> {
+fn usual_agent(records: &[JournalRecord<Event>], preset: &AgentName) -> Option<AgentName> {
     let mut defined = records.iter().filter_map(|record| {
         if let Event::AgentDefined { agent, .. } = &record.event { Some(agent) } else { None }
     });

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use adjutant_core::{Event, RunId};
 use adjutant_store::{
-    Home, HomeError, Journal, JournalError, JournalReader, MemoryDisk, OpenError, Position, Record,
-    RunDir, RunLock, Seq,
+    Journal, JournalError, JournalPosition, JournalReader, JournalRecord, MemoryDisk,
+    OpenJournalError, RecordNumber, RunDir, RunLock, StateDir, StateDirError,
 };
 use tokio::sync::watch;
 
@@ -16,7 +16,7 @@ use crate::engine::EngineError;
 /// The last durable record, or why the journal can no longer be written.
 #[derive(Clone, Debug)]
 pub(crate) enum SyncProgress {
-    Through(Seq),
+    Through(RecordNumber),
     Failed(JournalError),
 }
 
@@ -40,7 +40,7 @@ impl OpenRun {
         if let Err(error) = note(self.id, folder.path()) {
             let folder = folder.clone();
             drop(self);
-            folder.take_back();
+            folder.remove_if_no_records();
             return Err(EngineError::OnCreated(error));
         }
         Ok(self)
@@ -53,7 +53,7 @@ pub(crate) const ID_ATTEMPTS: usize = 8;
 /// Where a run's journal is.
 pub enum Storage {
     /// A state directory, in which a new run gets a directory.
-    Home(Home),
+    Home(StateDir),
     /// The directory of a run to resume.
     Run(RunDir),
     /// The directory of a run to resume, with its journal already in memory.
@@ -68,11 +68,12 @@ impl Storage {
         match self {
             Self::Home(home) => open_in(home, id),
             Self::Run(folder) | Self::Read(folder, _) => {
-                Err(HomeError::RunExists(folder.id()).into())
+                Err(StateDirError::RunExists(folder.id()).into())
             }
             Self::Memory(disk) => {
                 let (report, durable) = reports();
-                let journal = Journal::start_inline(disk.clone(), Position::start(id), report);
+                let journal =
+                    Journal::start_inline(disk.clone(), JournalPosition::start(id), report);
                 Ok(OpenRun { id, folder: None, journal, durable, lock: None })
             }
         }
@@ -84,7 +85,7 @@ impl Storage {
     pub(crate) fn reopen(
         self,
         run: RunId,
-        mut visit: impl FnMut(Record<Event>),
+        mut visit: impl FnMut(JournalRecord<Event>),
     ) -> Result<OpenRun, EngineError> {
         match self {
             Self::Home(home) => reopen_in(home.run(run), visit),
@@ -93,9 +94,9 @@ impl Storage {
             Self::Memory(disk) => {
                 let (report, durable) = reports();
                 let bytes = disk.bytes();
-                let mut reader = JournalReader::new(bytes.as_slice(), Position::start(run));
+                let mut reader = JournalReader::new(bytes.as_slice(), JournalPosition::start(run));
                 for record in &mut reader {
-                    visit(record.map_err(OpenError::Read)?);
+                    visit(record.map_err(OpenJournalError::Read)?);
                 }
                 let journal = Journal::start_inline(disk, reader.position(), report);
                 Ok(OpenRun { id: run, folder: None, journal, durable, lock: None })
@@ -104,7 +105,10 @@ impl Storage {
     }
 }
 
-fn reopen_in(folder: RunDir, visit: impl FnMut(Record<Event>)) -> Result<OpenRun, EngineError> {
+fn reopen_in(
+    folder: RunDir,
+    visit: impl FnMut(JournalRecord<Event>),
+) -> Result<OpenRun, EngineError> {
     let (report, durable) = reports();
     let lock = folder.lock()?;
     let (journal, _tail) = lock.resume_journal(visit, report)?;
@@ -114,7 +118,7 @@ fn reopen_in(folder: RunDir, visit: impl FnMut(Record<Event>)) -> Result<OpenRun
 fn reopen_read(
     folder: RunDir,
     read: LoadedJournal,
-    visit: impl FnMut(Record<Event>),
+    visit: impl FnMut(JournalRecord<Event>),
 ) -> Result<OpenRun, EngineError> {
     let Some((position, stamp)) = read.end else { return reopen_in(folder, visit) };
     let (report, durable) = reports();
@@ -127,7 +131,7 @@ fn reopen_read(
     Ok(OpenRun { id: folder.id(), folder: Some(folder), journal, durable, lock: Some(lock) })
 }
 
-fn open_in(home: &Home, id: RunId) -> Result<OpenRun, EngineError> {
+fn open_in(home: &StateDir, id: RunId) -> Result<OpenRun, EngineError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -136,7 +140,7 @@ fn open_in(home: &Home, id: RunId) -> Result<OpenRun, EngineError> {
             // Another process pruned at this moment and removed the empty directory.
             Err(_) if attempts < ID_ATTEMPTS && !folder.path().exists() => {}
             Err(error) => {
-                folder.take_back();
+                folder.remove_if_no_records();
                 return Err(error);
             }
             opened => return opened,
@@ -153,9 +157,10 @@ fn open_new(folder: &RunDir) -> Result<OpenRun, EngineError> {
 }
 
 fn reports()
--> (impl FnMut(Result<Seq, JournalError>) + Send + 'static, watch::Receiver<SyncProgress>) {
-    let (sender, receiver) = watch::channel(SyncProgress::Through(Seq::ZERO));
-    let report = move |result: Result<Seq, JournalError>| {
+-> (impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static, watch::Receiver<SyncProgress>)
+{
+    let (sender, receiver) = watch::channel(SyncProgress::Through(RecordNumber::ZERO));
+    let report = move |result: Result<RecordNumber, JournalError>| {
         let durable = match result {
             Ok(seq) => SyncProgress::Through(seq),
             Err(error) => SyncProgress::Failed(error),

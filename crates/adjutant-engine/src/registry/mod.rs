@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adjutant_core::registry::HolderId;
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 use adjutant_store::{
-    Durability, FileError, HolderLock, LockedLog, Record, SharedLog, SharedLogError,
+    Durability, FileError, HolderLock, JournalRecord, LockedLog, SharedLog, SharedLogError,
 };
 
 use crate::runner::clock::{WallClock, wall_now};
@@ -208,7 +208,7 @@ impl Default for RegistryFold {
 }
 
 impl RegistryFold {
-    fn apply(&mut self, record: &Record<RegistryEvent>) {
+    fn apply(&mut self, record: &JournalRecord<RegistryEvent>) {
         self.registry.evolve(record.wall_ms, &record.event);
         self.is_empty = false;
     }

@@ -22,7 +22,7 @@ use adjutant_core::{
     AgentName, Command, Conversation, DelegationOrigin, Effect, Event, Outcome, SessionId,
     Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
 };
-use adjutant_store::{Journal, JournalError, Position, Record, RunDir, Seq};
+use adjutant_store::{Journal, JournalError, JournalPosition, JournalRecord, RecordNumber, RunDir};
 use adjutant_workspace::sandbox::CancelHandle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -98,7 +98,7 @@ pub(crate) struct EffectContext {
 
 /// An event that is not durable yet, with the effects that wait for it.
 struct StagedEvent {
-    seq: Seq,
+    seq: RecordNumber,
     at: Timestamp,
     wall_ms: u64,
     event: Event,
@@ -150,7 +150,7 @@ pub(crate) struct Runner {
     /// Whether the next decisions must become durable together with this one.
     joined: bool,
     /// The start of the last record, if it counts only together with the next.
-    open: Option<Position>,
+    open: Option<JournalPosition>,
     reserve: JournalReserve,
     /// Set once the disk is full. From then on only replies of running model calls and ends are recorded.
     full: Option<JournalError>,
@@ -243,7 +243,7 @@ impl Runner {
     }
 
     /// Applies a record of an earlier process without performing its effects.
-    pub(crate) fn replay(&mut self, record: &Record<Event>) -> Result<(), EngineError> {
+    pub(crate) fn replay(&mut self, record: &JournalRecord<Event>) -> Result<(), EngineError> {
         self.tree.evolve(record.at, &record.event)?;
         self.fold(&record.event);
         for reporter in &mut self.reporters {

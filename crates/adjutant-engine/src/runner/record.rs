@@ -64,7 +64,7 @@ impl Runner {
             last_begins = self.journal.position();
             // The events of one decision become durable together or not at all.
             let staged = if nth < last || self.joined {
-                self.journal.stage_open(now, wall_ms, event, durability)
+                self.journal.stage_continued(now, wall_ms, event, durability)
             } else {
                 self.journal.stage(now, wall_ms, event, durability)
             };
@@ -149,7 +149,7 @@ impl Runner {
         if is_ending || !events.iter().any(Event::must_be_durable) {
             return Ok(());
         }
-        self.journal.make_room(self.reserve.bytes())
+        self.journal.ensure_space(self.reserve.bytes())
     }
 
     /// Returns whether the result of an effect is still recorded on a full disk: a reply, for which space is

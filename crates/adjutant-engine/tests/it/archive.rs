@@ -5,7 +5,7 @@ use std::fs;
 
 use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
-use adjutant_store::{Durability, Home, Journal, RunLock};
+use adjutant_store::{Durability, Journal, RunLock, StateDir};
 use tempfile::TempDir;
 
 fn run() -> RunId {
@@ -24,7 +24,7 @@ struct JournalWriter {
 }
 
 impl JournalWriter {
-    fn begin(home: &Home) -> Self {
+    fn begin(home: &StateDir) -> Self {
         let lock = home.create_run(run()).unwrap().lock().unwrap();
         let journal = lock.create_journal::<Event>(drop).unwrap();
         Self { _lock: lock, journal }
@@ -40,9 +40,9 @@ impl JournalWriter {
     }
 }
 
-fn place() -> (TempDir, Home, Archive) {
+fn place() -> (TempDir, StateDir, Archive) {
     let dir = TempDir::new().unwrap();
-    let home = Home::open(&dir.path().join("home")).unwrap();
+    let home = StateDir::open(&dir.path().join("home")).unwrap();
     let archive = Archive::open(&dir.path().join("home")).unwrap();
     (dir, home, archive)
 }

@@ -68,7 +68,7 @@ async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
         let bytes = disk.bytes();
         assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "write {nth}");
         let Some(run) = run else { continue };
-        let start = adjutant_store::Position::start(run);
+        let start = adjutant_store::JournalPosition::start(run);
         let read = adjutant_store::JournalReader::<Event, _>::new(bytes.as_slice(), start);
         let read: Vec<Event> = read.map(|record| record.unwrap().event).collect();
         let told: Vec<Event> = story.events.iter().map(|(_, event)| event.clone()).collect();

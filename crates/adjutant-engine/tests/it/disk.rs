@@ -4,7 +4,7 @@
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::{EngineError, ResumeRequest};
-use adjutant_store::{JournalError, JournalReader, MemoryDisk, Position};
+use adjutant_store::{JournalError, JournalPosition, JournalReader, MemoryDisk};
 use adjutant_testkit::{Rig, Story};
 
 const EIO: i32 = 5;
@@ -38,7 +38,7 @@ fn recorded(disk: &MemoryDisk, story: &Story) -> Vec<Event> {
         _ => None,
     });
     let bytes = disk.bytes();
-    let reader = JournalReader::new(bytes.as_slice(), Position::start(run.unwrap()));
+    let reader = JournalReader::new(bytes.as_slice(), JournalPosition::start(run.unwrap()));
     reader.map(|record| record.unwrap().event).collect()
 }
 

@@ -189,7 +189,7 @@ async fn replaying_the_journal_gives_the_reported_events() {
     let story = rig.script(TWO_TURNS).task("a", "Look").delegate().await;
     let run = story.result.as_ref().unwrap().run;
     let bytes = disk.bytes();
-    let start = adjutant_store::Position::start(run);
+    let start = adjutant_store::JournalPosition::start(run);
     let read = adjutant_store::JournalReader::<Event, _>::new(bytes.as_slice(), start);
     let read: Vec<Event> = read.map(|record| record.unwrap().event).collect();
     let told: Vec<Event> = story.events.into_iter().map(|(_, event)| event).collect();

@@ -16,7 +16,8 @@ use adjutant_core::{
     SessionId, StopReason, Timestamp, ToolCall, ToolOutput, ToolSet, Tree, Usage,
 };
 use adjutant_store::{
-    Durability, FORMAT, Journal, JournalReader, MemoryDisk, Position, Record, Tail,
+    Durability, FORMAT, Journal, JournalPosition, JournalReader, JournalRecord, JournalTail,
+    MemoryDisk,
 };
 use adjutant_view::story::StoryReport;
 use adjutant_view::{RunView, TimedEvent};
@@ -39,18 +40,18 @@ fn story_id() -> RunId {
     "run_1794778976_hgcoed".parse().unwrap()
 }
 
-fn records(bytes: &[u8]) -> Vec<Record<Event>> {
+fn records(bytes: &[u8]) -> Vec<JournalRecord<Event>> {
     records_of(run_id(), bytes)
 }
 
-fn records_of(run: RunId, bytes: &[u8]) -> Vec<Record<Event>> {
-    let mut reader = JournalReader::new(bytes, Position::start(run));
+fn records_of(run: RunId, bytes: &[u8]) -> Vec<JournalRecord<Event>> {
+    let mut reader = JournalReader::new(bytes, JournalPosition::start(run));
     let records = (&mut reader).map(|record| record.unwrap()).collect();
-    assert_eq!(reader.tail(), Tail::Clean);
+    assert_eq!(reader.tail(), JournalTail::Clean);
     records
 }
 
-fn kinds(records: &[Record<Event>]) -> String {
+fn kinds(records: &[JournalRecord<Event>]) -> String {
     let kind = |event: &Event| serde_json::to_value(event).unwrap()["type"].clone();
     let kinds: BTreeSet<String> =
         records.iter().map(|record| kind(&record.event).as_str().unwrap().to_owned()).collect();
@@ -58,7 +59,7 @@ fn kinds(records: &[Record<Event>]) -> String {
 }
 
 /// Folds the records into a tree and a view. Returns the end of each delegation.
-fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
+fn folded(records: &[JournalRecord<Event>]) -> (Tree, Vec<String>) {
     let mut tree = Tree::default();
     for record in records {
         tree.evolve(record.at, &record.event).unwrap();
@@ -69,7 +70,7 @@ fn folded(records: &[Record<Event>]) -> (Tree, Vec<String>) {
     (tree, ends)
 }
 
-fn seen(records: &[Record<Event>]) -> RunView {
+fn seen(records: &[JournalRecord<Event>]) -> RunView {
     RunView::of(
         records.iter().map(|record| TimedEvent::new(record.at, record.wall_ms, &record.event)),
     )
@@ -135,7 +136,7 @@ fn pruned_journal_folds_to_the_same_tree() {
 #[test]
 fn newer_journal_format_is_refused_with_both_versions_and_advice() {
     let newer = V1.replacen("{\"v\":1,", "{\"v\":7,", 1);
-    let reader = JournalReader::<Event, _>::new(newer.as_bytes(), Position::start(run_id()));
+    let reader = JournalReader::<Event, _>::new(newer.as_bytes(), JournalPosition::start(run_id()));
     let errors: Vec<String> = reader.map(|record| record.unwrap_err().to_string()).collect();
     assert_eq!(
         errors,
@@ -250,7 +251,7 @@ fn says(text: &str, calls: Vec<(&str, Value)>) -> ModelReply {
 /// Returns the bytes of the journal of that run.
 fn history() -> Vec<u8> {
     let disk = MemoryDisk::default();
-    let journal = Journal::start_inline(disk.clone(), Position::start(run_id()), |_| ());
+    let journal = Journal::start_inline(disk.clone(), JournalPosition::start(run_id()), |_| ());
     let mut run = FixtureWriter {
         tree: Tree::default(),
         in_flight: EffectsInFlight::default(),

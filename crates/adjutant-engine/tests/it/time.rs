@@ -186,7 +186,7 @@ async fn jumping_wall_clock_changes_no_deadline_and_repeats_no_id() {
 #[test]
 fn age_of_a_live_run_is_at_most_the_time_it_was_locked() {
     let dir = tempfile::tempdir().unwrap();
-    let home = adjutant_store::Home::open(dir.path()).unwrap();
+    let home = adjutant_store::StateDir::open(dir.path()).unwrap();
     let run = home.create_run(adjutant_core::RunId::new(1_735_460_684, [0; 6])).unwrap();
     let _lock = run.lock().unwrap();
     let files = adjutant_engine::Archive::open(dir.path()).unwrap().runs().unwrap().pop().unwrap();

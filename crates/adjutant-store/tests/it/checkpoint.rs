@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use adjutant_store::{Position, RunDir};
+use adjutant_store::{JournalPosition, RunDir};
 
-use crate::rig::{Fact, Rig, facts, run_id};
+use crate::fixture::{StoreFixture, TestEvent, facts, run_id};
 
 /// The number of records as a stand-in for a fold.
-fn saved(rig: &Rig) -> (RunDir, Position) {
+fn saved(rig: &StoreFixture) -> (RunDir, JournalPosition) {
     let run = rig.ended_run(0, &facts(6));
-    let mut reader = run.read_journal::<Fact>().unwrap();
+    let mut reader = run.read_journal::<TestEvent>().unwrap();
     let count = reader.by_ref().take(4).count();
     run.save_checkpoint(1, reader.position(), &count).unwrap();
     (run, reader.position())
@@ -17,23 +17,23 @@ fn saved(rig: &Rig) -> (RunDir, Position) {
 
 #[test]
 fn a_checkpoint_saves_reading_what_it_covers() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let (run, position) = saved(&rig);
     let (found, count) = run.load_checkpoint::<usize>(1).unwrap();
     assert_eq!((found, count), (position, 4));
-    assert_eq!(run.read_from::<Fact>(found).unwrap().count(), 2);
+    assert_eq!(run.read_from::<TestEvent>(found).unwrap().count(), 2);
 }
 
 #[test]
 fn a_missing_checkpoint_is_none() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(2));
     assert!(run.load_checkpoint::<usize>(1).is_none());
 }
 
 #[test]
 fn a_checkpoint_of_another_fold_or_shape_is_passed_over() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let (run, _) = saved(&rig);
     assert!(run.load_checkpoint::<usize>(2).is_none());
     assert!(run.load_checkpoint::<String>(1).is_none());
@@ -41,7 +41,7 @@ fn a_checkpoint_of_another_fold_or_shape_is_passed_over() {
 
 #[test]
 fn damage_anywhere_in_a_checkpoint_makes_it_void() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let (run, _) = saved(&rig);
     let whole = fs::read(run.checkpoint_path()).unwrap();
     for at in 0..whole.len() {
@@ -56,7 +56,7 @@ fn damage_anywhere_in_a_checkpoint_makes_it_void() {
 
 #[test]
 fn a_checkpoint_that_does_not_match_the_journal_is_passed_over() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let (run, position) = saved(&rig);
     let journal = fs::read(run.journal_path()).unwrap();
     let offset = usize::try_from(position.offset).unwrap();
@@ -74,7 +74,7 @@ fn a_checkpoint_that_does_not_match_the_journal_is_passed_over() {
 
 #[test]
 fn the_checkpoint_of_another_run_is_passed_over() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let (run, _) = saved(&rig);
     let other = rig.ended_run(1, &facts(6));
     fs::copy(run.checkpoint_path(), other.checkpoint_path()).unwrap();
@@ -84,9 +84,9 @@ fn the_checkpoint_of_another_run_is_passed_over() {
 
 #[test]
 fn a_checkpoint_before_the_first_record_is_a_checkpoint() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(2));
-    let start = Position::start(run.id());
+    let start = JournalPosition::start(run.id());
     run.save_checkpoint(1, start, &0).unwrap();
     assert_eq!(run.load_checkpoint::<usize>(1), Some((start, 0)));
 }

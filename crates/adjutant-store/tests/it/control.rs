@@ -5,16 +5,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use adjutant_store::{ControlSocket, Home, KillError};
+use adjutant_store::{ControlSocket, KillError, StateDir};
 use tempfile::TempDir;
 
-use crate::rig::run_id;
+use crate::fixture::run_id;
 
 #[test]
 fn a_socket_is_private_replaces_a_stale_one_and_goes_with_the_lock() {
     let dir = TempDir::new().unwrap();
     // Longer than a socket's address may be.
-    let home = Home::open(&dir.path().join("deep/".repeat(40))).unwrap();
+    let home = StateDir::open(&dir.path().join("deep/".repeat(40))).unwrap();
     let run = home.create_run(run_id(0)).unwrap();
     assert_eq!(run.connect_control().unwrap_err().kind(), ErrorKind::NotFound);
     let lock = run.lock().unwrap();
@@ -36,7 +36,7 @@ fn a_socket_is_private_replaces_a_stale_one_and_goes_with_the_lock() {
 #[test]
 fn a_full_queue_is_said_and_not_waited_for() {
     let dir = TempDir::new().unwrap();
-    let run = Home::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
+    let run = StateDir::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let _listener = lock.control_socket().bind().unwrap();
     let mut waiting = Vec::new();
@@ -53,14 +53,14 @@ fn a_full_queue_is_said_and_not_waited_for() {
 #[test]
 fn only_ourselves_and_root_may_ask() {
     let us = rustix::process::geteuid().as_raw();
-    assert!(ControlSocket::admits(us) && ControlSocket::admits(0));
-    assert!(!ControlSocket::admits(us + 1));
+    assert!(ControlSocket::allows_user(us) && ControlSocket::allows_user(0));
+    assert!(!ControlSocket::allows_user(us + 1));
 }
 
 #[test]
 fn a_writer_is_found_while_it_holds_the_run_and_never_kills_itself() {
     let dir = TempDir::new().unwrap();
-    let run = Home::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
+    let run = StateDir::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
     assert!(run.writer().unwrap().is_none());
     let lock = run.lock().unwrap();
     let writer = run.writer().unwrap().unwrap();
@@ -75,7 +75,7 @@ fn a_writer_is_found_while_it_holds_the_run_and_never_kills_itself() {
 #[test]
 fn a_number_that_was_used_again_is_nobody() {
     let dir = TempDir::new().unwrap();
-    let run = Home::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
+    let run = StateDir::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
     drop(run.lock().unwrap());
     let path = run.path().join("lock");
     let held =

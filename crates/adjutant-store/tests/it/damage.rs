@@ -1,9 +1,9 @@
 //! What damage does to a journal: cut at the end, named anywhere else.
 
-use adjutant_store::{Damage, ReadError, Seq, Tail};
+use adjutant_store::{JournalTail, ReadError, RecordDamage, RecordNumber};
 use proptest::prelude::*;
 
-use crate::rig::{Fact, bytes_of, chain, events, facts, read, said, starts_of};
+use crate::fixture::{TestEvent, bytes_of, chain, events, facts, read, said, starts_of};
 
 #[test]
 fn any_byte_prefix_recovers_to_a_record_prefix() {
@@ -15,8 +15,8 @@ fn any_byte_prefix_recovers_to_a_record_prefix() {
         assert_eq!(events(&records), facts[..whole], "cut at {len}");
         let end = starts.get(whole).copied().unwrap_or(bytes.len());
         let expected = match len - end {
-            0 => Tail::Clean,
-            rest => Tail::Torn { offset: end as u64, bytes: rest as u64 },
+            0 => JournalTail::Clean,
+            rest => JournalTail::Torn { offset: end as u64, bytes: rest as u64 },
         };
         assert_eq!(tail.unwrap(), expected, "cut at {len}");
     }
@@ -24,7 +24,7 @@ fn any_byte_prefix_recovers_to_a_record_prefix() {
 
 #[test]
 fn a_bit_flip_anywhere_is_noticed_and_named() {
-    let facts: Vec<Fact> = ["one", "two", "three"].map(said).into();
+    let facts: Vec<TestEvent> = ["one", "two", "three"].map(said).into();
     let (bytes, starts) = bytes_of(&facts);
     for at in 0..bytes.len() {
         let nth = starts.iter().filter(|start| **start <= at).count();
@@ -35,12 +35,12 @@ fn a_bit_flip_anywhere_is_noticed_and_named() {
             let place = format!("byte {at}, bit {bit}");
             assert_eq!(events(&records), facts[..nth - 1], "{place}");
             match tail {
-                Ok(Tail::Torn { offset, .. }) => {
+                Ok(JournalTail::Torn { offset, .. }) => {
                     assert_eq!((nth, offset), (3, starts[2] as u64), "{place}");
                 }
-                Ok(Tail::Clean) => panic!("unnoticed: {place}"),
+                Ok(JournalTail::Clean) => panic!("unnoticed: {place}"),
                 Err(ReadError::Damaged { seq, offset, .. }) => {
-                    assert_eq!(seq, Seq::new(nth as u64), "{place}");
+                    assert_eq!(seq, RecordNumber::new(nth as u64), "{place}");
                     assert_eq!(offset, starts[nth - 1] as u64, "{place}");
                     assert!(nth < 3, "{place}");
                 }
@@ -71,10 +71,11 @@ fn moved_repeated_and_missing_records_are_noticed() {
     for (bytes, good) in [(swapped, 1), (repeated, 2), (missing, 1)] {
         let (records, error) = read(&bytes);
         assert_eq!(records.len(), good);
-        let Err(ReadError::Damaged { seq, offset, damage: Damage::Checksum { .. } }) = error else {
+        let Err(ReadError::Damaged { seq, offset, damage: RecordDamage::Checksum { .. } }) = error
+        else {
             panic!("{error:?}");
         };
-        assert_eq!(seq, Seq::new(good as u64 + 1));
+        assert_eq!(seq, RecordNumber::new(good as u64 + 1));
         assert_eq!(offset, starts[good] as u64);
     }
 }
@@ -82,8 +83,8 @@ fn moved_repeated_and_missing_records_are_noticed() {
 #[test]
 fn the_journal_of_another_run_is_damage_from_its_first_line() {
     let (bytes, _) = bytes_of(&facts(3));
-    let start = adjutant_store::Position::start(crate::rig::run_id(1));
-    let reader = adjutant_store::JournalReader::<Fact, _>::new(bytes.as_slice(), start);
+    let start = adjutant_store::JournalPosition::start(crate::fixture::run_id(1));
+    let reader = adjutant_store::JournalReader::<TestEvent, _>::new(bytes.as_slice(), start);
     let errors: Vec<_> = reader.map(|record| record.unwrap_err()).collect();
     assert_eq!(errors.len(), 1, "the first error ends the iteration");
     insta::assert_snapshot!(errors[0], @"journal is damaged at line 1 (record 1, byte 0): checksum is 84dcbc15, expected 19c02350");
@@ -106,13 +107,13 @@ fn zeros_where_a_tail_should_be_are_a_torn_tail() {
     let end = bytes.len() as u64;
     bytes.extend([0; 4096]);
     let (records, tail) = read(&bytes);
-    assert_eq!((records.len(), tail.unwrap()), (3, Tail::Torn { offset: end, bytes: 4096 }));
+    assert_eq!((records.len(), tail.unwrap()), (3, JournalTail::Torn { offset: end, bytes: 4096 }));
 }
 
 /// Seals `line` as the record after `bytes`, by the rule of `docs/journal.md`.
 fn seal(bytes: &mut Vec<u8>, line: &str) {
     let seed = match starts_of(bytes).last() {
-        None => crc32c::crc32c(crate::rig::run_id(0).to_string().as_bytes()),
+        None => crc32c::crc32c(crate::fixture::run_id(0).to_string().as_bytes()),
         Some(_) => {
             let hex = std::str::from_utf8(&bytes[bytes.len() - 11..bytes.len() - 3]).unwrap();
             u32::from_str_radix(hex, 16).unwrap()
@@ -127,7 +128,10 @@ fn the_documented_rule_makes_valid_records() {
     let (mut bytes, _) = bytes_of(&facts(2));
     seal(&mut bytes, r#"{"v":1,"seq":3,"at":5,"wall":6,"event":{"type":"cost","tokens":7}"#);
     let (records, tail) = read(&bytes);
-    assert_eq!((records[2].event.clone(), tail.unwrap()), (Fact::Cost { tokens: 7 }, Tail::Clean));
+    assert_eq!(
+        (records[2].event.clone(), tail.unwrap()),
+        (TestEvent::Cost { tokens: 7 }, JournalTail::Clean)
+    );
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! A disk that fails: reported once, final, nothing half-written left behind.
 
 use adjutant_core::Timestamp;
-use adjutant_store::{Durability, JournalError, MAX_RECORD_BYTES, MemoryDisk, Seq, Tail};
+use adjutant_store::{
+    Durability, JournalError, JournalTail, MAX_RECORD_BYTES, MemoryDisk, RecordNumber,
+};
 use rustix::io::Errno;
 
-use crate::rig::{WALL, append, chain, journal_on, read, said};
+use crate::fixture::{WALL, append, chain, journal_on, read, said};
 
 const EIO: i32 = Errno::IO.raw_os_error();
 const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
@@ -16,7 +18,7 @@ fn a_failed_write_is_reported_once_and_is_final() {
     disk.fail_write(2, 0, EIO);
     let (mut journal, reports) = journal_on(disk.clone());
     append(&mut journal, 0, &said("kept"), Durability::Sync).unwrap();
-    assert_eq!(reports.recv().unwrap().unwrap(), Seq::new(1));
+    assert_eq!(reports.recv().unwrap().unwrap(), RecordNumber::new(1));
     append(&mut journal, 1, &said("lost"), Durability::Sync).unwrap();
     let error = reports.recv().unwrap().unwrap_err();
     assert!(matches!(error, JournalError::Write(_)) && error.is_final());
@@ -50,7 +52,7 @@ fn a_short_write_leaves_no_half_record_at_any_length() {
         append(&mut journal, 1, &said("lost"), Durability::Sync).unwrap();
         assert!(matches!(reports.recv().unwrap(), Err(JournalError::DiskFull(_))));
         let (records, tail) = read(&disk.bytes());
-        assert_eq!((records.len(), tail.unwrap()), (1, Tail::Clean), "keeping {keeping}");
+        assert_eq!((records.len(), tail.unwrap()), (1, JournalTail::Clean), "keeping {keeping}");
     }
 }
 
@@ -66,7 +68,7 @@ fn a_half_record_that_cannot_be_cut_is_a_torn_tail() {
     reports.recv().unwrap().unwrap_err();
     let (records, tail) = read(&disk.bytes());
     assert_eq!(records.len(), 1);
-    assert!(matches!(tail.unwrap(), Tail::Torn { bytes: 20, .. }));
+    assert!(matches!(tail.unwrap(), JournalTail::Torn { bytes: 20, .. }));
 }
 
 #[test]
@@ -124,7 +126,10 @@ fn a_record_that_is_too_large_is_refused_and_the_journal_goes_on() {
     let error = append(&mut journal, 0, &large, Durability::Sync).unwrap_err();
     assert!(!error.is_final());
     insta::assert_snapshot!(error, @"record of 67108959 bytes exceeds the limit of 67108864");
-    assert_eq!(append(&mut journal, 1, &said("small"), Durability::Sync).unwrap(), Seq::new(1));
+    assert_eq!(
+        append(&mut journal, 1, &said("small"), Durability::Sync).unwrap(),
+        RecordNumber::new(1)
+    );
     journal.close().unwrap();
     assert_eq!(read(&disk.bytes()).0.len(), 1);
 }
@@ -132,7 +137,7 @@ fn a_record_that_is_too_large_is_refused_and_the_journal_goes_on() {
 #[test]
 fn a_report_that_panics_closes_the_journal_instead_of_hanging_it() {
     let (send, panicked) = std::sync::mpsc::channel::<()>();
-    let start = adjutant_store::Position::start(crate::rig::run_id(0));
+    let start = adjutant_store::JournalPosition::start(crate::fixture::run_id(0));
     let mut journal = adjutant_store::Journal::start(MemoryDisk::default(), start, move |_| {
         let _send = &send;
         std::panic::resume_unwind(Box::new("on purpose"));
@@ -146,14 +151,14 @@ fn a_report_that_panics_closes_the_journal_instead_of_hanging_it() {
 
 /// A key that JSON has no form for.
 #[derive(serde::Serialize)]
-struct Unwritable(std::collections::BTreeMap<Vec<u8>, u8>);
+struct NonJsonEvent(std::collections::BTreeMap<Vec<u8>, u8>);
 
 #[test]
 fn an_event_without_a_json_form_leaves_no_trace() {
     let disk = MemoryDisk::default();
-    let start = adjutant_store::Position::start(crate::rig::run_id(0));
+    let start = adjutant_store::JournalPosition::start(crate::fixture::run_id(0));
     let mut journal = adjutant_store::Journal::start(disk.clone(), start, |_| ()).unwrap();
-    let event = Unwritable([(vec![1], 1)].into());
+    let event = NonJsonEvent([(vec![1], 1)].into());
     let error = journal.append(Timestamp::ZERO, WALL, &event, Durability::Sync).unwrap_err();
     assert!(matches!(error, JournalError::Serialize(_)));
     assert_eq!(journal.close().unwrap(), start);

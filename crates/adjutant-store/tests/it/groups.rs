@@ -1,9 +1,9 @@
 //! Records that count only together: a journal cut between them holds none of them.
 
 use adjutant_core::Timestamp;
-use adjutant_store::{Durability, MemoryDisk, Tail};
+use adjutant_store::{Durability, JournalTail, MemoryDisk};
 
-use crate::rig::{Rig, WALL, events, facts, journal_on, read, run_id, starts_of};
+use crate::fixture::{StoreFixture, WALL, events, facts, journal_on, read, run_id, starts_of};
 
 /// The group each of the eight records belongs to.
 const GROUPS: [usize; 8] = [0, 1, 1, 1, 2, 3, 3, 4];
@@ -16,7 +16,7 @@ fn grouped() -> (Vec<u8>, Vec<usize>) {
         let at = Timestamp::from_millis(nth as u64);
         let open = GROUPS.get(nth + 1) == Some(&GROUPS[nth]);
         let stage = if open {
-            journal.stage_open(at, WALL, fact, Durability::Sync)
+            journal.stage_continued(at, WALL, fact, Durability::Sync)
         } else {
             journal.stage(at, WALL, fact, Durability::Sync)
         };
@@ -44,9 +44,9 @@ fn a_journal_cut_at_any_byte_holds_whole_groups_only() {
         assert_eq!(events(&records), facts(GROUPS.len())[..counting], "cut at {cut}");
         let kept = starts[counting];
         let expected = if kept == cut {
-            Tail::Clean
+            JournalTail::Clean
         } else {
-            Tail::Torn { offset: kept as u64, bytes: (cut - kept) as u64 }
+            JournalTail::Torn { offset: kept as u64, bytes: (cut - kept) as u64 }
         };
         assert_eq!(tail.unwrap(), expected, "cut at {cut}");
     }
@@ -57,19 +57,19 @@ fn going_on_after_a_group_that_was_cut_leaves_nothing_of_it() {
     let (bytes, starts) = grouped();
     // Two records of the group of three are there.
     let cut = &bytes[..starts[3]];
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &[]);
     assert_eq!(run.id(), run_id(0));
     std::fs::write(run.journal_path(), cut).unwrap();
     let lock = run.lock().unwrap();
     let mut seen = Vec::new();
     let (mut journal, tail) = lock.resume_journal(|record| seen.push(record), |_| ()).unwrap();
-    assert!(matches!(tail, Tail::Torn { .. }));
+    assert!(matches!(tail, JournalTail::Torn { .. }));
     assert_eq!(events(&seen), facts(1));
     let news = &facts(2)[1];
     journal.append(Timestamp::ZERO, WALL, news, Durability::Sync).unwrap();
     journal.close().unwrap();
     let (records, tail) = read(&std::fs::read(run.journal_path()).unwrap());
     assert_eq!(events(&records), facts(2));
-    assert_eq!(tail.unwrap(), Tail::Clean);
+    assert_eq!(tail.unwrap(), JournalTail::Clean);
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use adjutant_store::{Durability, Liveness, LockError};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::rig::{Fact, Rig, append, run_id, said};
+use crate::fixture::{StoreFixture, TestEvent, append, run_id, said};
 
 #[test]
 fn a_second_writer_is_refused_with_the_name_of_the_first() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let error = run.lock().unwrap_err();
@@ -23,7 +23,7 @@ fn a_second_writer_is_refused_with_the_name_of_the_first() {
 
 #[test]
 fn a_run_is_never_locked_then_live_then_dead() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     assert_eq!(run.liveness().unwrap(), Liveness::NeverLocked);
     let lock = run.lock().unwrap();
@@ -35,7 +35,7 @@ fn a_run_is_never_locked_then_live_then_dead() {
 
 #[test]
 fn a_process_number_that_was_used_again_is_not_the_writer() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock_file = run.path().join("lock");
     drop(run.lock().unwrap());
@@ -53,7 +53,7 @@ fn a_process_number_that_was_used_again_is_not_the_writer() {
 
 #[test]
 fn a_holder_that_has_not_written_its_name_is_live() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     for content in ["", "{\"pid\":", "nonsense"] {
         fs::write(run.path().join("lock"), content).unwrap();
@@ -67,10 +67,10 @@ fn a_holder_that_has_not_written_its_name_is_live() {
 
 #[test]
 fn the_lock_outlives_its_guard_while_the_journal_is_open() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
-    let mut journal = lock.create_journal::<Fact>(|_| ()).unwrap();
+    let mut journal = lock.create_journal::<TestEvent>(|_| ()).unwrap();
     drop(lock);
     assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
     assert!(matches!(run.lock(), Err(LockError::Held { .. })));
@@ -81,7 +81,7 @@ fn the_lock_outlives_its_guard_while_the_journal_is_open() {
 
 #[test]
 fn readers_who_ask_all_the_time_never_keep_a_writer_out() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn readers_who_ask_all_the_time_never_keep_a_writer_out() {
 
 #[test]
 fn a_killed_writer_is_dead_at_once() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     // A process of its own that locks the run and waits to be killed.
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -126,7 +126,7 @@ fn a_killed_writer_is_dead_at_once() {
 fn hold_the_run_until_killed() {
     // Not a test of its own: the body of the process that the test above kills.
     let Some(state) = std::env::var_os("ADJUTANT_TEST_STATE") else { return };
-    let home = adjutant_store::Home::open(state.as_ref()).unwrap();
+    let home = adjutant_store::StateDir::open(state.as_ref()).unwrap();
     let _lock = home.run(run_id(0)).lock().unwrap();
     println!("locked");
     loop {

@@ -5,31 +5,32 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use adjutant_core::RunId;
 use adjutant_store::{
-    BootInstant, Liveness, Now, OpenError, Retention, RunDir, Verdict, prune_one,
+    BootInstant, CurrentTime, Liveness, OpenJournalError, PruneVerdict, Retention, RunDir,
+    prune_run,
 };
 
-use crate::rig::{DAY_MS, Fact, Rig, WALL, chain, events, run_id, said, session};
+use crate::fixture::{DAY_MS, StoreFixture, TestEvent, WALL, chain, events, run_id, said, session};
 
-fn secret_facts() -> Vec<Fact> {
-    let goal = Fact::Started { goal: "a secret goal".to_owned() };
-    vec![goal, said("a secret word"), Fact::Cost { tokens: 42 }, said("another secret")]
+fn secret_facts() -> Vec<TestEvent> {
+    let goal = TestEvent::Started { goal: "a secret goal".to_owned() };
+    vec![goal, said("a secret word"), TestEvent::Cost { tokens: 42 }, said("another secret")]
 }
 
 /// Costs stay, goals are blanked, words go.
-fn strip(fact: &Fact) -> Option<Fact> {
+fn strip(fact: &TestEvent) -> Option<TestEvent> {
     match fact {
-        Fact::Started { .. } => Some(Fact::Started { goal: String::new() }),
-        Fact::Said { .. } => None,
-        Fact::Cost { .. } => Some(fact.clone()),
+        TestEvent::Started { .. } => Some(TestEvent::Started { goal: String::new() }),
+        TestEvent::Said { .. } => None,
+        TestEvent::Cost { .. } => Some(fact.clone()),
     }
 }
 
 /// An ended run of the test's past: last written at `WALL`, in an earlier boot.
-fn old_run(rig: &Rig, nth: u64) -> RunDir {
+fn old_run(rig: &StoreFixture, nth: u64) -> RunDir {
     let run = rig.ended_run(nth, &secret_facts());
     run.write_scratch(session(), b"a secret note\n").unwrap();
     run.write_transcript(session(), b"{\"secret\":1}").unwrap();
-    run.save_checkpoint(1, run.read_journal::<Fact>().unwrap().position(), &"secret").unwrap();
+    run.save_checkpoint(1, run.read_journal::<TestEvent>().unwrap().position(), &"secret").unwrap();
     touch(&run, WALL);
     held_in_boot(&run, "an earlier boot", 0);
     run
@@ -50,17 +51,20 @@ fn held_in_boot(run: &RunDir, boot: &str, elapsed_ms: u64) {
 
 fn after_days(days: u64) -> Retention {
     let boot = BootInstant { boot: "this boot".to_owned(), elapsed_ms: 3_600_000 };
-    Retention { now: Now { wall_ms: WALL + days * DAY_MS + 1000, boot: Some(boot) }, days: 7 }
+    Retention {
+        now: CurrentTime { wall_ms: WALL + days * DAY_MS + 1000, boot: Some(boot) },
+        days: 7,
+    }
 }
 
 /// Prunes every run; the newest is the first of what is returned.
-fn prune(rig: &Rig, retention: &Retention) -> Vec<(RunId, Verdict)> {
-    let judge = |id| (id, prune_one(&rig.home, id, retention, &strip));
+fn prune(rig: &StoreFixture, retention: &Retention) -> Vec<(RunId, PruneVerdict)> {
+    let judge = |id| (id, prune_run(&rig.home, id, retention, &strip));
     rig.home.list_runs().unwrap().into_iter().map(judge).collect()
 }
 
 /// The verdict on the only run.
-fn verdict(rig: &Rig, retention: &Retention) -> Verdict {
+fn verdict(rig: &StoreFixture, retention: &Retention) -> PruneVerdict {
     prune(rig, retention).pop().unwrap().1
 }
 
@@ -82,28 +86,28 @@ fn all_text(run: &RunDir) -> String {
 
 #[test]
 fn an_old_run_keeps_its_metadata_and_loses_what_was_said() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     assert!(all_text(&run).contains("secret"));
-    let Verdict::Expired { journal_bytes } = verdict(&rig, &after_days(7)) else {
+    let PruneVerdict::Expired { journal_bytes } = verdict(&rig, &after_days(7)) else {
         panic!("it is seven days old");
     };
     assert!(journal_bytes > 0);
     assert!(!all_text(&run).contains("secret"));
     let records: Vec<_> = run.read_journal().unwrap().map(Result::unwrap).collect();
-    let kept = [Fact::Started { goal: String::new() }, Fact::Cost { tokens: 42 }];
+    let kept = [TestEvent::Started { goal: String::new() }, TestEvent::Cost { tokens: 42 }];
     assert_eq!(events(&records), kept);
     assert_eq!(records[1].wall_ms, WALL + 20, "times are those of the original");
     assert!(run.is_expired());
-    let error = run.lock().unwrap().resume_journal::<Fact>(|_| (), |_| ()).unwrap_err();
-    assert!(matches!(error, OpenError::Expired));
+    let error = run.lock().unwrap().resume_journal::<TestEvent>(|_| (), |_| ()).unwrap_err();
+    assert!(matches!(error, OpenJournalError::Expired));
     insta::assert_snapshot!(error, @"not resumable (expired)");
-    assert!(matches!(verdict(&rig, &after_days(30)), Verdict::AlreadyExpired));
+    assert!(matches!(verdict(&rig, &after_days(30)), PruneVerdict::AlreadyExpired));
 }
 
 #[test]
 fn what_a_kill_left_half_written_goes_also_where_the_run_stays() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     let transcripts = run.path().join("transcripts");
     let [abandoned, beside, fresh, other] = [
@@ -118,7 +122,7 @@ fn what_a_kill_left_half_written_goes_also_where_the_run_stays() {
             file.set_modified(UNIX_EPOCH + Duration::from_millis(WALL)).unwrap();
         }
     }
-    assert!(matches!(verdict(&rig, &after_days(0)), Verdict::Fresh));
+    assert!(matches!(verdict(&rig, &after_days(0)), PruneVerdict::Fresh));
     let is_there = [&abandoned, &beside, &fresh, &other].map(|path| path.exists());
     // One that may still be written, and a file of another name, stay.
     assert_eq!(is_there, [false, false, true, true]);
@@ -127,60 +131,63 @@ fn what_a_kill_left_half_written_goes_also_where_the_run_stays() {
 
 #[test]
 fn a_run_is_fresh_until_the_last_millisecond() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     let mut retention = after_days(7);
     retention.now.wall_ms = WALL + 30 + 7 * DAY_MS - 1;
-    assert!(matches!(verdict(&rig, &retention), Verdict::Fresh));
+    assert!(matches!(verdict(&rig, &retention), PruneVerdict::Fresh));
     assert!(all_text(&run).contains("secret"));
     retention.now.wall_ms += 1;
-    assert!(matches!(verdict(&rig, &retention), Verdict::Expired { .. }));
+    assert!(matches!(verdict(&rig, &retention), PruneVerdict::Expired { .. }));
 }
 
 #[test]
 fn both_the_last_record_and_the_file_must_be_old() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     touch(&run, WALL + 6 * DAY_MS);
-    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::Fresh), "the file is young");
+    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::Fresh), "the file is young");
     touch(&run, WALL - 60 * DAY_MS);
-    assert!(matches!(verdict(&rig, &after_days(5)), Verdict::Fresh), "the record is young");
+    assert!(matches!(verdict(&rig, &after_days(5)), PruneVerdict::Fresh), "the record is young");
     assert!(all_text(&run).contains("secret"));
     assert!(!run.is_expired());
 }
 
 #[test]
 fn times_that_lie_ahead_are_fresh() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     let mut past = after_days(0);
     past.now.wall_ms = WALL - 3650 * DAY_MS;
     past.days = 0;
-    assert!(matches!(verdict(&rig, &past), Verdict::Fresh), "the clock was set back ten years");
+    assert!(
+        matches!(verdict(&rig, &past), PruneVerdict::Fresh),
+        "the clock was set back ten years"
+    );
     touch(&run, WALL + 3650 * DAY_MS);
     assert!(
-        matches!(verdict(&rig, &after_days(100)), Verdict::Fresh),
+        matches!(verdict(&rig, &after_days(100)), PruneVerdict::Fresh),
         "the file is from the future"
     );
 }
 
 #[test]
 fn a_clock_set_ten_years_ahead_cannot_age_what_this_boot_has_seen() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     held_in_boot(&run, "this boot", 60_000);
-    assert!(matches!(verdict(&rig, &after_days(3650)), Verdict::Fresh));
+    assert!(matches!(verdict(&rig, &after_days(3650)), PruneVerdict::Fresh));
     let mut later = after_days(3650);
     later.now.boot =
         Some(BootInstant { boot: "this boot".to_owned(), elapsed_ms: 60_000 + 7 * DAY_MS });
-    assert!(matches!(verdict(&rig, &later), Verdict::Expired { .. }));
+    assert!(matches!(verdict(&rig, &later), PruneVerdict::Expired { .. }));
 }
 
 /// Ten years back, a year back, now, a year ahead, ten years ahead.
 const CLOCKS: [i64; 5] = [-3653, -365, 0, 365, 3653];
 
-fn moved(days: i64) -> Now {
-    let mut now = Now::read();
+fn moved(days: i64) -> CurrentTime {
+    let mut now = CurrentTime::read();
     now.wall_ms = now.wall_ms.checked_add_signed(days * 86_400_000).unwrap();
     now
 }
@@ -188,17 +195,17 @@ fn moved(days: i64) -> Now {
 #[test]
 fn whatever_the_clock_said_or_says_a_fresh_or_running_run_is_left_alone() {
     for written in CLOCKS {
-        let rig = Rig::new();
+        let rig = StoreFixture::new();
         let fresh = rig.ended_run(0, &secret_facts());
         touch(&fresh, moved(written).wall_ms);
         let running = rig.home.create_run(run_id(1)).unwrap();
         let lock = running.lock().unwrap();
         let mut journal = lock.create_journal(|_| ()).unwrap();
-        crate::rig::append_all(&mut journal, &secret_facts());
+        crate::fixture::append_all(&mut journal, &secret_facts());
         journal.close().unwrap();
         for read in CLOCKS {
             let report = prune(&rig, &Retention { now: moved(read), days: 7 });
-            let [(_, Verdict::Live), (_, Verdict::Fresh)] = report.as_slice() else {
+            let [(_, PruneVerdict::Live), (_, PruneVerdict::Fresh)] = report.as_slice() else {
                 panic!("written {written} days off, read {read} days off: {report:?}");
             };
             for run in [&fresh, &running] {
@@ -211,35 +218,38 @@ fn whatever_the_clock_said_or_says_a_fresh_or_running_run_is_left_alone() {
 
 #[test]
 fn how_long_a_run_has_been_held_is_told_by_a_clock_nobody_can_set() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &[]);
     held_in_boot(&run, "this boot", 60_000);
     let boot = |boot: &str| Some(BootInstant { boot: boot.to_owned(), elapsed_ms: 65_000 });
     for wall_ms in [0, WALL, u64::MAX] {
-        assert_eq!(run.held_ms(&Now { wall_ms, boot: boot("this boot") }), Some(5_000));
-        assert_eq!(run.held_ms(&Now { wall_ms, boot: boot("another") }), None);
-        assert_eq!(run.held_ms(&Now { wall_ms, boot: None }), None);
+        assert_eq!(
+            run.ms_since_lock_change(&CurrentTime { wall_ms, boot: boot("this boot") }),
+            Some(5_000)
+        );
+        assert_eq!(run.ms_since_lock_change(&CurrentTime { wall_ms, boot: boot("another") }), None);
+        assert_eq!(run.ms_since_lock_change(&CurrentTime { wall_ms, boot: None }), None);
     }
 }
 
 #[test]
 fn looking_at_a_run_does_not_make_it_younger() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     // Old by its file, fresh by its record: the prune takes the lock before it finds out.
     touch(&run, WALL - 60 * DAY_MS);
     let before = fs::read(run.path().join("lock")).unwrap();
-    assert!(matches!(verdict(&rig, &after_days(5)), Verdict::Fresh));
+    assert!(matches!(verdict(&rig, &after_days(5)), PruneVerdict::Fresh));
     assert_eq!(fs::read(run.path().join("lock")).unwrap(), before);
 }
 
 #[test]
 fn a_live_run_is_never_pruned() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     let lock = run.lock().unwrap();
     held_in_boot(&run, "an earlier boot", 0);
-    assert!(matches!(verdict(&rig, &after_days(3650)), Verdict::Live));
+    assert!(matches!(verdict(&rig, &after_days(3650)), PruneVerdict::Live));
     assert!(all_text(&run).contains("secret"));
     assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
     drop(lock);
@@ -247,7 +257,7 @@ fn a_live_run_is_never_pruned() {
 
 #[test]
 fn a_damaged_run_is_left_alone_and_named_and_the_others_are_pruned() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let damaged = old_run(&rig, 0);
     let whole = old_run(&rig, 1);
     let mut bytes = fs::read(damaged.journal_path()).unwrap();
@@ -255,7 +265,8 @@ fn a_damaged_run_is_left_alone_and_named_and_the_others_are_pruned() {
     fs::write(damaged.journal_path(), &bytes).unwrap();
     touch(&damaged, WALL);
     let report = prune(&rig, &after_days(8));
-    let [(first, Verdict::Expired { .. }), (second, Verdict::Damaged(error))] = report.as_slice()
+    let [(first, PruneVerdict::Expired { .. }), (second, PruneVerdict::Damaged(error))] =
+        report.as_slice()
     else {
         panic!("{report:?}");
     };
@@ -267,55 +278,55 @@ fn a_damaged_run_is_left_alone_and_named_and_the_others_are_pruned() {
 
 #[test]
 fn a_prune_that_was_cut_short_is_taken_up() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     // What a crash leaves right after the journal was replaced: young file, content still there.
     fs::write(run.path().join("expired.json"), "{\"v\":1,\"wall\":1,\"done\":false}").unwrap();
     fs::write(run.path().join(".journal.jsonl.1.1.tmp"), "secret").unwrap();
     touch(&run, WALL + 8 * DAY_MS);
     assert!(run.is_expired(), "it is not resumable from the first step on");
-    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::Expired { .. }));
+    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::Expired { .. }));
     assert!(!all_text(&run).contains("secret"));
-    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::AlreadyExpired));
+    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::AlreadyExpired));
 }
 
 #[test]
 fn a_torn_tail_is_no_damage_and_goes_with_the_content() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = old_run(&rig, 0);
     let bytes = fs::read(run.journal_path()).unwrap();
     fs::write(run.journal_path(), &bytes[..bytes.len() - 5]).unwrap();
     touch(&run, WALL);
-    assert!(matches!(verdict(&rig, &after_days(8)), Verdict::Expired { .. }));
+    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::Expired { .. }));
     assert!(!all_text(&run).contains("secret"));
 }
 
 #[test]
 fn a_run_that_never_wrote_a_journal_is_removed_unless_somebody_is_at_it() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
-    assert!(matches!(verdict(&rig, &after_days(0)), Verdict::Live));
+    assert!(matches!(verdict(&rig, &after_days(0)), PruneVerdict::Live));
     drop(lock);
-    assert!(matches!(verdict(&rig, &after_days(0)), Verdict::Removed));
+    assert!(matches!(verdict(&rig, &after_days(0)), PruneVerdict::Removed));
     assert!(!run.path().exists());
 }
 
 #[test]
 fn an_old_run_that_lost_its_journal_expires_too() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     run.write_transcript("sess_1700000000_abcdef".parse().unwrap(), b"{}").unwrap();
-    let now = Now { wall_ms: Now::read().wall_ms + 8 * DAY_MS, boot: None };
-    assert!(matches!(verdict(&rig, &Retention { now, days: 7 }), Verdict::Expired { .. }));
+    let now = CurrentTime { wall_ms: CurrentTime::read().wall_ms + 8 * DAY_MS, boot: None };
+    assert!(matches!(verdict(&rig, &Retention { now, days: 7 }), PruneVerdict::Expired { .. }));
     assert!(run.is_expired());
 }
 
 #[test]
 fn with_no_retention_every_ended_run_of_this_boot_expires() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     rig.ended_run(0, &secret_facts());
-    let mut retention = Retention { now: Now::read(), days: 0 };
+    let mut retention = Retention { now: CurrentTime::read(), days: 0 };
     retention.now.wall_ms += 1000;
-    assert!(matches!(verdict(&rig, &retention), Verdict::Expired { .. }));
+    assert!(matches!(verdict(&rig, &retention), PruneVerdict::Expired { .. }));
 }

@@ -4,18 +4,18 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::mpsc::channel;
 
-use adjutant_store::{Durability, Position, ReadError, Seq, Tail};
+use adjutant_store::{Durability, JournalPosition, JournalTail, ReadError, RecordNumber};
 
-use crate::rig::{Fact, Rig, append, chain, events, facts, run_id, said};
+use crate::fixture::{StoreFixture, TestEvent, append, chain, events, facts, run_id, said};
 
 #[test]
 fn a_journal_is_read_while_it_is_written() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let (send, reports) = channel();
     let report = move |report| drop(send.send(report));
-    let mut journal = lock.create_journal::<Fact>(report).unwrap();
+    let mut journal = lock.create_journal::<TestEvent>(report).unwrap();
     let writer = std::thread::spawn(move || {
         let long = said(&"long text ".repeat(2000));
         for nth in 0..300 {
@@ -25,11 +25,11 @@ fn a_journal_is_read_while_it_is_written() {
         journal
     });
     // Every reading at any moment gives a prefix, and what is durable is in it.
-    let mut position = Position::start(run_id(0));
-    let mut durable = Seq::ZERO;
-    while durable < Seq::new(301) {
+    let mut position = JournalPosition::start(run_id(0));
+    let mut durable = RecordNumber::ZERO;
+    while durable < RecordNumber::new(301) {
         let mut expected = position.seq;
-        let mut reader = run.read_from::<Fact>(position).unwrap();
+        let mut reader = run.read_from::<TestEvent>(position).unwrap();
         for record in &mut reader {
             expected = expected.next();
             assert_eq!(record.unwrap().seq, expected);
@@ -39,15 +39,15 @@ fn a_journal_is_read_while_it_is_written() {
         durable = reports.try_recv().map_or(durable, Result::unwrap);
     }
     writer.join().unwrap().close().unwrap();
-    assert_eq!(run.read_journal::<Fact>().unwrap().count(), 301);
+    assert_eq!(run.read_journal::<TestEvent>().unwrap().count(), 301);
 }
 
 #[test]
 fn reading_goes_on_from_any_place_between_records() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let facts = facts(10);
     let run = rig.ended_run(0, &facts);
-    let mut reader = run.read_journal::<Fact>().unwrap();
+    let mut reader = run.read_journal::<TestEvent>().unwrap();
     for nth in 1..=10 {
         reader.next().unwrap().unwrap();
         let rest: Vec<_> = run.read_from(reader.position()).unwrap().map(Result::unwrap).collect();
@@ -57,40 +57,40 @@ fn reading_goes_on_from_any_place_between_records() {
 
 #[test]
 fn a_place_behind_the_end_is_an_error() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(1));
-    let beyond = Position { offset: 5000, ..Position::start(run_id(0)) };
-    insta::assert_snapshot!(run.read_from::<Fact>(beyond).unwrap_err(), @"journal has 134 bytes, reading was to go on at byte 5000");
+    let beyond = JournalPosition { offset: 5000, ..JournalPosition::start(run_id(0)) };
+    insta::assert_snapshot!(run.read_from::<TestEvent>(beyond).unwrap_err(), @"journal has 134 bytes, reading was to go on at byte 5000");
 }
 
 #[test]
 fn an_empty_journal_has_no_records_and_no_tail() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &[]);
-    let mut reader = run.read_journal::<Fact>().unwrap();
+    let mut reader = run.read_journal::<TestEvent>().unwrap();
     assert!(reader.next().is_none());
-    assert_eq!(reader.tail(), Tail::Clean);
+    assert_eq!(reader.tail(), JournalTail::Clean);
 }
 
 #[test]
 fn a_missing_journal_is_named() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
-    let error = run.read_journal::<Fact>().unwrap_err();
+    let error = run.read_journal::<TestEvent>().unwrap_err();
     insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: No such file or directory (os error 2)");
 }
 
 #[test]
 fn a_link_or_a_pipe_in_the_journal_s_place_is_refused() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     fs::write(rig.dir.path().join("elsewhere"), "{}").unwrap();
     symlink(rig.dir.path().join("elsewhere"), run.journal_path()).unwrap();
-    assert!(matches!(run.read_journal::<Fact>(), Err(ReadError::File(_))));
+    assert!(matches!(run.read_journal::<TestEvent>(), Err(ReadError::File(_))));
     fs::remove_file(run.journal_path()).unwrap();
     let mode = rustix::fs::Mode::RUSR;
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, run.journal_path(), kind, mode, 0).unwrap();
-    let error = run.read_journal::<Fact>().unwrap_err();
+    let error = run.read_journal::<TestEvent>().unwrap_err();
     insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: not a regular file");
 }

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use adjutant_store::{Durability, OpenError, ReadError, RunDir, Seq, Tail};
+use adjutant_store::{Durability, JournalTail, OpenJournalError, ReadError, RecordNumber, RunDir};
 
-use crate::rig::{Fact, Rig, append, bytes_of, facts, run_id, said, starts_of};
+use crate::fixture::{StoreFixture, TestEvent, append, bytes_of, facts, run_id, said, starts_of};
 
 /// The seed of every test here; a failure names the place it led to.
 const SEED: u64 = 0x5eed;
@@ -21,21 +21,22 @@ fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
 }
 
 /// A run whose journal the test writes itself.
-fn run_of(rig: &Rig) -> RunDir {
+fn run_of(rig: &StoreFixture) -> RunDir {
     rig.ended_run(0, &[])
 }
 
 /// Opens the run to go on with it; returns how many records there were, and the tail.
-fn resume(run: &RunDir) -> Result<(usize, Tail), OpenError> {
+fn resume(run: &RunDir) -> Result<(usize, JournalTail), OpenJournalError> {
     let mut count = 0;
-    let (journal, tail) = run.lock().unwrap().resume_journal::<Fact>(|_| count += 1, |_| ())?;
+    let (journal, tail) =
+        run.lock().unwrap().resume_journal::<TestEvent>(|_| count += 1, |_| ())?;
     journal.close().unwrap();
     Ok((count, tail))
 }
 
 #[test]
 fn a_run_cut_at_any_byte_goes_on_from_its_last_whole_record() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = run_of(&rig);
     let (bytes, starts) = bytes_of(&facts(3));
     for len in 0..=bytes.len() {
@@ -43,24 +44,24 @@ fn a_run_cut_at_any_byte_goes_on_from_its_last_whole_record() {
         let lock = run.lock().unwrap();
         let mut seen = 0;
         let (mut journal, tail) =
-            lock.resume_journal::<Fact>(|_| seen += 1, |_| ()).unwrap_or_else(|error| {
+            lock.resume_journal::<TestEvent>(|_| seen += 1, |_| ()).unwrap_or_else(|error| {
                 panic!("cut at {len}: {error}");
             });
         let whole = starts.iter().skip(1).chain([&bytes.len()]).filter(|end| **end <= len).count();
         assert_eq!(seen, whole, "cut at {len}");
-        assert_eq!(tail == Tail::Clean, starts.contains(&len) || len == bytes.len());
+        assert_eq!(tail == JournalTail::Clean, starts.contains(&len) || len == bytes.len());
         let next = append(&mut journal, 9, &said("goes on"), Durability::Lazy).unwrap();
-        assert_eq!(next, Seq::new(whole as u64 + 1));
+        assert_eq!(next, RecordNumber::new(whole as u64 + 1));
         journal.close().unwrap();
-        let mut reader = run.read_journal::<Fact>().unwrap();
+        let mut reader = run.read_journal::<TestEvent>().unwrap();
         assert_eq!((&mut reader).map(Result::unwrap).count(), whole + 1, "cut at {len}");
-        assert_eq!(reader.tail(), Tail::Clean);
+        assert_eq!(reader.tail(), JournalTail::Clean);
     }
 }
 
 #[test]
 fn five_hundred_flipped_bits_are_named_with_their_place_or_cut_as_torn() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = run_of(&rig);
     let (bytes, starts) = bytes_of(&facts(40));
     let mut draw = numbers(SEED);
@@ -72,21 +73,21 @@ fn five_hundred_flipped_bits_are_named_with_their_place_or_cut_as_torn() {
         fs::write(run.journal_path(), &flipped).unwrap();
         let place = format!("seed {SEED:#x}: byte {at}, bit {bit}");
         match resume(&run) {
-            Ok((count, Tail::Torn { offset, .. })) => {
+            Ok((count, JournalTail::Torn { offset, .. })) => {
                 assert_eq!((nth, count), (40, 39), "{place}: only the last may be cut");
                 assert_eq!(offset, starts[39] as u64, "{place}");
                 assert_eq!(fs::read(run.journal_path()).unwrap(), bytes[..starts[39]], "{place}");
             }
-            Ok((_, Tail::Clean)) => panic!("unnoticed: {place}"),
-            Err(OpenError::Read(ReadError::Damaged { seq, offset, .. })) => {
+            Ok((_, JournalTail::Clean)) => panic!("unnoticed: {place}"),
+            Err(OpenJournalError::Read(ReadError::Damaged { seq, offset, .. })) => {
                 assert_eq!(
                     (seq, offset),
-                    (Seq::new(nth as u64), starts[nth - 1] as u64),
+                    (RecordNumber::new(nth as u64), starts[nth - 1] as u64),
                     "{place}"
                 );
                 assert_eq!(fs::read(run.journal_path()).unwrap(), flipped, "{place}: untouched");
             }
-            Err(OpenError::Read(ReadError::Newer { .. })) => assert_eq!(at, 5, "{place}"),
+            Err(OpenJournalError::Read(ReadError::Newer { .. })) => assert_eq!(at, 5, "{place}"),
             Err(error) => panic!("{place}: {error}"),
         }
     }
@@ -94,7 +95,7 @@ fn five_hundred_flipped_bits_are_named_with_their_place_or_cut_as_torn() {
 
 #[test]
 fn records_swapped_or_repeated_anywhere_are_named_and_the_file_is_left_alone() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = run_of(&rig);
     let (bytes, starts) = bytes_of(&facts(12));
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
@@ -102,13 +103,13 @@ fn records_swapped_or_repeated_anywhere_are_named_and_the_file_is_left_alone() {
         let changed = lines.concat();
         fs::write(run.journal_path(), &changed).unwrap();
         match resume(&run) {
-            Err(OpenError::Read(ReadError::Damaged { seq, offset, .. })) => {
-                assert_eq!(seq, Seq::new(good as u64 + 1), "{what}");
+            Err(OpenJournalError::Read(ReadError::Damaged { seq, offset, .. })) => {
+                assert_eq!(seq, RecordNumber::new(good as u64 + 1), "{what}");
                 assert_eq!(offset, starts_of(&changed)[good] as u64, "{what}");
                 assert_eq!(fs::read(run.journal_path()).unwrap(), changed, "{what}: untouched");
             }
             // A foreign last line is what a torn write looks like; nothing of ours goes with it.
-            Ok((count, Tail::Torn { .. })) => {
+            Ok((count, JournalTail::Torn { .. })) => {
                 assert_eq!((count, good), (lines.len() - 1, lines.len() - 1), "{what}");
             }
             other => panic!("{what}: {other:?}"),
@@ -136,7 +137,7 @@ fn records_swapped_or_repeated_anywhere_are_named_and_the_file_is_left_alone() {
 
 #[test]
 fn a_second_process_finds_the_run_taken_and_the_journal_as_it_was() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(3));
     let before = fs::read(run.journal_path()).unwrap();
     let lock = run.lock().unwrap();
@@ -156,7 +157,7 @@ fn a_second_process_finds_the_run_taken_and_the_journal_as_it_was() {
 fn try_to_go_on_with_the_run() {
     // Not a test of its own: the body of the second process above.
     let Some(state) = std::env::var_os("ADJUTANT_TEST_TAKEN") else { return };
-    let home = adjutant_store::Home::open(state.as_ref()).unwrap();
+    let home = adjutant_store::StateDir::open(state.as_ref()).unwrap();
     match home.run(run_id(0)).lock() {
         Ok(_) => println!("taken"),
         Err(error) => println!("refused: {error}"),
@@ -165,11 +166,11 @@ fn try_to_go_on_with_the_run() {
 
 #[test]
 fn a_journal_that_was_read_is_gone_on_with_unless_it_has_changed() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(3));
     let read = || {
         let stamp = run.journal_stamp().unwrap();
-        let mut reader = run.read_journal::<Fact>().unwrap();
+        let mut reader = run.read_journal::<TestEvent>().unwrap();
         assert!(reader.all(|record| record.is_ok()));
         (reader.position(), stamp)
     };
@@ -184,7 +185,7 @@ fn a_journal_that_was_read_is_gone_on_with_unless_it_has_changed() {
     let before = read();
     assert!(goes_on(before).is_some());
     assert!(goes_on(before).is_none(), "a record was added since");
-    assert_eq!(resume(&run).unwrap(), (4, Tail::Clean));
+    assert_eq!(resume(&run).unwrap(), (4, JournalTail::Clean));
     let bytes = fs::read(run.journal_path()).unwrap();
     fs::write(run.journal_path(), &bytes[..bytes.len() - 1]).unwrap();
     assert!(goes_on(read()).is_none(), "its last record is torn");

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use adjutant_store::{Durability, JournalError, MemoryDisk, RunDir, Seq};
+use adjutant_store::{Durability, JournalError, MemoryDisk, RecordNumber, RunDir};
 
-use crate::rig::{Fact, Rig, append, chain, facts, journal_on, read, run_id, said};
+use crate::fixture::{
+    StoreFixture, TestEvent, append, chain, facts, journal_on, read, run_id, said,
+};
 
 /// What the file takes on the disk.
 fn allocated(run: &RunDir) -> u64 {
@@ -14,36 +16,36 @@ fn allocated(run: &RunDir) -> u64 {
 
 #[test]
 fn room_is_allocated_unseen_and_given_back() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
-    let mut journal = lock.create_journal::<Fact>(|_| ()).unwrap();
-    journal.make_room(100_000).unwrap();
+    let mut journal = lock.create_journal::<TestEvent>(|_| ()).unwrap();
+    journal.ensure_space(100_000).unwrap();
     let reserved = allocated(&run);
     // Not every file system says so; tmpfs, ext4, xfs and btrfs do.
     assert!(reserved >= 100_000, "{reserved} bytes are allocated");
     assert_eq!(fs::metadata(run.journal_path()).unwrap().len(), 0, "readers see nothing of it");
     append(&mut journal, 0, &said("one"), Durability::Sync).unwrap();
-    journal.make_room(100_000).unwrap();
+    journal.ensure_space(100_000).unwrap();
     assert_eq!(allocated(&run), reserved, "there was room enough");
-    journal.make_room(10 << 20).unwrap();
+    journal.ensure_space(10 << 20).unwrap();
     assert!(allocated(&run) >= 10 << 20);
     journal.close().unwrap();
     assert!(allocated(&run) <= 8192, "{} bytes stay", allocated(&run));
-    assert_eq!(run.read_journal::<Fact>().unwrap().count(), 1);
+    assert_eq!(run.read_journal::<TestEvent>().unwrap().count(), 1);
 }
 
 #[test]
 fn a_journal_that_goes_on_uses_what_a_dead_writer_left() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(3));
     let lock = run.lock().unwrap();
-    let (mut journal, _) = lock.resume_journal::<Fact>(|_| (), |_| ()).unwrap();
-    journal.make_room(1 << 20).unwrap();
+    let (mut journal, _) = lock.resume_journal::<TestEvent>(|_| (), |_| ()).unwrap();
+    journal.ensure_space(1 << 20).unwrap();
     assert!(allocated(&run) >= 1 << 20);
     append(&mut journal, 3, &said("four"), Durability::Sync).unwrap();
     journal.close().unwrap();
-    assert_eq!(run.read_journal::<Fact>().unwrap().count(), 4);
+    assert_eq!(run.read_journal::<TestEvent>().unwrap().count(), 4);
 }
 
 #[test]
@@ -51,15 +53,15 @@ fn room_is_refused_when_the_disk_is_full_and_the_journal_goes_on() {
     let disk = MemoryDisk::default();
     disk.set_capacity(Some(10_000));
     let (mut journal, reports) = journal_on(disk.clone());
-    journal.make_room(10_000).unwrap();
-    let error = journal.make_room(10_001).unwrap_err();
+    journal.ensure_space(10_000).unwrap();
+    let error = journal.ensure_space(10_001).unwrap_err();
     assert!(matches!(error, JournalError::DiskFull(_)));
     insta::assert_snapshot!(chain(&error), @"no space left for the journal: No space left on device (os error 28)");
     append(&mut journal, 0, &said("goes on"), Durability::Sync).unwrap();
-    assert_eq!(reports.recv().unwrap().unwrap(), Seq::new(1));
-    assert!(journal.make_room(10_000).is_err(), "a record is in it now");
+    assert_eq!(reports.recv().unwrap().unwrap(), RecordNumber::new(1));
+    assert!(journal.ensure_space(10_000).is_err(), "a record is in it now");
     disk.set_capacity(None);
-    journal.make_room(10_000).unwrap();
+    journal.ensure_space(10_000).unwrap();
 }
 
 #[test]
@@ -75,8 +77,12 @@ fn what_is_taken_back_before_it_was_submitted_leaves_no_trace() {
     }
     journal.unstage(place);
     assert_eq!(journal.position(), place);
-    assert_eq!(append(&mut journal, 1, &said("next"), Durability::Sync).unwrap(), Seq::new(3));
+    assert_eq!(
+        append(&mut journal, 1, &said("next"), Durability::Sync).unwrap(),
+        RecordNumber::new(3)
+    );
     journal.close().unwrap();
-    let said: Vec<Fact> = read(&disk.bytes()).0.into_iter().map(|record| record.event).collect();
-    assert_eq!(said, ["kept", "staged", "next"].map(crate::rig::said));
+    let said: Vec<TestEvent> =
+        read(&disk.bytes()).0.into_iter().map(|record| record.event).collect();
+    assert_eq!(said, ["kept", "staged", "next"].map(crate::fixture::said));
 }

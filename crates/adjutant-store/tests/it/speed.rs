@@ -9,7 +9,9 @@ use adjutant_core::Timestamp;
 use adjutant_store::{Durability, MemoryDisk};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::rig::{Fact, Rig, WALL, bytes_of, facts, journal_on, read, run_id, said};
+use crate::fixture::{
+    StoreFixture, TestEvent, WALL, bytes_of, facts, journal_on, read, run_id, said,
+};
 
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -21,12 +23,12 @@ fn cpu() -> Duration {
 fn speed_of_forty_turns_of_four_records() {
     let fact = said(&"x".repeat(2000));
     for round in 0..5 {
-        let rig = Rig::new();
+        let rig = StoreFixture::new();
         let run = rig.home.create_run(run_id(0)).unwrap();
         let lock = run.lock().unwrap();
         let (send, reports) = std::sync::mpsc::channel();
         let report = move |report| drop(send.send(report));
-        let mut journal = lock.create_journal::<Fact>(report).unwrap();
+        let mut journal = lock.create_journal::<TestEvent>(report).unwrap();
         let (wall, before) = (Instant::now(), cpu());
         for turn in 0..40 {
             for nth in 0..4 {
@@ -46,7 +48,7 @@ fn speed_of_forty_turns_of_four_records() {
 }
 
 /// The CPU time of `count` writes of `bytes` bytes, each with its sync, and nothing else.
-fn bare_cpu(rig: &Rig, count: usize, bytes: usize) -> Duration {
+fn bare_cpu(rig: &StoreFixture, count: usize, bytes: usize) -> Duration {
     let mut bare = File::create(rig.dir.path().join("bare")).unwrap();
     let block = vec![b'x'; bytes];
     let before = cpu();
@@ -87,12 +89,12 @@ fn speed_of_reading_a_hundred_thousand_records() {
 #[test]
 #[ignore = "a measurement"]
 fn speed_of_a_synced_append_against_a_bare_one() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let (send, reports) = std::sync::mpsc::channel();
     let report = move |report| drop(send.send(report));
-    let mut journal = lock.create_journal::<Fact>(report).unwrap();
+    let mut journal = lock.create_journal::<TestEvent>(report).unwrap();
     let mut bare = File::create(rig.dir.path().join("bare")).unwrap();
     let (fact, line) = (said(&"x".repeat(2000)), "x".repeat(2048));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());

@@ -4,11 +4,13 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use adjutant_core::Timestamp;
-use adjutant_store::{Disk, Durability, Journal, MemoryDisk, Position, Seq, Tail};
+use adjutant_store::{
+    Disk, Durability, Journal, JournalPosition, JournalTail, MemoryDisk, RecordNumber,
+};
 use proptest::prelude::*;
 
-use crate::rig::{
-    Fact, Rig, WALL, append, bytes_of, events, facts, journal_on, read, run_id, said,
+use crate::fixture::{
+    StoreFixture, TestEvent, WALL, append, bytes_of, events, facts, journal_on, read, run_id, said,
 };
 
 #[test]
@@ -32,21 +34,21 @@ fn every_record_comes_back_in_order() {
     let (records, tail) = read(&bytes);
     assert_eq!(events(&records), facts);
     assert_eq!(starts.len(), 50);
-    assert_eq!(tail.unwrap(), Tail::Clean);
+    assert_eq!(tail.unwrap(), JournalTail::Clean);
     let last = records.last().unwrap();
     assert_eq!(
         (last.seq, last.at, last.wall_ms),
-        (Seq::new(50), Timestamp::from_millis(490), WALL + 490)
+        (RecordNumber::new(50), Timestamp::from_millis(490), WALL + 490)
     );
 }
 
 proptest! {
     #[test]
     fn any_text_comes_back(texts in proptest::collection::vec(any::<String>(), 0..8)) {
-        let facts: Vec<Fact> = texts.iter().map(|text| said(text)).collect();
+        let facts: Vec<TestEvent> = texts.iter().map(|text| said(text)).collect();
         let (records, tail) = read(&bytes_of(&facts).0);
         prop_assert_eq!(events(&records), facts);
-        prop_assert_eq!(tail.unwrap(), Tail::Clean);
+        prop_assert_eq!(tail.unwrap(), JournalTail::Clean);
     }
 }
 
@@ -88,8 +90,8 @@ fn what_queues_during_a_sync_shares_the_next_one() {
     }
     assert!(reports.try_recv().is_err(), "nothing is durable before its sync returned");
     open.send(()).unwrap();
-    assert_eq!(reports.recv().unwrap().unwrap(), Seq::new(1));
-    assert_eq!(reports.recv().unwrap().unwrap(), Seq::new(101));
+    assert_eq!(reports.recv().unwrap().unwrap(), RecordNumber::new(1));
+    assert_eq!(reports.recv().unwrap().unwrap(), RecordNumber::new(101));
     journal.close().unwrap();
     assert_eq!((disk.writes(), disk.syncs()), (2, 2));
     assert_eq!(read(&disk.bytes()).0.len(), 101);
@@ -104,18 +106,18 @@ fn records_staged_together_cost_one_sync() {
     }
     assert_eq!(disk.writes(), 0);
     journal.submit().unwrap();
-    assert_eq!(reports.recv().unwrap().unwrap(), Seq::new(20));
+    assert_eq!(reports.recv().unwrap().unwrap(), RecordNumber::new(20));
     journal.close().unwrap();
     assert_eq!((disk.writes(), disk.syncs()), (1, 1));
 }
 
 /// A disk that says when it was written to.
-struct TellingDisk {
+struct ReportingDisk {
     disk: MemoryDisk,
     written: Sender<()>,
 }
 
-impl Disk for TellingDisk {
+impl Disk for ReportingDisk {
     fn write_all_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.disk.write_all_at_end(bytes)?;
         self.written.send(()).map_err(io::Error::other)
@@ -134,13 +136,13 @@ impl Disk for TellingDisk {
 fn lazy_records_are_written_at_once_without_a_sync_or_a_word() {
     let (written, is_written) = channel();
     let disk = MemoryDisk::default();
-    let (mut journal, reports) = journal_on(TellingDisk { disk: disk.clone(), written });
+    let (mut journal, reports) = journal_on(ReportingDisk { disk: disk.clone(), written });
     append(&mut journal, 0, &said("lazy"), Durability::Lazy).unwrap();
     is_written.recv().unwrap();
     append(&mut journal, 1, &said("lazy"), Durability::Lazy).unwrap();
     is_written.recv().unwrap();
     append(&mut journal, 2, &said("sync"), Durability::Sync).unwrap();
-    assert_eq!(reports.recv().unwrap().unwrap(), Seq::new(3));
+    assert_eq!(reports.recv().unwrap().unwrap(), RecordNumber::new(3));
     assert_eq!((disk.writes(), disk.syncs()), (3, 1));
     drop(journal);
     assert!(reports.recv().is_err(), "one report for three records");
@@ -169,32 +171,39 @@ fn dropping_a_journal_closes_it() {
 
 #[test]
 fn a_resumed_journal_goes_on_where_it_ended() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(5));
     let lock = run.lock().unwrap();
     let mut seen = Vec::new();
     let (mut journal, tail) =
-        lock.resume_journal::<Fact>(|record| seen.push(record.event), |_| ()).unwrap();
-    assert_eq!((seen, tail), (facts(5), Tail::Clean));
-    assert_eq!(append(&mut journal, 5, &said("more"), Durability::Sync).unwrap(), Seq::new(6));
+        lock.resume_journal::<TestEvent>(|record| seen.push(record.event), |_| ()).unwrap();
+    assert_eq!((seen, tail), (facts(5), JournalTail::Clean));
+    assert_eq!(
+        append(&mut journal, 5, &said("more"), Durability::Sync).unwrap(),
+        RecordNumber::new(6)
+    );
     journal.close().unwrap();
-    let records: Vec<_> = run.read_journal::<Fact>().unwrap().map(Result::unwrap).collect();
+    let records: Vec<_> = run.read_journal::<TestEvent>().unwrap().map(Result::unwrap).collect();
     assert_eq!(records.len(), 6);
 }
 
 #[test]
 fn a_torn_tail_is_cut_before_anything_is_added() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(5));
     let whole = std::fs::read(run.journal_path()).unwrap();
     for cut in [1, 2, 30] {
         std::fs::write(run.journal_path(), &whole[..whole.len() - cut]).unwrap();
         let lock = run.lock().unwrap();
-        let (mut journal, tail) = lock.resume_journal::<Fact>(|_| (), |_| ()).unwrap();
-        assert!(matches!(tail, Tail::Torn { .. }), "{tail:?}");
-        assert_eq!(append(&mut journal, 5, &said("again"), Durability::Sync).unwrap(), Seq::new(5));
+        let (mut journal, tail) = lock.resume_journal::<TestEvent>(|_| (), |_| ()).unwrap();
+        assert!(matches!(tail, JournalTail::Torn { .. }), "{tail:?}");
+        assert_eq!(
+            append(&mut journal, 5, &said("again"), Durability::Sync).unwrap(),
+            RecordNumber::new(5)
+        );
         journal.close().unwrap();
-        let records: Vec<_> = run.read_journal::<Fact>().unwrap().map(Result::unwrap).collect();
+        let records: Vec<_> =
+            run.read_journal::<TestEvent>().unwrap().map(Result::unwrap).collect();
         assert_eq!(events(&records)[..4], facts(5)[..4]);
         assert_eq!(records[4].event, said("again"));
     }
@@ -202,10 +211,10 @@ fn a_torn_tail_is_cut_before_anything_is_added() {
 
 #[test]
 fn a_journal_is_created_once() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.ended_run(0, &facts(1));
-    let error = run.lock().unwrap().create_journal::<Fact>(|_| ()).unwrap_err();
-    let text = rig.redact(&crate::rig::chain(&error));
+    let error = run.lock().unwrap().create_journal::<TestEvent>(|_| ()).unwrap_err();
+    let text = rig.redact(&crate::fixture::chain(&error));
     insta::assert_snapshot!(text, @"cannot create $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: File exists (os error 17)");
 }
 
@@ -216,8 +225,8 @@ fn a_full_queue_makes_the_writer_of_records_wait_and_loses_none() {
     let (open, gate) = channel();
     let disk = MemoryDisk::default();
     let gated = GatedDisk { disk: disk.clone(), entered, gate };
-    let mut journal: Journal<Fact> =
-        Journal::start(gated, Position::start(run_id(0)), |_| ()).unwrap();
+    let mut journal: Journal<TestEvent> =
+        Journal::start(gated, JournalPosition::start(run_id(0)), |_| ()).unwrap();
     append(&mut journal, 0, &said("first"), Durability::Sync).unwrap();
     has_entered.recv().unwrap();
     let writer = std::thread::spawn(move || {
@@ -230,5 +239,5 @@ fn a_full_queue_makes_the_writer_of_records_wait_and_loses_none() {
     open.send(()).unwrap();
     writer.join().unwrap();
     let (records, tail) = read(&disk.bytes());
-    assert_eq!((records.len(), tail.unwrap()), (41, Tail::Clean));
+    assert_eq!((records.len(), tail.unwrap()), (41, JournalTail::Clean));
 }

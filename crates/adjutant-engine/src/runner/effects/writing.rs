@@ -57,7 +57,7 @@ pub(crate) fn prepare(
             PreparedWrite::Change { change, before } => (change, before),
         };
         if let (Some(folder), Some(hash), Some(bytes)) = (folder, &change.before, before) {
-            folder.keep_before(hash, &bytes).map_err(|error| {
+            folder.save_before_image(hash, &bytes).map_err(|error| {
                 let why = error.io();
                 ToolOutput::error(format!(
                     "`{}` was not written: its present content could not be saved ({why})",

@@ -17,7 +17,7 @@ use crate::run_dir::RunDir;
 
 /// A process that held a run when it was looked for.
 #[derive(Debug)]
-pub struct RunWriter {
+pub struct WriterProcess {
     pid: u32,
     handle: OwnedFd,
 }
@@ -38,10 +38,10 @@ pub enum KillError {
     },
 }
 
-impl RunWriter {
+impl WriterProcess {
     /// Finds the writer of `run`, unless there is none that can be seen from here.
     pub(crate) fn find(run: &RunDir) -> Result<Option<Self>, FileError> {
-        let Some(process) = lock::named_writer(run)? else { return Ok(None) };
+        let Some(process) = lock::live_writer(run)? else { return Ok(None) };
         let number = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
         let handle = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
         // Asked again now that the number cannot change hands any more.

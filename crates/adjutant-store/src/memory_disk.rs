@@ -11,26 +11,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use crate::disk::Disk;
-use crate::reserve::Space;
+use crate::space_reserve::SpaceAllocator;
 
 /// A journal in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
-    shared: Arc<Mutex<Memory>>,
+    shared: Arc<Mutex<DiskContent>>,
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct DiskContent {
     bytes: Vec<u8>,
     synced: usize,
     writes: usize,
     syncs: usize,
-    failures: Vec<Failure>,
+    failures: Vec<PlannedFailure>,
     capacity: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Failure {
+enum PlannedFailure {
     Write { nth: usize, keeping: usize, errno: i32 },
     Sync { nth: usize, errno: i32 },
     Truncate { errno: i32 },
@@ -51,17 +51,17 @@ impl MemoryDisk {
 
     /// Plans that the `nth` write stops after `keeping` bytes with the error `errno`.
     pub fn fail_write(&self, nth: usize, keeping: usize, errno: i32) {
-        self.lock().failures.push(Failure::Write { nth, keeping, errno });
+        self.lock().failures.push(PlannedFailure::Write { nth, keeping, errno });
     }
 
     /// Plans that the `nth` sync fails with the error `errno`.
     pub fn fail_sync(&self, nth: usize, errno: i32) {
-        self.lock().failures.push(Failure::Sync { nth, errno });
+        self.lock().failures.push(PlannedFailure::Sync { nth, errno });
     }
 
     /// Plans that every truncation fails with the error `errno`.
     pub fn fail_truncate(&self, errno: i32) {
-        self.lock().failures.push(Failure::Truncate { errno });
+        self.lock().failures.push(PlannedFailure::Truncate { errno });
     }
 
     /// Lets the disk hold no more than `bytes`; `None` takes the bound away.
@@ -94,7 +94,7 @@ impl MemoryDisk {
         self.lock().syncs
     }
 
-    fn lock(&self) -> MutexGuard<'_, Memory> {
+    fn lock(&self) -> MutexGuard<'_, DiskContent> {
         // No code of others runs under this lock, so what a panicking holder left is whole.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,10 +105,12 @@ impl Disk for MemoryDisk {
         let mut memory = self.lock();
         memory.writes += 1;
         let planned = memory.failures.iter().find_map(|failure| match failure {
-            Failure::Write { nth, keeping, errno } if *nth == memory.writes => {
+            PlannedFailure::Write { nth, keeping, errno } if *nth == memory.writes => {
                 Some((*keeping, *errno))
             }
-            Failure::Write { .. } | Failure::Sync { .. } | Failure::Truncate { .. } => None,
+            PlannedFailure::Write { .. }
+            | PlannedFailure::Sync { .. }
+            | PlannedFailure::Truncate { .. } => None,
         });
         let room = memory.capacity.map(|capacity| capacity.saturating_sub(memory.bytes.len()));
         let short = room.filter(|room| *room < bytes.len());
@@ -122,8 +124,10 @@ impl Disk for MemoryDisk {
         let mut memory = self.lock();
         memory.syncs += 1;
         let planned = memory.failures.iter().find_map(|failure| match failure {
-            Failure::Sync { nth, errno } if *nth == memory.syncs => Some(*errno),
-            Failure::Write { .. } | Failure::Sync { .. } | Failure::Truncate { .. } => None,
+            PlannedFailure::Sync { nth, errno } if *nth == memory.syncs => Some(*errno),
+            PlannedFailure::Write { .. }
+            | PlannedFailure::Sync { .. }
+            | PlannedFailure::Truncate { .. } => None,
         });
         if let Some(errno) = planned {
             return Err(io::Error::from_raw_os_error(errno));
@@ -135,8 +139,8 @@ impl Disk for MemoryDisk {
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         let mut memory = self.lock();
         let planned = memory.failures.iter().find_map(|failure| match failure {
-            Failure::Truncate { errno } => Some(*errno),
-            Failure::Write { .. } | Failure::Sync { .. } => None,
+            PlannedFailure::Truncate { errno } => Some(*errno),
+            PlannedFailure::Write { .. } | PlannedFailure::Sync { .. } => None,
         });
         if let Some(errno) = planned {
             return Err(io::Error::from_raw_os_error(errno));
@@ -147,12 +151,12 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn space(&self) -> Box<dyn Space> {
+    fn space_allocator(&self) -> Box<dyn SpaceAllocator> {
         Box::new(self.clone())
     }
 }
 
-impl Space for MemoryDisk {
+impl SpaceAllocator for MemoryDisk {
     fn allocate(&mut self, _from: u64, to: u64) -> io::Result<()> {
         let capacity = self.lock().capacity;
         match capacity {

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::Command;
 
 use adjutant_core::RunId;
-use adjutant_store::{Home, HomeError, Position};
+use adjutant_store::{JournalPosition, StateDir, StateDirError};
 
-use crate::rig::{Rig, chain, facts, mode_of, run_id, session};
+use crate::fixture::{StoreFixture, chain, facts, mode_of, run_id, session};
 
 #[test]
 fn a_home_is_created_with_everything_above_it() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let path = rig.dir.path().join("a/b/c");
-    Home::open(&path).unwrap();
-    Home::open(&path).expect("it may exist");
+    StateDir::open(&path).unwrap();
+    StateDir::open(&path).expect("it may exist");
     for folder in ["a", "a/b", "a/b/c", "a/b/c/runs"] {
         assert_eq!(mode_of(&rig.dir.path().join(folder)), 0o700, "{folder}");
     }
@@ -23,66 +23,66 @@ fn a_home_is_created_with_everything_above_it() {
 
 #[test]
 fn a_home_that_users_share_as_they_share_tmp_is_refused_and_left_as_it_is() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let path = rig.dir.path().join("shared");
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
-    let error = Home::open(&path).unwrap_err();
+    let error = StateDir::open(&path).unwrap_err();
     insta::assert_snapshot!(rig.redact(&error.to_string()), @"$WORK/shared is a directory that users share (mode 1777); name one of your own, such as $WORK/shared/adjutant");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o1777);
 }
 
 #[test]
 fn a_home_that_others_can_read_or_write_is_made_private_once() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let path = rig.dir.path().join("open");
     fs::create_dir_all(path.join("runs")).unwrap();
     for mode in [0o755, 0o750, 0o701, 0o744, 0o775, 0o702, 0o777] {
         for folder in [&path, &path.join("runs")] {
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         }
-        assert_eq!(Home::open(&path).unwrap().open_before(), Some(mode), "{mode:o}");
+        assert_eq!(StateDir::open(&path).unwrap().previous_mode(), Some(mode), "{mode:o}");
         assert_eq!((mode_of(&path), mode_of(&path.join("runs"))), (0o700, 0o700));
-        assert_eq!(Home::open(&path).unwrap().open_before(), None, "{mode:o}");
+        assert_eq!(StateDir::open(&path).unwrap().previous_mode(), None, "{mode:o}");
     }
 }
 
 #[test]
 fn a_home_of_another_user_is_refused() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let path = rig.dir.path().join("theirs");
     fs::create_dir(&path).unwrap();
     if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
         return; // Only root can give a folder away.
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    let error = Home::open(&path).unwrap_err();
-    assert!(matches!(error, HomeError::NotOurs { owner: 12345, .. }), "{error}");
+    let error = StateDir::open(&path).unwrap_err();
+    assert!(matches!(error, StateDirError::NotOurs { owner: 12345, .. }), "{error}");
     let us = rustix::process::geteuid().as_raw();
     assert!(error.to_string().contains(&format!("`chown -R {us} ")), "{error}");
 }
 
 #[test]
 fn a_file_in_the_home_s_place_is_named() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let path = rig.dir.path().join("file");
     fs::write(&path, "").unwrap();
-    let error = Home::open(&path).unwrap_err();
+    let error = StateDir::open(&path).unwrap_err();
     insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot create $WORK/file: not a directory");
 }
 
 #[test]
 fn an_id_is_given_once() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     rig.home.create_run(run_id(0)).unwrap();
     let error = rig.home.create_run(run_id(0)).unwrap_err();
-    assert!(matches!(error, HomeError::RunExists(id) if id == run_id(0)));
+    assert!(matches!(error, StateDirError::RunExists(id) if id == run_id(0)));
     insta::assert_snapshot!(error, @"run_1735460684_a1b2c3 exists already");
 }
 
 #[test]
 fn runs_are_listed_newest_first() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     for nth in [3, 1, 2] {
         rig.home.create_run(run_id(nth)).unwrap();
     }
@@ -90,7 +90,7 @@ fn runs_are_listed_newest_first() {
     assert_eq!(rig.home.list_runs().unwrap(), [run_id(3), run_id(2), run_id(1)]);
 }
 
-fn find(rig: &Rig, text: &str) -> String {
+fn find(rig: &StoreFixture, text: &str) -> String {
     match rig.home.find(text) {
         Ok(run) => run.id().to_string(),
         Err(error) => format!("error: {error}"),
@@ -99,7 +99,7 @@ fn find(rig: &Rig, text: &str) -> String {
 
 #[test]
 fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     assert_eq!(find(&rig, "latest"), "error: there are no runs yet");
     for stamp in [1_735_460_684, 1_735_460_700, 1_800_000_000] {
         let run = rig.home.create_run(RunId::new(stamp, [0; 6])).unwrap();
@@ -139,7 +139,7 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
 
 #[test]
 fn projections_are_replaced() {
-    let rig = Rig::new();
+    let rig = StoreFixture::new();
     let run = rig.home.create_run(run_id(0)).unwrap();
     run.write_scratch(session(), b"first\n").unwrap();
     run.write_scratch(session(), b"first\nsecond\n").unwrap();
@@ -153,15 +153,15 @@ fn projections_are_replaced() {
 
 /// Makes one of every file and asserts that all of them are private.
 fn every_file_is_private(state: &Path) {
-    let home = Home::open(state).unwrap();
+    let home = StateDir::open(state).unwrap();
     let run = home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let mut journal = lock.create_journal(|_| ()).unwrap();
-    crate::rig::append_all(&mut journal, &facts(2));
+    crate::fixture::append_all(&mut journal, &facts(2));
     journal.close().unwrap();
     run.write_scratch(session(), b"note\n").unwrap();
     run.write_transcript(session(), b"{}").unwrap();
-    run.save_checkpoint(1, Position::start(run_id(0)), &1).unwrap();
+    run.save_checkpoint(1, JournalPosition::start(run_id(0)), &1).unwrap();
     let mut seen = 0;
     let mut folders = vec![state.to_owned()];
     while let Some(folder) = folders.pop() {

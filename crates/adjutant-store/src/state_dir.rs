@@ -3,7 +3,7 @@
 //! Where the folder is, the caller knows; nothing here reads the environment. It does not look
 //! into runs (see [`RunDir`]).
 //!
-//! Start at [`Home::open`]. Invariant: the folder belongs to us and nobody else can write to it.
+//! Start at [`StateDir::open`]. Invariant: the folder belongs to us and nobody else can write to it.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -14,22 +14,22 @@ use std::time::SystemTime;
 
 use adjutant_core::RunId;
 
-use crate::files::{self, During, FileError};
+use crate::files::{self, FileError, FileErrorContext};
 use crate::lock::Liveness;
 use crate::run_dir::RunDir;
 
 /// How many candidates an ambiguous name is answered with.
-const CANDIDATES: usize = 4;
+const MAX_CANDIDATES: usize = 4;
 
 /// What a file system must have left for a first record.
 const PROBE_BYTES: usize = 4096;
 
 /// How many characters of a name that fits nothing are quoted.
-const QUOTED: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// Says why the state folder cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum HomeError {
+pub enum StateDirError {
     /// Someone else could have planted anything in it.
     #[error(
         "{path} belongs to user {owner}, not to user {us}; type `chown -R {us} {path}` as its owner or as root, or \
@@ -65,7 +65,7 @@ pub enum HomeError {
 
 /// Says why a text names no run.
 #[derive(Debug, thiserror::Error)]
-pub enum FindError {
+pub enum FindRunError {
     /// There is no run at all.
     #[error("there are no runs yet")]
     NoRuns,
@@ -92,35 +92,35 @@ pub enum FindError {
 
 /// The state folder.
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct StateDir {
     runs: PathBuf,
     /// The mode that the folder had, where others could read it.
-    open_before: Option<u32>,
+    previous_mode: Option<u32>,
 }
 
-impl Home {
+impl StateDir {
     /// Opens the state folder at `path`, creating it where it is missing.
-    pub fn open(path: &Path) -> Result<Self, HomeError> {
+    pub fn open(path: &Path) -> Result<Self, StateDirError> {
         files::ensure_private_dir(path).during("create", path)?;
-        let open_before = check_ownership(path)?;
+        let previous_mode = check_ownership(path)?;
         let runs = path.join("runs");
         files::ensure_dir(&runs).during("create", &runs)?;
         check_ownership(&runs)?;
-        Ok(Self { runs, open_before })
+        Ok(Self { runs, previous_mode })
     }
 
     /// Returns the mode that the folder had when it was opened, where others could look into it; it is 0700 now.
     #[must_use]
-    pub const fn open_before(&self) -> Option<u32> {
-        self.open_before
+    pub const fn previous_mode(&self) -> Option<u32> {
+        self.previous_mode
     }
 
     /// Creates the folder of a new run.
-    pub fn create_run(&self, id: RunId) -> Result<RunDir, HomeError> {
+    pub fn create_run(&self, id: RunId) -> Result<RunDir, StateDirError> {
         let run = RunDir::new(&self.runs, id);
         match files::create_dir(run.path()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(HomeError::RunExists(id))
+                Err(StateDirError::RunExists(id))
             }
             other => Ok(other.during("create", run.path()).map(|()| run)?),
         }
@@ -143,7 +143,7 @@ impl Home {
         for second in ids.chunk_by_mut(|left, right| left.stamp() == right.stamp()) {
             if second.len() > 1 {
                 // The rest of an id is chance, so within a second the folders' births decide.
-                second.sort_by_key(|id| Reverse(birth(self.run(*id).path())));
+                second.sort_by_key(|id| Reverse(created_at(self.run(*id).path())));
             }
         }
         Ok(ids)
@@ -166,18 +166,18 @@ impl Home {
     }
 
     /// Finds a run by its id, by the beginning of its id with or without `run_`, or by `latest`.
-    pub fn find(&self, text: &str) -> Result<RunDir, FindError> {
+    pub fn find(&self, text: &str) -> Result<RunDir, FindRunError> {
         if let Ok(id) = text.parse::<RunId>() {
             let run = self.run(id);
-            return if run.path().is_dir() { Ok(run) } else { Err(unknown(text)) };
+            return if run.path().is_dir() { Ok(run) } else { Err(unknown_run(text)) };
         }
         let ids = self.list_runs()?;
         if text == "latest" {
             // One that never began has nothing to show, unless somebody is just beginning it.
             let is_live = |run: &RunDir| matches!(run.liveness(), Ok(Liveness::Live { .. }));
             let mut runs = ids.iter().map(|id| self.run(*id));
-            let begun = runs.find(|run| run.has_begun() || is_live(run));
-            return begun.ok_or(FindError::NoRuns);
+            let begun = runs.find(|run| run.has_records() || is_live(run));
+            return begun.ok_or(FindRunError::NoRuns);
         }
         let fits = |id: &&RunId| {
             let name = id.to_string();
@@ -185,45 +185,49 @@ impl Home {
         };
         let fitting: Vec<RunId> = ids.iter().filter(fits).copied().collect();
         match fitting.as_slice() {
-            [] => Err(unknown(text)),
+            [] => Err(unknown_run(text)),
             [id] => Ok(self.run(*id)),
-            several => Err(ambiguous(text, several)),
+            several => Err(ambiguous_run(text, several)),
         }
     }
 }
 
 /// When a folder was made; a file system that does not say so leaves the order to the ids.
-fn birth(path: &Path) -> Option<SystemTime> {
+fn created_at(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.created()).ok()
 }
 
-fn unknown(text: &str) -> FindError {
-    FindError::Unknown { text: shortened(text) }
+fn unknown_run(text: &str) -> FindRunError {
+    FindRunError::Unknown { text: shortened(text) }
 }
 
 /// Returns a text that is to be quoted; more than any id has says nothing more.
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-fn ambiguous(text: &str, ids: &[RunId]) -> FindError {
-    let mut names: Vec<String> = ids.iter().take(CANDIDATES).map(RunId::to_string).collect();
-    if ids.len() > CANDIDATES {
+fn ambiguous_run(text: &str, ids: &[RunId]) -> FindRunError {
+    let mut names: Vec<String> = ids.iter().take(MAX_CANDIDATES).map(RunId::to_string).collect();
+    if ids.len() > MAX_CANDIDATES {
         names.push("…".to_owned());
     }
-    FindError::Ambiguous { text: text.to_owned(), count: ids.len(), candidates: names.join(", ") }
+    FindRunError::Ambiguous {
+        text: text.to_owned(),
+        count: ids.len(),
+        candidates: names.join(", "),
+    }
 }
 
 /// Refuses a folder that another user owns, and makes one private that others can read or write; returns the mode that
 /// it had then.
-fn check_ownership(path: &Path) -> Result<Option<u32>, HomeError> {
+fn check_ownership(path: &Path) -> Result<Option<u32>, StateDirError> {
     let metadata = fs::metadata(path).during("examine", path)?;
     let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != us {
-        return Err(HomeError::NotOurs { path: path.to_owned(), owner, us });
+        return Err(StateDirError::NotOurs { path: path.to_owned(), owner, us });
     }
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 == 0 {
@@ -231,7 +235,7 @@ fn check_ownership(path: &Path) -> Result<Option<u32>, HomeError> {
     }
     // The sticky bit says that others are meant to write there.
     if mode & 0o1022 > 0o1000 {
-        return Err(HomeError::Shared { path: path.to_owned(), mode });
+        return Err(StateDirError::Shared { path: path.to_owned(), mode });
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o700)).during("make private", path)?;
     Ok(Some(mode))

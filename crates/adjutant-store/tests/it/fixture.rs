@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use adjutant_core::{RunId, SessionId, Timestamp};
 use adjutant_store::{
-    Durability, Home, Journal, JournalError, JournalReader, MemoryDisk, Position, ReadError,
-    Record, RunDir, Seq, Tail,
+    Durability, Journal, JournalError, JournalPosition, JournalReader, JournalRecord, JournalTail,
+    MemoryDisk, ReadError, RecordNumber, RunDir, StateDir,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,21 +18,21 @@ pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// A stand-in for the core's events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Fact {
+pub(crate) enum TestEvent {
     Started { goal: String },
     Said { text: String },
     Cost { tokens: u64 },
 }
 
-pub(crate) fn said(text: &str) -> Fact {
-    Fact::Said { text: text.to_owned() }
+pub(crate) fn said(text: &str) -> TestEvent {
+    TestEvent::Said { text: text.to_owned() }
 }
 
 /// Facts that differ in kind and length.
-pub(crate) fn facts(count: usize) -> Vec<Fact> {
+pub(crate) fn facts(count: usize) -> Vec<TestEvent> {
     let fact = |n: usize| match n % 3 {
-        0 => Fact::Started { goal: format!("goal {n} with \"quotes\" and \n breaks") },
-        1 => Fact::Cost { tokens: n as u64 * 17 },
+        0 => TestEvent::Started { goal: format!("goal {n} with \"quotes\" and \n breaks") },
+        1 => TestEvent::Cost { tokens: n as u64 * 17 },
         _ => said(&"zeile ü ".repeat(n % 7)),
     };
     (0..count).map(fact).collect()
@@ -47,20 +47,20 @@ pub(crate) fn session() -> SessionId {
 }
 
 /// A home of its own, removed with the value.
-pub(crate) struct Rig {
+pub(crate) struct StoreFixture {
     pub(crate) dir: tempfile::TempDir,
-    pub(crate) home: Home,
+    pub(crate) home: StateDir,
 }
 
-impl Rig {
+impl StoreFixture {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::open(&dir.path().join("state")).unwrap();
+        let home = StateDir::open(&dir.path().join("state")).unwrap();
         Self { dir, home }
     }
 
     /// Creates an ended run whose journal holds `facts`.
-    pub(crate) fn ended_run(&self, nth: u64, facts: &[Fact]) -> RunDir {
+    pub(crate) fn ended_run(&self, nth: u64, facts: &[TestEvent]) -> RunDir {
         let run = self.home.create_run(run_id(nth)).unwrap();
         let lock = run.lock().unwrap();
         let mut journal = lock.create_journal(|_| ()).unwrap();
@@ -75,33 +75,33 @@ impl Rig {
     }
 }
 
-pub(crate) fn append_all(journal: &mut Journal<Fact>, facts: &[Fact]) {
+pub(crate) fn append_all(journal: &mut Journal<TestEvent>, facts: &[TestEvent]) {
     for (nth, fact) in facts.iter().enumerate() {
         append(journal, nth as u64, fact, Durability::Sync).unwrap();
     }
 }
 
 pub(crate) fn append(
-    journal: &mut Journal<Fact>,
+    journal: &mut Journal<TestEvent>,
     nth: u64,
-    fact: &Fact,
+    fact: &TestEvent,
     durability: Durability,
-) -> Result<Seq, JournalError> {
+) -> Result<RecordNumber, JournalError> {
     journal.append(Timestamp::from_millis(nth * 10), WALL + nth * 10, fact, durability)
 }
 
 /// A journal on `disk`, with everything it reports.
 pub(crate) fn journal_on(
     disk: impl adjutant_store::Disk + 'static,
-) -> (Journal<Fact>, Receiver<Result<Seq, JournalError>>) {
+) -> (Journal<TestEvent>, Receiver<Result<RecordNumber, JournalError>>) {
     let (send, reports) = channel();
     // The receiver may be gone when the journal is dropped at the end of a test.
     let report = move |report| drop(send.send(report));
-    (Journal::start(disk, Position::start(run_id(0)), report).unwrap(), reports)
+    (Journal::start(disk, JournalPosition::start(run_id(0)), report).unwrap(), reports)
 }
 
 /// The bytes of a finished journal of `facts`, and where each record begins.
-pub(crate) fn bytes_of(facts: &[Fact]) -> (Vec<u8>, Vec<usize>) {
+pub(crate) fn bytes_of(facts: &[TestEvent]) -> (Vec<u8>, Vec<usize>) {
     let disk = MemoryDisk::default();
     let (mut journal, _reports) = journal_on(disk.clone());
     append_all(&mut journal, facts);
@@ -121,8 +121,10 @@ pub(crate) fn starts_of(bytes: &[u8]) -> Vec<usize> {
 }
 
 /// Reads bytes as the journal of the first run: its records, its tail, and what ended it.
-pub(crate) fn read(bytes: &[u8]) -> (Vec<Record<Fact>>, Result<Tail, ReadError>) {
-    let mut reader = JournalReader::new(Cursor::new(bytes), Position::start(run_id(0)));
+pub(crate) fn read(
+    bytes: &[u8],
+) -> (Vec<JournalRecord<TestEvent>>, Result<JournalTail, ReadError>) {
+    let mut reader = JournalReader::new(Cursor::new(bytes), JournalPosition::start(run_id(0)));
     let mut records = Vec::new();
     for record in &mut reader {
         match record {
@@ -134,7 +136,7 @@ pub(crate) fn read(bytes: &[u8]) -> (Vec<Record<Fact>>, Result<Tail, ReadError>)
     (records, Ok(tail))
 }
 
-pub(crate) fn events(records: &[Record<Fact>]) -> Vec<Fact> {
+pub(crate) fn events(records: &[JournalRecord<TestEvent>]) -> Vec<TestEvent> {
     records.iter().map(|record| record.event.clone()).collect()
 }
 

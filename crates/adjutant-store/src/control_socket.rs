@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::files::{self, During, FileError};
+use crate::files::{self, FileError, FileErrorContext};
 use crate::run_dir::RunDir;
 
 /// Connections the kernel keeps until they are taken.
@@ -35,7 +35,7 @@ impl ControlSocket {
 
     /// Says whether a process of that user may ask anything: ourselves, and who may do all anyway.
     #[must_use]
-    pub fn admits(uid: u32) -> bool {
+    pub fn allows_user(uid: u32) -> bool {
         uid == 0 || uid == rustix::process::geteuid().as_raw()
     }
 
