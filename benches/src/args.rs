@@ -1,4 +1,4 @@
-//! The few flags of the bench.
+//! Parses the command line of the bench.
 
 use std::ffi::OsString;
 
@@ -16,17 +16,17 @@ Usage: adjutant-bench [--quick] [--json] [--filter NAME]
                  store, views, workspaces
 ";
 
-/// The word that makes this program start and measure one other.
+/// The hidden subcommand that starts and measures one other program (see `launch`).
 pub(crate) const LAUNCH: &str = "launch";
 
-/// What to measure and how to show it.
+/// What to measure and how to print it.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
-    /// Small sizes and few rounds.
+    /// Smoke test: small sizes and few rounds.
     pub(crate) quick: bool,
-    /// JSON instead of a table.
+    /// Print JSON instead of a table.
     pub(crate) json: bool,
-    /// Only groups whose name contains this.
+    /// Measure only groups whose name contains this text.
     pub(crate) filter: Option<String>,
 }
 
@@ -35,9 +35,9 @@ pub(crate) struct Args {
 pub(crate) enum Parsed {
     /// Measure and print.
     Measure(Args),
-    /// Start this command, and print what it took.
+    /// Start this command and print its time and memory.
     Launch(Vec<OsString>),
-    /// Say how to use it.
+    /// Print the help text.
     Help,
 }
 

@@ -1,4 +1,4 @@
-//! The bar of nested delegation: what three levels below a command add to it.
+//! The bar of nested delegation: what three levels of delegation add to the time of a command.
 
 use std::ffi::OsString;
 use std::fs;
@@ -46,7 +46,7 @@ pub(crate) fn three_levels(plan: &Plan, binary: &Binary) -> Result<Row, Failure>
     Ok(Row::at_most(what, Spread::of(added), 3.0, FINE_MILLIS).note(ADDS))
 }
 
-/// Everyone asks the one below, and then answers.
+/// Returns a script in which each agent delegates to the next level and then reports.
 fn script(line: &[&str]) -> String {
     let answer = json!({ "status": "completed", "summary": "It is done. It is here.",
         "artifacts": [], "errors": [] });

@@ -1,4 +1,4 @@
-//! A state directory, a tree to read, scripts and task files for the real binary.
+//! Test data for the real binary: a state directory, a source tree, scripts and task files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,10 +20,10 @@ const FILES: usize = 1_000;
 /// Lines of each file; with their length about 2 kB, as much as a record of the journal's bar.
 const LINES: usize = 30;
 
-/// The model that runs over HTTP ask for; its window is set so wide that no run meets it.
+/// The model of runs over HTTP. Its context window is set so large that no run reaches it.
 const MODEL: &str = "anthropic/claude-haiku-4-5";
 
-/// Where the state of a run lies.
+/// Where the state directory of a run is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On the disk that holds the target directory.
@@ -32,7 +32,7 @@ pub(crate) enum Place {
     Memory,
 }
 
-/// Everything a run of the real binary needs.
+/// The files that a run of the real binary needs.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     binary: Binary,
@@ -40,10 +40,10 @@ pub(crate) struct Fixture {
     state: TempDir,
 }
 
-/// A run to be measured.
+/// The size of a measured run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// How many children work, all at once.
+    /// How many children work in parallel.
     pub(crate) children: usize,
     /// How many files each reads, one in each turn, before it reports.
     pub(crate) turns: usize,
@@ -68,12 +68,12 @@ impl Fixture {
         Ok(Self { binary: binary.clone(), dir, state })
     }
 
-    /// Returns where scripts and logs may be put.
+    /// Returns the directory for scripts and logs.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Has a parent agent work towards its goal on a server, and returns what that took.
+    /// Runs a parent agent against a model server and returns the time and memory used.
     pub(crate) fn run_goal(&self, server: &Server) -> Result<(Taken, Arrivals), Failure> {
         let mut args: Vec<OsString> = vec!["run".into(), GOAL.into()];
         args.extend(["--model".into(), MODEL.into()]);
@@ -93,7 +93,7 @@ impl Fixture {
         Ok((taken, server.since(taken.began_ns)?))
     }
 
-    /// Runs a load in a fresh state directory and returns what it took.
+    /// Runs a load in a new state directory and returns the time and memory used.
     pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<Taken, Failure> {
         let home = self.home()?;
         self.run_at(&home, load, more)
@@ -109,7 +109,7 @@ impl Fixture {
         self.binary.run(self.dir.path(), &args)
     }
 
-    /// Goes on with a run that died in its last turn and returns what that took.
+    /// Resumes a run that was killed in its last turn and returns the time and memory used.
     pub(crate) fn resume(&self, load: Load) -> Result<Taken, Failure> {
         let home = self.home()?;
         self.run_at(&home, load, &[])?;
@@ -130,7 +130,7 @@ impl Fixture {
         Ok(format!("script:{}", self.script(turns)?.display()).into())
     }
 
-    /// Makes a fresh state directory; kept until the fixture goes, see `spread`.
+    /// Creates a new state directory. It stays until the fixture is dropped, see `spread`.
     fn home(&self) -> Result<PathBuf, Failure> {
         Ok(TempDir::new_in(self.state.path())?.keep())
     }
@@ -150,7 +150,7 @@ impl Fixture {
     }
 }
 
-/// Returns the flags of every load: where it is kept, and limits it does not meet.
+/// Returns the flags of every load: the state directory, and limits so high that no load reaches them.
 fn limits(home: &Path, children: usize) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["--yes".into(), "--root".into(), "tree".into()];
     args.extend(["--home".into(), home.into()]);
@@ -170,10 +170,10 @@ pub(crate) fn task(number: usize) -> Value {
     json!({ "label": format!("reader-{number}"), "prompt": prompt })
 }
 
-/// Asks the file system to put the folders below `dir` far from each other.
+/// Asks the file system to place the subdirectories of `dir` far from each other.
 ///
-/// An ext4 without a journal passes over recently deleted files one by one when it makes new ones
-/// close to them: after a few runs of this bench each new transcript would cost a millisecond.
+/// An ext4 without a journal skips recently deleted inodes one by one when it creates files near
+/// them: after a few runs of this bench each new transcript would cost a millisecond.
 pub(crate) fn spread(dir: &Path) {
     let set = || {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -181,14 +181,14 @@ pub(crate) fn spread(dir: &Path) {
         let flags = rustix::fs::ioctl_getflags(&dir)?;
         rustix::fs::ioctl_setflags(&dir, flags | IFlags::TOPDIR)
     };
-    // Other file systems do not know the wish and do not need it.
+    // Other file systems do not support this flag and do not need it.
     let _: Result<(), Errno> = set();
 }
 
-/// Where files are kept in memory.
+/// The directory of the in-memory file system.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
-/// Says whether files can be kept in memory.
+/// Returns whether the system has an in-memory file system.
 pub(crate) fn has_memory() -> bool {
     Path::new(MEMORY).is_dir()
 }

@@ -1,6 +1,6 @@
-//! Runs without an engine: the tree is driven by its own decisions, models and tools answer at once.
+//! Simulates runs without an engine: models and tools answer at once.
 //!
-//! Every event comes out of `Tree::decide`, so what is measured on it is what a real run leaves.
+//! Every event comes from `Tree::decide`, so the measured journals look like those of real runs.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ pub(crate) fn roomy(preset: Preset) -> Policy {
         budget_tokens: None,
         budget_tokens_run: Some(u64::MAX / 2),
         budget_usd: Some(Usd::from_pico(u64::MAX / 2)),
-        // What is measured is the core; nobody here has a workspace to make.
+        // Only the core is measured, and nothing here creates workspaces.
         workspace: WorkspaceKind::Shared,
         ..preset.policy()
     }

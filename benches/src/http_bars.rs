@@ -1,5 +1,5 @@
-//! The bars of a whole run against a model behind HTTP: a parent and its children, every limit and
-//! the journal on, a connection each, answers streamed.
+//! The bars of a whole run against an HTTP model server: a parent and its children, with all limits
+//! and the journal enabled, one connection each and streamed answers.
 
 use crate::Failure;
 use crate::fixture::{Fixture, Load, Place, has_memory};

@@ -1,8 +1,8 @@
-//! Starting one program and printing what it took; a process of its own for each measurement.
+//! Starts one program and prints its time and memory, in a separate process for each measurement.
 //!
-//! The kernel counts the peak memory of whoever calls `exec` as the child's, so a program must be
-//! started by something small to be measured honestly: by this, not by a bench that has held
-//! hundreds of megabytes. It has one child, so the usage of its children is that child's.
+//! The kernel counts the peak memory of the process that calls `exec` as the child's. So the measured
+//! program is started by this small process and not by a bench that uses hundreds of megabytes. It
+//! has one child, so the resource usage of its children is that child's.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::sample::monotonic_ns;
 use crate::{Failure, print};
 
-/// What one process took.
+/// The time and memory that one process used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Taken {
     /// Its exit code; absent when a signal ended it.
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &[OsString]) -> Result<(), Failure> {
     let since = || began.elapsed().as_secs_f64() * 1e3;
     let mut child = command.spawn()?;
     let (mut started_ms, mut answered_ms) = (None, None);
-    // Always read: a result nobody reads would block the one who writes it.
+    // Always read, because a full pipe would block the program that writes to it.
     let mut lines = BufReader::new(child.stdout.take().ok_or("no standard output")?);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {

@@ -1,10 +1,11 @@
-//! Measures the bars of the design and prints one table: what, measured, bar, whether it holds.
+//! Measures the performance limits of the design ("bars") and prints one table: name, measured value, bar,
+//! and whether it holds.
 //!
 //! `cargo run --release -p adjutant-bench` measures everything and exits with 1 when a bar fails.
 //! The core and the store are measured in this process, everything else through the real binary.
-//! Processor time is what counts; wall time is shown where a person would wait. Ratios are taken
-//! side by side in one run, and every number is the median of several rounds, with the least and
-//! the most beside it. Progress goes to standard error.
+//! Most bars are on CPU time; wall time is measured where a person would wait. Both sides of a ratio are
+//! measured in the same run, and every number is the median of several rounds, with the minimum and
+//! maximum next to it. Progress goes to standard error.
 
 mod args;
 mod command_bars;
@@ -38,7 +39,7 @@ use args::{Args, Parsed};
 use sample::Plan;
 use table::{Row, Table};
 
-/// What a measurement may fail with: the machine, not the bar.
+/// An error that prevented a measurement; a bar that does not hold is not an error.
 pub(crate) type Failure = Box<dyn Error>;
 
 /// Measures one group of bars.
@@ -92,8 +93,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Says something to the person who waits.
+/// Prints progress to standard error.
 pub(crate) fn say(text: &str) {
-    // A standard error that is gone leaves nobody to tell.
+    // If standard error is closed, progress cannot be shown, which does not matter.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

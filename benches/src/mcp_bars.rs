@@ -1,8 +1,8 @@
 //! The bars of the MCP server: how soon it answers, how soon a call reaches the model although its run
 //! gets a process of its own, and what waiting costs.
 //!
-//! The real binary over real pipes, and a socket that only notes when the first request comes. State in
-//! memory, as for everything that is wall time.
+//! Starts the real binary over pipes, and a listener that only records when the first request arrives. The state
+//! directory is in memory, as in all wall time measurements.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -144,7 +144,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // One that ended by itself needs neither.
+        // Both fail if the process has already exited, which is fine.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

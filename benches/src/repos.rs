@@ -1,7 +1,7 @@
-//! Repositories to measure workspaces on: made by plumbing, the same at every size.
+//! Git repositories of several sizes for measuring workspaces, created with git plumbing commands.
 //!
-//! They lie in memory with everything beside them, as the wall bars of the design are taken; what syncs add
-//! on a disk is shown apart.
+//! They are kept in memory, like everything that wall time bars are measured on. The cost of syncs on a
+//! disk is measured separately.
 //!
 //! `by_1`, `by_100` and `by_1000` are branches one commit above `main` that differ in as many files.
 
@@ -71,7 +71,7 @@ impl Repo {
     /// Makes every committed file what it was.
     pub(crate) fn clean(&self) -> Result<(), Failure> {
         self.git(["reset", "--quiet", "--hard"])?;
-        // Files younger than the index are read again each time anybody looks.
+        // Git reads files that are newer than the index again on every status.
         self.git(["status", "--porcelain"])?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What it costs to keep work and to move a base: it follows what changed, not what is there.
+//! The bars of saving results and moving bases: the cost must depend on the changes, not on the repository's size.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +22,7 @@ const KEEP: &str = "from the call until the commit is in its reference, synced, 
 comes to";
 const SYNCS: &str =
     "objects are synced at the same time, before they get their names; a reference once more";
-const MOVE: &str = "from the call until the base is leased; nobody used it";
+const MOVE: &str = "from the call until the base is leased; the base was unused";
 
 /// Keeping the work in an overlay workspace.
 pub(crate) fn commits(
@@ -97,7 +97,7 @@ fn write(space: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
     Ok(place.replace(text.as_bytes(), before.as_ref(), OsStr::new(".new"))?)
 }
 
-/// Moving a base that nobody uses to another tree.
+/// Measures moving an unused base to another tree.
 pub(crate) fn moves(
     plan: &Plan,
     middle: &Repo,
@@ -111,7 +111,7 @@ pub(crate) fn moves(
 }
 
 fn moved(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Spread>, Failure> {
-    // The base that the workspaces stood on; nobody does now.
+    // The base of the earlier workspaces, which is unused now.
     let all = open(repo, BackingChoice::Overlay, helper)?;
     let repository = all.repository();
     let bases = BaseCheckouts::open(repository)?;

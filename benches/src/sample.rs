@@ -1,4 +1,4 @@
-//! Taking numbers: processor time, rounds, medians.
+//! Takes measurements: CPU time, rounds, medians.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! A model behind HTTP: the strict fake of the Anthropic API, in a process of its own.
+//! An HTTP model server: the strict fake of the Anthropic API, in a separate process.
 //!
-//! Its processor time and memory are its own, so whatever it costs is not counted as ours. It does
-//! share the machine, and wall time shows that.
+//! As a separate process, its CPU time and memory are not counted as adjutant's. It does share the
+//! machine, which affects wall time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -110,7 +110,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that ended by itself needs neither.
+        // Both fail if the process has already exited, which is fine.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

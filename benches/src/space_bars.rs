@@ -1,7 +1,7 @@
-//! The bars of workspaces, side by side with git on the same repositories in the same run.
+//! The bars of workspaces, compared with git on the same repositories in the same run.
 //!
-//! Wall time, because a person waits for it. Where it is compared with git, rounds take both in turn and
-//! the least of one is held against the least of the other: what each takes when nothing else disturbs it.
+//! Wall time, because a person waits for it. Comparisons with git alternate between both in each round and
+//! compare the minimum of each, which other load on the machine disturbs least.
 
 use std::path::Path;
 use std::time::{Instant, SystemTime};
@@ -141,7 +141,7 @@ fn captured(
         repo.change(paths, round + 1)?;
         let git = || timed(|| repo.git(["status", "--porcelain"]));
         let capture = || timed(|| all.repository().capture(SystemTime::now()));
-        // Whoever is first warms what the other reads.
+        // Alternate the order, because the first of the two warms the cache for the other.
         let ((git, _), (capture, state)) = if round % 2 == 0 {
             (git()?, capture()?)
         } else {

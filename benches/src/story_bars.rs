@@ -197,7 +197,7 @@ fn chained(
     args.extend(["--yes", "--events", "--model"].map(Into::into));
     args.push(format!("script:{}", script.display()).into());
     args.extend(["--home".into(), repo.beside("home").into(), "--root".into(), repo.tree().into()]);
-    let (path, home) = (std::env::var_os("PATH").unwrap_or_default(), repo.beside("nobody"));
+    let (path, home) = (std::env::var_os("PATH").unwrap_or_default(), repo.beside("empty-home"));
     let vars = [("PATH", path.as_os_str()), ("HOME", home.as_os_str())];
     Ok(binary.run_in(&repo.tree(), &args, &vars)?.cpu_ms)
 }
@@ -289,7 +289,7 @@ fn delegation(
         command.args(["--set".to_owned(), format!("{key}={children}")]);
     }
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-    command.env("HOME", repo.beside("nobody"));
+    command.env("HOME", repo.beside("empty-home"));
     let ended = command.stdin(Stdio::null()).output()?;
     if !ended.status.success() {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();

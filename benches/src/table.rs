@@ -1,4 +1,4 @@
-//! The one table: what was measured, its bar, and whether it holds.
+//! The table of results: what was measured, its bar, and whether the bar holds.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! What a person waits for. Wall time, so other work on the machine shows in it: the state lies in
-//! memory, where a sync costs nothing and the number is ours alone.
+//! The bars of what a person waits for. Wall time, so other load on the machine affects it. The state directory is
+//! in memory, where a sync costs nothing, so that only adjutant's own time is measured.
 
 use crate::Failure;
 use crate::fixture::{Fixture, Load, Place, has_memory};

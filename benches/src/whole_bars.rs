@@ -17,7 +17,7 @@ const USUAL: Load = Load { children: 8, turns: 5 };
 
 const SYNCS: &str =
     "8 children, the load the design's numbers are taken under; they share their syncs";
-const ALONE: &str = "no bar: a child alone shares its two syncs a turn with nobody and goes over 0.15 ms where they are dear; twice the CPU of a \
+const ALONE: &str = "no bar: a child alone shares its two syncs a turn with no other child and exceeds 0.15 ms where they are dear; twice the CPU of a \
 bare write + fdatasync (see store) is the disk's, the rest is ours";
 
 /// Measures the group.

@@ -1,4 +1,5 @@
-//! Agents that write: what a command in the sandbox costs, what an idle one takes, how fast eight begin.
+//! The bars of agents that write: the cost of a sandboxed command, the memory of an idle workspace, and how fast
+//! eight agents start.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +26,7 @@ const WRITERS: usize = 8;
 
 const SPAWN: &str = "/bin/true, plain and sandboxed one after the other; the self-test of the sandbox, once in a process, \
 is not in it";
-const IDLE: &str = "eight workspaces nobody works in: the processes that hold their namespaces, by what is theirs alone, \
+const IDLE: &str = "eight idle workspaces: the processes that hold their namespaces, by what is theirs alone, \
 and their folders; the base is shared";
 const STARTS: &str = "the real binary, from before it is started until its event stream has the first answer of each of \
 eight writers, whose workspaces are on record by then; the base is warm, capture and approval are in it";
@@ -156,7 +157,7 @@ pub(crate) fn eight(plan: &Plan, repo: &Repo) -> Result<Vec<Row>, Failure> {
             command.args(["--set".to_owned(), format!("{key}={WRITERS}")]);
         }
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command.env("HOME", repo.beside("nobody"));
+        command.env("HOME", repo.beside("empty-home"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command
     };

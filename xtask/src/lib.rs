@@ -1,1 +1,1 @@
-//! Checks on the workspace itself; they live in `tests/tidy.rs` and run with every other test.
+//! Checks of the cargo workspace itself. They are in `tests/tidy.rs` and run with all other tests.

@@ -1,4 +1,4 @@
-//! The picture of the crates is law: these tests fail on what it does not show.
+//! Checks the layout rules of the workspace: dependencies between crates, file lengths, documents.
 #![expect(clippy::unwrap_used, reason = "a workspace that cannot be read fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Which of our crates a crate may depend on. What is missing here has no place in the workspace.
+/// The workspace crates that each crate may depend on. A crate that is missing here fails the test.
 const ARROWS: [(&str, &[&str]); 13] = [
     ("adjutant-formats", &[]),
     ("adjutant-core", &["adjutant-formats"]),
@@ -28,7 +28,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "adjutant-workspace",
         ],
     ),
-    // The store is not here; the model is, for the one module that chooses it.
+    // Not the store. The model is allowed for the one module that chooses it.
     (
         "adjutant-cli",
         &[
@@ -65,7 +65,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("xtask", &[]),
 ];
 
-/// Crates that the pure ones may use: data, text and checksums; nothing that does anything.
+/// The external crates that the pure crates may use: data, text and checksums, nothing that does IO.
 const PURE: [&str; 8] = [
     "jsonc-parser",
     "serde",
@@ -77,7 +77,7 @@ const PURE: [&str; 8] = [
     "unicode-width",
 ];
 
-/// The longest a source file may be. A table may be long; a controller may not.
+/// The maximum length of a source file in lines.
 const MAX_LINES: usize = 700;
 
 fn root() -> PathBuf {
@@ -95,7 +95,7 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().unwrap().clone()
 }
 
-/// Returns the dependencies of a kind; `null` in the metadata is the ordinary one.
+/// Returns the dependencies of a kind; normal dependencies have the kind `null` in the metadata.
 fn dependencies(package: &Value, kind: Option<&str>) -> BTreeSet<String> {
     let of_kind = |dependency: &&Value| dependency["kind"].as_str() == kind;
     let all = package["dependencies"].as_array().unwrap().iter().filter(of_kind);
@@ -165,7 +165,7 @@ fn the_architecture_mentions_every_crate() {
     }
 }
 
-/// Returns what stands between backticks in a document, code blocks left out.
+/// Returns the texts between backticks in a document, without code blocks.
 fn code_spans(document: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(document)).unwrap();
     let prose: String = text.split("```").step_by(2).collect();
@@ -210,7 +210,7 @@ fn every_crate_takes_the_workspace_s_lints() {
     }
 }
 
-/// A file that nobody declares is never compiled, and its tests pass for ever.
+/// A file that no `mod` declares is never compiled, so its tests never run.
 #[test]
 fn every_file_of_an_integration_test_is_declared() {
     for package in packages() {

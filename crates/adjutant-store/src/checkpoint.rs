@@ -1,9 +1,9 @@
-//! Checkpoints: a fold of the journal kept with the place it reaches.
+//! Checkpoints: the state folded from a journal, stored with the position up to which it was folded.
 //!
-//! A checkpoint saves reading; it is never the truth. One that is damaged, of another version, or
-//! not of this journal is passed over as if it were not there, and the caller folds from the start.
+//! A checkpoint only saves time. A checkpoint that is damaged, has another version or belongs to
+//! another journal is ignored, and the caller folds the journal from its start.
 //!
-//! The file is one sealed line, the seed being the run's:
+//! The file is one line with a checksum (see `seal`) whose seed is the run's:
 //! `{"v":1,"fold":3,"offset":912,"seq":7,"chain":439041101,"state":{…},"crc":"…"}`.
 
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::seal::{self, SEAL_LEN};
 /// The checkpoint format this build writes, and the only one it reads.
 const FORMAT: u32 = 1;
 
-/// What stands before the state, read first: the state of another fold may not even parse.
+/// The fields before `state`. Parsed first, because the state of another fold version may not parse.
 #[derive(Deserialize)]
 struct CheckpointHead {
     v: u32,
@@ -35,9 +35,9 @@ struct CheckpointState<T> {
 }
 
 impl RunDir {
-    /// Keeps `state`, the fold of all records before `position`.
+    /// Saves `state`, the fold of all records before `position`.
     ///
-    /// `fold` is the version of the folding code; a checkpoint of another version is passed over.
+    /// `fold` is the version of the folding code; [`RunDir::load_checkpoint`] ignores other versions.
     pub fn save_checkpoint<T: Serialize>(
         &self,
         fold: u32,
@@ -49,7 +49,9 @@ impl RunDir {
         self.write(&path, &line.during("serialise", &path)?)
     }
 
-    /// Returns the kept state and the place to go on reading from, if they can be trusted.
+    /// Returns the saved state and the position to continue reading from.
+    ///
+    /// Returns `None` if the checkpoint is missing, damaged, of another version or not of this journal.
     #[must_use]
     pub fn load_checkpoint<T: DeserializeOwned>(&self, fold: u32) -> Option<(JournalPosition, T)> {
         let mut text = Vec::new();
@@ -69,9 +71,9 @@ impl RunDir {
         Some((position, body.state))
     }
 
-    /// Says whether the journal has a record that ends at `position` with its checksum.
+    /// Returns whether the journal has a record that ends at `position` and has its checksum.
     ///
-    /// Checksums are chained, so this one vouches for all the records before.
+    /// Checksums are chained, so a match here covers all earlier records too.
     fn has_record_ending_at(&self, position: JournalPosition) -> io::Result<bool> {
         let mut seal = [0; SEAL_LEN + 1];
         let Some(start) = position.offset.checked_sub(seal.len() as u64) else { return Ok(false) };

@@ -1,9 +1,9 @@
-//! The control socket of a live run: where it is bound and how it is reached.
+//! The control socket of a live run: binds it and connects to it.
 //!
-//! What is said over it is of no concern here. A socket's address holds 108 bytes and a state
-//! folder may be deeper than that, so both ends name it through a handle on the run's folder.
+//! The protocol is not defined here. A socket address has at most 108 bytes and the state directory's path
+//! may be longer, so both sides address the socket through a file descriptor of the run's directory.
 //!
-//! Invariant: only who holds the run binds, so what lies there under another's name is stale.
+//! Invariant: only the process that holds the run's lock binds the socket, so an existing one is stale.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::files::{self, FileError, FileErrorContext};
 use crate::run_dir::RunDir;
 
-/// Connections the kernel keeps until they are taken.
+/// How many connections the kernel queues until they are accepted.
 const BACKLOG: i32 = 16;
 
-/// The right to bind a run's control socket; holds the run as long as it lives.
+/// The control socket of a run that this process has locked. Keeps the run locked until it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     run: RunDir,
@@ -33,13 +33,13 @@ impl ControlSocket {
         Self { run, _lock: lock }
     }
 
-    /// Says whether a process of that user may ask anything: ourselves, and who may do all anyway.
+    /// Returns whether processes of this user may send requests: only the current user and root.
     #[must_use]
     pub fn allows_user(uid: u32) -> bool {
         uid == 0 || uid == rustix::process::geteuid().as_raw()
     }
 
-    /// Binds the socket, in place of one that a dead writer left, and listens without blocking.
+    /// Binds the socket and returns a non-blocking listener. Replaces a socket that a killed writer left.
     pub fn bind(&self) -> Result<UnixListener, FileError> {
         let path = self.run.control_socket_path();
         files::remove(&path).during("remove", &path)?;
@@ -47,7 +47,7 @@ impl ControlSocket {
     }
 }
 
-/// Reaches the socket in `folder`. Never waits: a full queue is [`io::ErrorKind::WouldBlock`].
+/// Connects to the socket in `folder`. Never blocks: a full queue is [`io::ErrorKind::WouldBlock`].
 pub(crate) fn connect(folder: &Path) -> io::Result<UnixStream> {
     let (folder, socket) = (open(folder)?, socket()?);
     rustix::net::connect(&socket, &address(&folder)?)?;
@@ -58,7 +58,7 @@ pub(crate) fn connect(folder: &Path) -> io::Result<UnixStream> {
 
 fn bind(folder: &Path) -> io::Result<UnixListener> {
     let (folder, socket) = (open(folder)?, socket()?);
-    // The name is made with the socket's own mode: it is private from its first instant.
+    // `bind` creates the file with the socket's mode, so it is never accessible to other users.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &address(&folder)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -75,7 +75,7 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
 }
 
-/// Returns an address that is short whatever the folder is called.
+/// Returns a socket address that is short even if the path of the directory is long.
 fn address(folder: &OwnedFd) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/control.sock", folder.as_raw_fd()))?)
 }

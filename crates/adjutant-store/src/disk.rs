@@ -1,9 +1,9 @@
-//! What the journal needs of a disk: append, sync, cut.
+//! The file operations that a journal needs: append, sync, truncate.
 //!
-//! A trait this small can be broken on purpose: tests inject failures at any call, and
-//! [`MemoryDisk`](crate::MemoryDisk) needs no file at all.
+//! The trait is small so that tests can inject a failure into any call;
+//! [`MemoryDisk`](crate::MemoryDisk) implements it without a file.
 //!
-//! Invariant: one value has one writer, so the end of the file moves only through it.
+//! Invariant: a [`Disk`] is the only writer of its file, so only its calls change the file's length.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -13,40 +13,40 @@ use std::sync::Arc;
 use crate::files;
 use crate::space_reserve::{FileSpaceAllocator, SpaceAllocator, UnlimitedSpace};
 
-/// A file that grows at its end.
+/// A file that is only appended to or truncated.
 pub trait Disk: Send {
-    /// Writes all of `bytes` at the end; after an error any part of them may have been written.
+    /// Appends all of `bytes`. After an error any prefix of them may have been written.
     fn write_all_at_end(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns once everything written would survive a loss of power.
+    /// Returns once everything written would survive a power failure.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Cuts the file to its first `len` bytes.
+    /// Truncates the file to its first `len` bytes.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 
-    /// Returns what allocates space ahead of the end; by default nothing is and nothing runs short.
+    /// Returns the allocator for space beyond the end of the file. The default allocates nothing and never fails.
     fn space_allocator(&self) -> Box<dyn SpaceAllocator> {
         Box::new(UnlimitedSpace)
     }
 
-    /// Gives back what was allocated ahead of the first `len` bytes, which is all there is.
+    /// Frees the space that was allocated beyond the end of the file, which is `len` bytes long.
     fn free_unused_space(&mut self, _len: u64) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A journal in a file.
+/// A [`Disk`] that writes to a file.
 #[derive(Debug)]
 pub struct FileDisk {
     file: Arc<File>,
-    /// Folders whose names are not durable yet; a new file is not safe before they are.
+    /// Directories to fsync with the file's first sync: until then the new file's name may be lost.
     new_names: Vec<PathBuf>,
-    /// Held so that the lock outlives the writer, whatever the owner drops first.
+    /// Keeps the run locked until this writer is dropped, even if the owner drops its lock first.
     _lock: Arc<File>,
 }
 
 impl FileDisk {
-    /// Takes a file opened for appending, and the lock that makes this process its one writer.
+    /// Takes a file opened for appending, and the lock that makes this process its only writer.
     pub(crate) fn new(file: File, new_names: Vec<PathBuf>, lock: Arc<File>) -> Self {
         Self { file: Arc::new(file), new_names, _lock: lock }
     }
@@ -59,8 +59,8 @@ impl Disk for FileDisk {
 
     fn sync(&mut self) -> io::Result<()> {
         rustix::fs::fdatasync(&self.file)?;
-        // Here and not at creation: the first request of a run need not wait for it, and right
-        // after the file's own sync it finds next to nothing left to do.
+        // Done here instead of at creation, so that a run's first request does not wait for it. Right
+        // after the file's own sync it is almost free.
         for dir in &self.new_names {
             files::sync_dir(dir)?;
         }
@@ -77,7 +77,7 @@ impl Disk for FileDisk {
     }
 
     fn free_unused_space(&mut self, len: u64) -> io::Result<()> {
-        // Cutting a file to the length it has frees what lies behind its end.
+        // Truncating a file to its current length frees the blocks allocated beyond its end.
         self.file.set_len(len)
     }
 }

@@ -1,8 +1,8 @@
-//! Private files and folders: 0600 and 0700 whatever the umask, never through a symbolic link.
+//! Private files and directories: mode 0600 and 0700 under any umask, never through a symbolic link.
 //!
-//! Every path this crate creates or opens goes through here. Nothing here knows what a file means.
+//! This crate creates and opens files only through this module, which does not know their content.
 //!
-//! Invariant: a file that is replaced is replaced whole, so a reader sees the old or the new one.
+//! Invariant: files are replaced atomically, so a reader sees all of the old or all of the new file.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 
-/// How the name of a half-written replacement ends; such a file may be deleted at any time.
+/// The suffix of temporary files, which are renamed when they are complete. After a crash they can be deleted.
 pub(crate) const TEMP_SUFFIX: &str = ".tmp";
 
-/// Says which file or folder could not be handled.
+/// An IO error with the path and the action that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}", path = path.display())]
 pub struct FileError {
@@ -26,16 +26,16 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Returns the operating system's side of the story.
+    /// Returns the operating system's error.
     #[must_use]
     pub fn io(&self) -> &io::Error {
         &self.source
     }
 }
 
-/// Names the file in an input or output error.
+/// Adds the action and the path to an IO error.
 pub(crate) trait FileErrorContext<T> {
-    /// Says what was being done, and to which path.
+    /// Converts an error into a [`FileError`] that says "cannot `action` `path`".
     fn during(self, action: &'static str, path: &Path) -> Result<T, FileError>;
 }
 
@@ -45,14 +45,14 @@ impl<T, E: Into<io::Error>> FileErrorContext<T> for Result<T, E> {
     }
 }
 
-/// Creates a folder of our own; one that exists is an error.
+/// Creates a private directory. Fails if it exists.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
-    // The umask may have taken bits from the owner; it can never have added any.
+    // The umask may have removed permissions from the owner; it never adds any.
     fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
-/// Makes sure that a folder of our own is there.
+/// Creates a private directory unless a directory exists at `path`.
 pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
     match create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -60,11 +60,11 @@ pub(crate) fn ensure_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes sure that a folder of our own is there, and creates what is missing above it, all private.
+/// Creates a private directory and its missing parents, all with mode 0700.
 ///
 /// # Errors
 ///
-/// Why it cannot be made.
+/// If a directory cannot be created, or `path` is not a directory.
 pub fn ensure_private_dir(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Ok(()),
@@ -77,32 +77,32 @@ pub fn ensure_private_dir(path: &Path) -> io::Result<()> {
     ensure_dir(path)
 }
 
-/// Opens a small file of our own for reading and writing, such as one that is locked; creates it where it is missing.
+/// Opens a private file, such as a lock file, for reading and writing. Creates it if it is missing.
 ///
-/// A symbolic link is refused. So is a pipe or a device, without waiting for it.
+/// Refuses symbolic links, pipes and devices, and does not block on a pipe.
 ///
 /// # Errors
 ///
-/// Why it cannot be opened.
+/// If the file cannot be opened or is not a regular file.
 pub fn open_private(path: &Path) -> io::Result<File> {
     open(path, OFlags::RDWR | OFlags::CREATE)
 }
 
-/// Opens a file of our own as [`open_private`] does, if it exists.
+/// Like [`open_private`], for a file that exists.
 ///
 /// # Errors
 ///
-/// Why it cannot be opened.
+/// If the file is missing, cannot be opened or is not a regular file.
 pub fn open_private_existing(path: &Path) -> io::Result<File> {
     open(path, OFlags::RDWR)
 }
 
-/// Creates an empty file for appending; one that exists is an error.
+/// Creates an empty file for appending. Fails if it exists.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL)
 }
 
-/// Opens a file that exists for appending.
+/// Opens an existing file for appending.
 pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::APPEND)
 }
@@ -112,9 +112,9 @@ pub(crate) fn open_read(path: &Path) -> io::Result<File> {
     open(path, OFlags::RDONLY)
 }
 
-/// Writes `bytes` to `path` so that a reader sees the old file or all of the new one.
+/// Replaces the file at `path` atomically by one that contains `bytes`.
 ///
-/// Not synced: for projections, which can be rebuilt.
+/// Does not sync: for files that can be rebuilt from the journal.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (temp, mut file) = create_temp(path)?;
     let written = file.write_all(bytes).and_then(|()| fs::rename(&temp, path));
@@ -125,7 +125,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Does the same, and returns once the new file and its name are on disk.
+/// Like [`replace`], but returns only when the new file and its directory are synced.
 pub(crate) fn replace_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (temp, mut file) = create_temp(path)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -138,7 +138,7 @@ pub(crate) fn replace_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_dir)
 }
 
-/// Creates the file that will replace `path`, beside it.
+/// Creates a temporary file in the directory of `path`, to be renamed to `path`.
 pub(crate) fn create_temp(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -147,21 +147,21 @@ pub(crate) fn create_temp(path: &Path) -> io::Result<(PathBuf, File)> {
         let temp =
             path.with_file_name(format!(".{name}.{}.{nth}{TEMP_SUFFIX}", std::process::id()));
         match create_new(&temp) {
-            // A process in another PID namespace may share our number.
+            // A process in another PID namespace may have the same pid.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => return other.map(|file| (temp, file)),
         }
     }
 }
 
-/// Makes the names in a folder durable.
+/// Fsyncs a directory, so that files created or renamed in it survive a power failure.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(path, flags, Mode::empty())?;
     Ok(rustix::fs::fsync(dir)?)
 }
 
-/// Removes a file or a whole folder; says whether there was one.
+/// Removes a file or a directory with its content. Returns whether it existed.
 pub(crate) fn remove(path: &Path) -> io::Result<bool> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -177,7 +177,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<bool> {
 
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
-    // Not blocking: a FIFO planted under one of our names must be refused, not waited for.
+    // NONBLOCK: opening a FIFO that was planted under this name must fail instead of blocking.
     let always = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags | always, mode)?);
     let metadata = file.metadata()?;

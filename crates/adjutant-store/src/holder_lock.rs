@@ -1,10 +1,10 @@
-//! The lock that says a process lives: one file per process, locked until the process ends.
+//! A lock that shows that a process is alive: one file per process, locked until the process ends.
 //!
-//! The kernel drops the lock with the process, however that ends, so what the process held can be given to
-//! others. A process number is never asked.
+//! The kernel releases the lock when the process ends for any reason; other processes then take over what it
+//! had claimed in the registry. Pids are not used.
 //!
-//! Start at [`HolderLock::take`]. Invariant: only the process that has the lock removes the file, and a process
-//! makes its name known to others only after it has the lock.
+//! Start at [`HolderLock::take`]. Invariant: only the lock holder unlinks the file, and a process writes its
+//! name into the registry only after it has the lock.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,13 +16,13 @@ use rustix::fs::FlockOperation;
 use crate::files::{self, FileError, FileErrorContext};
 use crate::lock::try_flock;
 
-/// The folder with the lock files, in the state directory.
+/// The directory of the lock files, in the state directory.
 const FOLDER: &str = "holders";
 
-/// How often a lock is taken anew because another process removed the file a moment before.
+/// How often to retry when another process unlinks the file between open and lock.
 const LOCK_ATTEMPTS: u32 = 100;
 
-/// A lock that this process has until this is dropped.
+/// A lock that this process holds until the value is dropped.
 #[derive(Debug)]
 pub struct HolderLock {
     path: PathBuf,
@@ -30,7 +30,7 @@ pub struct HolderLock {
 }
 
 impl HolderLock {
-    /// Makes and locks the file `name`, which no other process uses.
+    /// Creates and locks the file `name`, which must be unique to this process.
     pub fn take(home: &Path, name: &str) -> Result<Self, FileError> {
         let folder = home.join(FOLDER);
         files::ensure_private_dir(&folder).during("create", &folder)?;
@@ -39,7 +39,7 @@ impl HolderLock {
             let file = files::open_private(&path).during("open", &path)?;
             let exclusive = FlockOperation::NonBlockingLockExclusive;
             let is_locked = try_flock(&file, exclusive).during("lock", &path)?;
-            // Whoever clears up may have removed it between these two steps.
+            // Another process may have unlinked the file between open and lock; a lock on it is then worthless.
             if is_locked && file.metadata().during("examine", &path)?.nlink() > 0 {
                 return Ok(Self { path, _file: file });
             }
@@ -47,7 +47,7 @@ impl HolderLock {
         Err(io::Error::from(io::ErrorKind::WouldBlock)).during("lock", &path)
     }
 
-    /// Says whether a process has the lock `name`. A file that no process has locked is removed.
+    /// Returns whether a process holds the lock `name`. Removes the file if no process does.
     pub fn is_held(home: &Path, name: &str) -> Result<bool, FileError> {
         let path = home.join(FOLDER).join(name);
         let file = match files::open_read(&path) {
@@ -57,12 +57,12 @@ impl HolderLock {
         if !try_flock(&file, FlockOperation::NonBlockingLockExclusive).during("lock", &path)? {
             return Ok(true);
         }
-        // One that stays is removed another time.
+        // If this fails, the next call removes the file.
         let _ = fs::remove_file(&path);
         Ok(false)
     }
 
-    /// Removes the files that no process has locked, except those that `is_known` is true of.
+    /// Removes the lock files that no process holds, except those for which `is_known` is true.
     pub fn sweep(home: &Path, is_known: impl Fn(&str) -> bool) {
         let Ok(entries) = fs::read_dir(home.join(FOLDER)) else { return };
         for entry in entries.flatten() {
@@ -75,7 +75,7 @@ impl HolderLock {
 
 impl Drop for HolderLock {
     fn drop(&mut self) {
-        // While the lock is held: another process that opens the file sees that it has no name any more.
+        // Unlinked while the lock is held: a process that has opened the file sees that its link count is 0.
         let _ = fs::remove_file(&self.path);
     }
 }

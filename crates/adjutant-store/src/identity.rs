@@ -1,7 +1,7 @@
-//! Who and when on this machine: boots, processes, and clocks that outlive a wrong wall clock.
+//! Identifies processes across pid reuse, and reads a clock that is independent of the wall clock.
 //!
-//! A process number alone names nobody, for numbers are used again; with the boot and the time at
-//! which the process started it names one process for ever. Nothing here touches a run's folder.
+//! The kernel reuses pids. A pid together with the boot id and the start time of the process identifies
+//! one process for ever. Nothing here reads or writes a run's directory.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,12 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// An instant by the machine's own clock, which no one can set.
+/// An instant of the boot clock, which no user can set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootInstant {
-    /// The boot the instant belongs to; instants of different boots cannot be compared.
+    /// The kernel's boot id. Instants of different boots cannot be compared.
     pub boot: String,
-    /// Milliseconds since that boot, suspended time included.
+    /// Milliseconds since that boot, including time in suspend.
     pub elapsed_ms: u64,
 }
 
@@ -26,23 +26,23 @@ impl BootInstant {
         Some(Self { boot: boot_id()?, elapsed_ms: seconds * 1000 + millis })
     }
 
-    /// Returns the milliseconds from `earlier` to `self` when both belong to one boot.
+    /// Returns the milliseconds from `earlier` to `self`, or `None` if they belong to different boots.
     pub(crate) fn since(&self, earlier: &Self) -> Option<u64> {
         (self.boot == earlier.boot).then(|| self.elapsed_ms.saturating_sub(earlier.elapsed_ms))
     }
 }
 
-/// The present, by the clock people read and by the one nobody can set.
+/// The current time, by the wall clock and by the boot clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentTime {
-    /// Unix milliseconds.
+    /// The wall clock in Unix milliseconds.
     pub wall_ms: u64,
-    /// The same instant since the machine's boot, where the machine says.
+    /// The boot clock; `None` if `/proc` has no boot id.
     pub boot: Option<BootInstant>,
 }
 
 impl CurrentTime {
-    /// Asks the machine; a wall clock before 1970 counts as 1970.
+    /// Reads both clocks. A wall clock before 1970 counts as 1970.
     #[must_use]
     pub fn read() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -51,7 +51,7 @@ impl CurrentTime {
     }
 }
 
-/// One process, for ever.
+/// Identifies one process, also after its pid has been reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessIdentity {
     pub(crate) pid: u32,
@@ -62,16 +62,16 @@ pub(crate) struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns ourselves; nothing where `/proc` is not there.
+    /// Returns the identity of the calling process, or `None` if `/proc` cannot be read.
     pub(crate) fn current() -> Option<Self> {
         let pid = std::process::id();
-        // Not `/proc/self`: in a PID namespace with a foreign `/proc` the two are not the same.
+        // Not `/proc/self`: if `/proc` belongs to another PID namespace, that is another pid.
         Some(Self { pid, boot: boot_id()?, start_ticks: start_ticks_of(pid)? })
     }
 
-    /// Says whether this very process is there and not a zombie, seen from here.
+    /// Returns whether this process runs, is not a zombie and is visible from here.
     ///
-    /// A no from another PID namespace means nothing: the number is not ours to look up.
+    /// `false` proves nothing if the process is in another PID namespace, where its pid means another process.
     pub(crate) fn is_alive(&self) -> bool {
         boot_id().is_some_and(|boot| boot == self.boot)
             && start_ticks_of(self.pid) == Some(self.start_ticks)
@@ -83,14 +83,14 @@ fn boot_id() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Reads when a live process started: field 22 of its `stat`.
+/// Reads the start time of a process from `/proc/PID/stat`.
 fn start_ticks_of(pid: u32) -> Option<u64> {
     parse_start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Finds the start in a line of `stat`, unless the process is a zombie or dead.
+/// Parses field 22 of a `stat` line, the start time. Returns `None` for zombies and dead processes.
 fn parse_start_ticks(stat: &str) -> Option<u64> {
-    // The second field is the name in parentheses and may hold anything, parentheses too.
+    // The second field is the process name in parentheses. It may contain any character, even parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;

@@ -1,11 +1,11 @@
-//! The writing end of a journal.
+//! Appends records to a journal.
 //!
-//! Serialises on the caller's thread into buffers that are used again and hands whole batches to
-//! a thread of its own (see `writer`), so the caller never waits for the disk. It does not decide
-//! what must be durable: callers say [`Durability`] with each record, and wait for the report.
+//! Serialises records on the caller's thread and passes batches to a writer thread (see `writer`), so
+//! the caller does not wait for the disk. Callers choose the [`Durability`] of each record and wait for
+//! the report that it is durable.
 //!
-//! Start at [`Journal::append`]. Invariant: after the first failure nothing more is written, and
-//! every later call returns that failure.
+//! Start at [`Journal::append`]. Invariant: after the first failed write or sync nothing more is written,
+//! and every later call returns that error.
 
 use std::fmt;
 use std::io;
@@ -21,45 +21,45 @@ use crate::record::{self, GroupMark, JournalPosition, MAX_RECORD_BYTES, RecordNu
 use crate::space_reserve::SpaceReserve;
 use crate::writer::{JournalWriter, RecordBatch, WriteQueue};
 
-/// Says whether a record must survive a loss of power before anyone builds on it.
+/// Whether a record must survive a power failure before the caller acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Synced with the batch it falls into, then reported.
+    /// The batch with the record is synced, then reported as durable.
     Sync,
-    /// Written at once and synced with whatever comes next; not reported on its own.
+    /// Written at once, but synced and reported only with the next record that asks for a sync.
     Lazy,
 }
 
-/// Says why a record could not be kept.
+/// Why a record could not be written.
 ///
-/// Cloneable because the same failure is reported once and then returned by every later call.
+/// Cloneable because the same error is reported once and then returned by every later call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk or the quota is full, or the file may not grow further.
+    /// The disk is full, or a quota or file size limit is reached.
     #[error("no space left for the journal")]
     DiskFull(#[source] Arc<io::Error>),
     /// Writing failed for another reason.
     #[error("cannot write the journal")]
     Write(#[source] Arc<io::Error>),
-    /// The records were written, but nobody knows what of them is on the disk.
+    /// The records were written, but it is unknown which of them are on disk.
     #[error("cannot sync the journal")]
     Sync(#[source] Arc<io::Error>),
-    /// The event has no JSON form. Nothing was written; the journal goes on.
+    /// The event cannot be represented as JSON. Nothing was written; the journal stays usable.
     #[error("cannot serialise the event")]
     Serialize(#[source] Arc<serde_json::Error>),
-    /// The record exceeds [`MAX_RECORD_BYTES`]. Nothing was written; the journal goes on.
+    /// The record exceeds [`MAX_RECORD_BYTES`]. Nothing was written; the journal stays usable.
     #[error("record of {bytes} bytes exceeds the limit of {max}", max = MAX_RECORD_BYTES)]
     TooLarge {
-        /// The length the line would have had.
+        /// The length of the line.
         bytes: usize,
     },
-    /// The writing thread ended without a word: the report given to the journal panicked.
+    /// The writer thread panicked, because the `report` callback did.
     #[error("the journal's writer is gone")]
     WriterGone,
 }
 
 impl JournalError {
-    /// Says whether the journal takes no more records after this.
+    /// Returns whether the journal accepts no more records after this error.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl JournalError {
     }
 
     pub(crate) fn sync(error: io::Error) -> Self {
-        // File systems that allocate late find out here that there is no room.
+        // File systems with delayed allocation report a full disk only here.
         if is_full(&error) { Self::DiskFull(error.into()) } else { Self::Sync(error.into()) }
     }
 }
@@ -83,7 +83,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// The one writer of a run's journal.
+/// The only writer of a run's journal.
 pub struct Journal<E> {
     queue: Arc<WriteQueue>,
     staged: RecordBatch,
@@ -93,19 +93,19 @@ pub struct Journal<E> {
     event: PhantomData<fn(&E)>,
 }
 
-/// Who writes.
+/// The thread that writes and syncs.
 enum WriteThread {
-    /// A thread of its own, until it is joined.
+    /// The writer thread; `None` after it was joined.
     Dedicated(Option<JoinHandle<()>>),
-    /// The caller, whenever it submits.
+    /// The caller's thread, within [`Journal::submit`].
     Caller(Box<dyn FnMut() + Send>),
 }
 
 impl<E: Serialize> Journal<E> {
-    /// Starts writing at `position`, which is the end of what `disk` holds.
+    /// Starts writing at `position`, which must be the end of `disk`.
     ///
-    /// `report` is called on the writing thread: with the last durable record after each sync, and
-    /// once with the error that ends it all. It should be quick, and must not close the journal.
+    /// `report` is called on the writer thread: after each sync with the last durable record, and once with
+    /// the error after which the writer stops. It should be quick and must not close the journal.
     pub fn start(
         disk: impl Disk + 'static,
         position: JournalPosition,
@@ -119,9 +119,9 @@ impl<E: Serialize> Journal<E> {
         Ok(Self::new(queue, position, reserve, WriteThread::Dedicated(Some(writer))))
     }
 
-    /// Starts like [`Journal::start`], but writes, syncs and reports within [`Journal::submit`].
+    /// Like [`Journal::start`], but writes, syncs and reports within [`Journal::submit`].
     ///
-    /// For simulated time: a clock that jumps ahead when nothing is left to do cannot see that
+    /// For simulated time: the simulated clock advances when all tasks are idle, and it cannot see that
     /// another thread is still writing.
     pub fn start_inline(
         disk: impl Disk + 'static,
@@ -155,10 +155,10 @@ impl<E: Serialize> Journal<E> {
         }
     }
 
-    /// Appends one record and hands it to the disk.
+    /// Appends one record and passes it to the writer.
     ///
-    /// Returns the record's place, not its safety: that is reported. Waits only when the disk is
-    /// so far behind that the queue is full.
+    /// Returns the record's number before the record is durable; `report` says when it is. Blocks only
+    /// when the queue is full because the disk is slow.
     pub fn append(
         &mut self,
         at: Timestamp,
@@ -171,10 +171,10 @@ impl<E: Serialize> Journal<E> {
         Ok(seq)
     }
 
-    /// Prepares one record without handing it over; [`Journal::submit`] does that.
+    /// Serialises one record; [`Journal::submit`] passes it to the writer.
     ///
-    /// Records that are born together, as the events of one decision are, cost one wake-up and
-    /// one sync when they are staged and submitted together.
+    /// Records that are staged and submitted together, such as the events of one decision, cost one
+    /// wake-up and one sync.
     pub fn stage(
         &mut self,
         at: Timestamp,
@@ -185,8 +185,8 @@ impl<E: Serialize> Journal<E> {
         self.stage_record(at, wall_ms, event, durability, GroupMark::Ends)
     }
 
-    /// Prepares a record that counts only together with the next one: a reader who finds the
-    /// journal cut between the two sees neither.
+    /// Like [`Journal::stage`], for a record that is valid only together with the next one: if the
+    /// journal ends between the two, readers see neither.
     pub fn stage_continued(
         &mut self,
         at: Timestamp,
@@ -220,7 +220,7 @@ impl<E: Serialize> Journal<E> {
         Ok(after.seq)
     }
 
-    /// Hands everything staged to the disk.
+    /// Passes all staged records to the writer.
     pub fn submit(&mut self) -> Result<(), JournalError> {
         self.queue.submit(&mut self.staged)?;
         if let WriteThread::Caller(write) = &mut self.thread {
@@ -229,14 +229,14 @@ impl<E: Serialize> Journal<E> {
         Ok(())
     }
 
-    /// Makes sure that `bytes` more than what is staged can be written; the disk is full otherwise.
+    /// Reserves disk space for `bytes` beyond the staged records. Fails if the disk is full.
     ///
-    /// Cheap: the disk is asked once in a while for much more than is needed now.
+    /// Cheap, because each system call reserves space for many later calls.
     pub fn ensure_space(&mut self, bytes: u64) -> Result<(), JournalError> {
         self.reserve.ensure(self.position.offset, bytes).map_err(JournalError::write)
     }
 
-    /// Takes back what was staged behind `position`, none of which may have been submitted.
+    /// Discards the records staged after `position`, none of which may have been submitted.
     pub fn unstage(&mut self, position: JournalPosition) {
         let bytes = self.position.offset.saturating_sub(position.offset);
         let kept = (self.staged.bytes.len() as u64).saturating_sub(bytes);
@@ -245,13 +245,13 @@ impl<E: Serialize> Journal<E> {
         self.position = position;
     }
 
-    /// Returns the place after the last staged record.
+    /// Returns the position after the last staged record.
     #[must_use]
     pub const fn position(&self) -> JournalPosition {
         self.position
     }
 
-    /// Writes and syncs what is left, ends the thread, and returns where the journal ends.
+    /// Writes and syncs all remaining records, joins the writer thread, and returns the end of the journal.
     pub fn close(mut self) -> Result<JournalPosition, JournalError> {
         self.finish()?;
         Ok(self.position)
@@ -284,7 +284,7 @@ impl<E> fmt::Debug for Journal<E> {
 
 impl<E> Drop for Journal<E> {
     fn drop(&mut self) {
-        // Nobody is left to tell; the report has already heard of any failure.
+        // Any failure was already passed to the `report` callback.
         let _ = self.finish();
     }
 }

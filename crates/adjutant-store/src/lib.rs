@@ -1,13 +1,12 @@
 //! The journal: append, read back, lock, checkpoint, prune.
 //!
-//! Owns everything Adjutant keeps on disk and knows nothing of what an event means: it is generic
-//! over the event type, never asks the clock on its own account (callers say what time it is), and
-//! never prints. One file per run is the truth, `journal.jsonl`; all else in a run's folder can be
-//! rebuilt from it.
+//! Owns everything Adjutant stores on disk. It does not know what events mean: it is generic over
+//! the event type, takes the current time from its callers, and never prints. `journal.jsonl` is
+//! the only source of truth of a run; every other file in the run's directory can be rebuilt from it.
 //!
 //! Start at [`StateDir::open`], then [`StateDir::create_run`], [`RunDir::lock`] and
-//! [`RunLock::create_journal`]. Readers need only [`RunDir::read_journal`]. Invariant: whatever
-//! was reported durable is read back unchanged, or its damage is named.
+//! [`RunLock::create_journal`]. Readers need only [`RunDir::read_journal`]. Invariant: a record that
+//! was reported durable is read back unchanged, or reading it fails with an error that names the record.
 
 mod checkpoint;
 mod control_socket;

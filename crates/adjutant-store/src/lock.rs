@@ -1,15 +1,14 @@
-//! One writer per run, and how others see whether it lives.
+//! Allows one writer per run, and shows other processes whether it is alive.
 //!
-//! The writer holds an exclusive `flock` on the file `lock` and writes into it who it is. The
-//! kernel drops the lock with the process, so a crash needs no cleaning up.
+//! The writer holds an exclusive `flock` on the file `lock` and writes its identity into it. The kernel
+//! releases the lock when the process ends, so nothing needs cleaning up after a crash.
 //!
-//! Readers look at what is written first: a process with that number, boot and start time that
-//! lives is the writer, and nothing was locked to find out. Only when that answers no do they ask
-//! the lock itself, with a shared lock held for an instant, because the writer may be one that has
-//! not written its name yet or lives in another PID namespace. A writer that meets such an instant
-//! tries again, so a reader can never make it fail; see [`RunLock`].
+//! Readers first read the file: if a process with the recorded pid, boot and start time is alive, it is
+//! the writer. Otherwise they try a shared lock for an instant, because the writer may not have
+//! written its identity yet or may run in another PID namespace. A writer that collides with such an
+//! attempt retries, so a reader can never make it fail; see [`RunLock`].
 //!
-//! Invariant: whoever holds a [`RunLock`] is the only one to change the run's journal.
+//! Invariant: only the process that holds a [`RunLock`] changes the run's journal.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -31,33 +30,33 @@ use crate::reader::{JournalTail, ReadError};
 use crate::record::{JournalPosition, JournalRecord, RecordNumber};
 use crate::run_dir::{JournalStamp, RunDir};
 
-/// How often a writer tries when the lock is taken by nobody it can name, and how long it rests
-/// between tries: a quarter of a second in all, against the microseconds a reader needs.
+/// How often a writer retries while the lock is held but the file names no live holder, and the pause
+/// between two attempts: 250 ms in all, while a reader holds its shared lock for microseconds.
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Says whether a run has a writer.
+/// Whether a run has a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// A writer holds the run.
+    /// A process holds the run's lock.
     Live {
-        /// Its process number, checked against boot and start time; absent when it lives in
-        /// another PID namespace, has not written its name yet, or is pruning the run.
+        /// The writer's pid, checked against boot and start time. `None` if it runs in another PID
+        /// namespace, has not written its identity yet, or is pruning the run.
         pid: Option<u32>,
     },
-    /// There was a writer and it is gone.
+    /// The run had a writer, which has ended or released the lock.
     Dead,
-    /// No writer ever took the run.
+    /// The run was never locked.
     NeverLocked,
 }
 
-/// Says why a run cannot be taken for writing.
+/// Why a run cannot be locked for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another writer holds it.
+    /// Another process holds the lock.
     #[error("the run is in use{holder}", holder = holder_suffix(*pid))]
     Held {
-        /// The other's process number, where it could be checked.
+        /// The pid of the other process, if it could be verified.
         pid: Option<u32>,
     },
     /// The lock file cannot be used.
@@ -69,13 +68,13 @@ fn holder_suffix(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
 }
 
-/// Says why a journal cannot be opened for writing.
+/// Why a journal cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenJournalError {
     /// The run's content was pruned.
     #[error("not resumable (expired)")]
     Expired,
-    /// What is there cannot be read, so nothing can be added to it.
+    /// The existing records cannot be read, so nothing may be appended to them.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The file cannot be used.
@@ -83,17 +82,17 @@ pub enum OpenJournalError {
     File(#[from] FileError),
 }
 
-/// What the lock file says.
+/// The content of the lock file.
 #[derive(Debug, Serialize, Deserialize)]
 struct LockHolder {
     #[serde(flatten)]
     process: ProcessIdentity,
-    /// When the lock was taken or, once `released` is set, given back.
+    /// When the lock was acquired or, if `released` is set, released.
     since: Option<BootInstant>,
     released: bool,
 }
 
-/// The right to write to one run, held until it and the journal opened with it are dropped.
+/// An exclusive lock on one run, held until this value and the journal opened with it are dropped.
 ///
 /// A child process that was forked and has not called `exec` shares the lock.
 #[derive(Debug)]
@@ -103,20 +102,20 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the run and writes down who did.
+    /// Locks the run and writes the identity of this process into the lock file.
     pub(crate) fn acquire(run: &RunDir) -> Result<Self, LockError> {
         let file = lock_without_holder(run)?;
         write_current_holder(&file, &run.lock_path())?;
         Ok(Self { run: run.clone(), file: Arc::new(file) })
     }
 
-    /// Returns the right to bind the run's control socket, which goes when the lock does.
+    /// Returns the run's control socket, which can be bound while the lock is held and is removed with it.
     #[must_use]
     pub fn control_socket(&self) -> ControlSocket {
         ControlSocket::new(self.run.clone(), Arc::clone(&self.file))
     }
 
-    /// Creates the run's journal and starts its writer; `report` as in [`Journal::start`].
+    /// Creates the run's journal and starts its writer. For `report` see [`Journal::start`].
     pub fn create_journal<E: Serialize>(
         &self,
         report: impl FnMut(Result<RecordNumber, JournalError>) + Send + 'static,
@@ -128,16 +127,16 @@ impl RunLock {
             .during("write", &path)?)
     }
 
-    /// Returns the folders that hold the names of the journal and of the run.
+    /// Returns the directories that contain the journal and the run's directory.
     fn dirs_to_sync(&self) -> Vec<PathBuf> {
         let folders = [Some(self.run.path()), self.run.path().parent()];
         folders.into_iter().flatten().map(Path::to_owned).collect()
     }
 
-    /// Opens the run's journal to go on with it; `report` as in [`Journal::start`].
+    /// Opens the existing journal of the run to append to it. For `report` see [`Journal::start`].
     ///
-    /// Reads all of it first, handing each record to `visit`, and cuts a torn tail, which is
-    /// returned. Sequence and chain go on where they ended.
+    /// First reads the whole journal and passes each record to `visit`, then truncates a torn tail, which
+    /// is returned. Record numbers and checksums continue from the last record.
     pub fn resume_journal<E: Serialize + DeserializeOwned>(
         &self,
         mut visit: impl FnMut(JournalRecord<E>),
@@ -159,9 +158,9 @@ impl RunLock {
         Ok((self.append_at(position, report)?, tail))
     }
 
-    /// Opens the run's journal to go on at `position`, where a reader ended that began at `stamp`.
+    /// Opens the existing journal to append at `position`, up to which the caller has read it after taking `stamp`.
     ///
-    /// Returns `None` if the journal was changed since or ends in a torn record: [`Self::resume_journal`] reads it.
+    /// Returns `None` if the journal changed since or ends in a torn record; use [`Self::resume_journal`] then.
     pub fn continue_journal<E: Serialize>(
         &self,
         position: JournalPosition,
@@ -181,10 +180,10 @@ impl RunLock {
     ) -> Result<Journal<E>, OpenJournalError> {
         let path = self.run.journal_path();
         let file = files::open_existing(&path).during("open", &path)?;
-        // The caller acts on what it was just told, and the one who wrote it may have died before
-        // it was durable.
+        // The caller acts on the records it has just read, and the process that wrote them may have
+        // died before it synced them.
         file.sync_data().during("sync", &path)?;
-        // Nor need the names of the file and its folder be, if the one who made them died early.
+        // The same is true of the directory entries of the file and of the run's directory.
         let disk = FileDisk::new(file, self.dirs_to_sync(), Arc::clone(&self.file));
         Ok(Journal::start(disk, position, report).during("write", &path)?)
     }
@@ -192,10 +191,10 @@ impl RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // Nobody listens any more; one that a dead writer left goes as well.
+        // The listener is closed by now. This also removes a socket that a killed writer left.
         let _ = files::remove(&self.run.control_socket_path());
-        // The process may live on, as a server does; without this word it would seem to hold the
-        // run. If writing fails the run looks live until the process ends, which harms nothing.
+        // This process may go on, as a server does, and without this mark it would still look like the
+        // writer. If writing fails, the run looks live until the process ends, which is harmless.
         if let Some(process) = ProcessIdentity::current() {
             let holder = LockHolder { process, since: CurrentTime::read().boot, released: true };
             let _ = write_holder(&self.file, &holder);
@@ -203,12 +202,12 @@ impl Drop for RunLock {
     }
 }
 
-/// Takes the lock without a word about who did, which leaves the last holder's traces in place.
+/// Locks the run without writing to the lock file, so that the entry of the last holder stays.
 pub(crate) fn lock_without_holder(run: &RunDir) -> Result<File, LockError> {
     lock_file_without_holder(&run.lock_path())
 }
 
-/// Writes down that this process holds what it locked.
+/// Writes the identity of this process into a lock file that it has locked.
 pub(crate) fn write_current_holder(file: &File, path: &Path) -> Result<(), FileError> {
     let process =
         ProcessIdentity::current().ok_or_else(|| io::Error::other("/proc cannot be read"));
@@ -217,7 +216,7 @@ pub(crate) fn write_current_holder(file: &File, path: &Path) -> Result<(), FileE
     write_holder(file, &holder).during("write", path)
 }
 
-/// Takes the lock that a file is, without a word about who did.
+/// Locks the file at `path` without writing to it.
 pub(crate) fn lock_file_without_holder(path: &Path) -> Result<File, LockError> {
     let file = files::open_private(path).during("open", path)?;
     for _ in 0..LOCK_ATTEMPTS {
@@ -232,12 +231,12 @@ pub(crate) fn lock_file_without_holder(path: &Path) -> Result<File, LockError> {
     Err(LockError::Held { pid: None })
 }
 
-/// Says whether the run has a writer; described at the head of this module.
+/// Returns whether the run has a writer; the header of this module describes how.
 pub(crate) fn liveness(run: &RunDir) -> Result<Liveness, FileError> {
     liveness_at(&run.lock_path())
 }
 
-/// Says whether a process holds the lock that a file is.
+/// Returns whether a process holds the lock file at `path`.
 pub(crate) fn liveness_at(path: &Path) -> Result<Liveness, FileError> {
     let file = match files::open_read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::NeverLocked),
@@ -246,14 +245,14 @@ pub(crate) fn liveness_at(path: &Path) -> Result<Liveness, FileError> {
     if let Some(pid) = live_holder_pid(&file) {
         return Ok(Liveness::Live { pid: Some(pid) });
     }
-    // The instant ends when `file` is dropped, a few lines on.
+    // The shared lock is released when `file` is dropped at the end of this function.
     if try_flock(&file, FlockOperation::NonBlockingLockShared).during("lock", path)? {
         return Ok(Liveness::Dead);
     }
     Ok(Liveness::Live { pid: live_holder_pid(&file) })
 }
 
-/// Returns when the run was last taken or given back, as far as its lock file tells.
+/// Returns when the run was last locked or released, if its lock file can be read.
 pub(crate) fn last_lock_change(run: &RunDir) -> Option<BootInstant> {
     read_holder(&files::open_read(&run.lock_path()).ok()?)?.since
 }
@@ -269,7 +268,7 @@ pub(crate) fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bo
     }
 }
 
-/// Returns the process that holds the run, as far as its lock file names one that lives.
+/// Returns the process named by the run's lock file, if it is alive and has not released the run.
 pub(crate) fn live_writer(run: &RunDir) -> Result<Option<ProcessIdentity>, FileError> {
     let path = run.lock_path();
     match files::open_read(&path) {
@@ -278,12 +277,12 @@ pub(crate) fn live_writer(run: &RunDir) -> Result<Option<ProcessIdentity>, FileE
     }
 }
 
-/// Returns the number of the process that the file names.
+/// Returns the pid of the live process that the lock file names.
 fn live_holder_pid(file: &File) -> Option<u32> {
     live_holder(file).map(|process| process.pid)
 }
 
-/// Returns the process that the file names, if it lives and has not given the run back.
+/// Returns the process that the lock file names, if it is alive and has not released the run.
 fn live_holder(file: &File) -> Option<ProcessIdentity> {
     let holder = read_holder(file)?;
     (!holder.released && holder.process.is_alive()).then_some(holder.process)

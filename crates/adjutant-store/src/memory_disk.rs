@@ -1,9 +1,9 @@
-//! A disk in memory that can be told to fail.
+//! A [`Disk`] in memory that can be made to fail.
 //!
-//! For tests and for runs that leave no trace. Clones share one content, so a test keeps a clone
-//! and looks at what the journal's writer did to the other.
+//! For tests and for runs that are not stored. Clones share their content, so a test can keep a clone
+//! and inspect what the journal's writer wrote through the other.
 //!
-//! Invariant: a failure happens once, at the call it was planned for, counted from 1.
+//! Invariant: a planned write or sync failure happens once, at the planned call, counted from 1.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::disk::Disk;
 use crate::space_reserve::SpaceAllocator;
 
-/// A journal in memory.
+/// A [`Disk`] that keeps its bytes in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     shared: Arc<Mutex<DiskContent>>,
@@ -37,7 +37,7 @@ enum PlannedFailure {
 }
 
 impl MemoryDisk {
-    /// Returns a disk that holds `bytes`, all of them safe.
+    /// Returns a disk that contains `bytes`, all of them synced.
     #[must_use]
     pub fn holding(bytes: &[u8]) -> Self {
         let disk = Self::default();
@@ -49,53 +49,53 @@ impl MemoryDisk {
         disk
     }
 
-    /// Plans that the `nth` write stops after `keeping` bytes with the error `errno`.
+    /// Makes the `nth` write fail with `errno` after it has written `keeping` bytes.
     pub fn fail_write(&self, nth: usize, keeping: usize, errno: i32) {
         self.lock().failures.push(PlannedFailure::Write { nth, keeping, errno });
     }
 
-    /// Plans that the `nth` sync fails with the error `errno`.
+    /// Makes the `nth` sync fail with `errno`.
     pub fn fail_sync(&self, nth: usize, errno: i32) {
         self.lock().failures.push(PlannedFailure::Sync { nth, errno });
     }
 
-    /// Plans that every truncation fails with the error `errno`.
+    /// Makes every truncation fail with `errno`.
     pub fn fail_truncate(&self, errno: i32) {
         self.lock().failures.push(PlannedFailure::Truncate { errno });
     }
 
-    /// Lets the disk hold no more than `bytes`; `None` takes the bound away.
+    /// Limits the disk to `bytes`; `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.lock().capacity = bytes;
     }
 
-    /// Returns what was written and not cut.
+    /// Returns all bytes that were written and not truncated.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.lock().bytes.clone()
     }
 
-    /// Returns what a loss of power would leave in any case.
+    /// Returns the bytes that were synced and would survive a power failure.
     #[must_use]
     pub fn synced_bytes(&self) -> Vec<u8> {
         let memory = self.lock();
         memory.bytes[..memory.synced].to_vec()
     }
 
-    /// Returns how many writes there were, failed ones included.
+    /// Returns the number of writes, including failed ones.
     #[must_use]
     pub fn writes(&self) -> usize {
         self.lock().writes
     }
 
-    /// Returns how many syncs there were, failed ones included.
+    /// Returns the number of syncs, including failed ones.
     #[must_use]
     pub fn syncs(&self) -> usize {
         self.lock().syncs
     }
 
     fn lock(&self) -> MutexGuard<'_, DiskContent> {
-        // No code of others runs under this lock, so what a panicking holder left is whole.
+        // Only this module's code runs under the lock, so the content is consistent even after a panic.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

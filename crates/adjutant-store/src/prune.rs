@@ -1,12 +1,11 @@
-//! Pruning: what was said goes after a while, what it cost stays.
+//! Pruning: removes the content of old runs and keeps their metadata, such as costs.
 //!
-//! An expired run loses its transcripts, scratchpads, projections and checkpoint, and its journal
-//! is rewritten with each event in the content-free form the caller gives. What counts as content
-//! is the caller's to say. The marker `expired.json` appears before anything is removed and is
-//! completed after everything is, so a prune that was cut short is taken up by the next one.
+//! An expired run loses its transcripts, scratchpads, projections and checkpoint, and its journal is
+//! rewritten without content; the caller decides what counts as content. The marker `expired.json` is written
+//! before anything is removed and completed afterwards, so that the next prune finishes an interrupted one.
 //!
-//! Start at [`prune`]. Invariant: the content of a run that is live, fresh by any clock, or damaged is not touched;
-//! a folder in which nothing ever began is removed.
+//! Start at [`prune_run`]. Invariant: the content of a run that is live, damaged, or young by any clock stays;
+//! the directory of a run without records is removed.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -24,50 +23,50 @@ use crate::record::{self, GroupMark, JournalPosition};
 use crate::run_dir::{CONTENT_DIRS, RunDir};
 use crate::state_dir::StateDir;
 
-/// How old a half-written replacement is that no process works on any more.
+/// The age at which a temporary file is considered left over from a crash.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
-/// The format of the marker.
+/// The format version of the marker file `expired.json`.
 const MARKER_FORMAT: u32 = 1;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long content stays, and what time it is.
+/// How long content is kept, and the current time.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// The present, as the caller has it.
+    /// The current time.
     pub now: CurrentTime,
-    /// The age in days from which a run's content goes. Inclusive; with 0 every ended run's does.
+    /// The age in days at which a run's content is removed. Inclusive; 0 removes the content of every ended run.
     pub days: u32,
 }
 
-/// What became of one run.
+/// What pruning did with one run.
 #[derive(Debug)]
 pub enum PruneVerdict {
-    /// Its content is gone now.
+    /// Its content was removed.
     Expired {
-        /// How much smaller the journal became.
+        /// By how many bytes the journal shrank.
         journal_bytes: u64,
     },
-    /// Its content was gone before.
+    /// Its content had been removed earlier.
     AlreadyExpired,
-    /// It never began and left nothing; its folder is gone now.
+    /// It had no records; its directory was removed.
     Removed,
-    /// It is too young, or some clock says so.
+    /// It is too young by at least one clock.
     Fresh,
-    /// A writer holds it.
+    /// A process holds its lock.
     Live,
-    /// Its journal cannot be read, so it was left for a person to look at.
+    /// Its journal cannot be read. It was left unchanged for the user to inspect.
     Damaged(ReadError),
-    /// A file could not be changed; the next prune tries again.
+    /// A file could not be changed. The next prune tries again.
     Failed(FileError),
 }
 
 /// Removes the content of a run that is older than the retention.
 ///
-/// `strip` returns an event without its content, or nothing to drop the record. A run's age is
-/// that of its last record or of its file, whichever is younger; a time that lies ahead counts as
-/// fresh. A wall clock that jumped ahead would make every run old, so a run last held since the
-/// machine's boot must also be old by the clock that nobody can set.
+/// `strip` returns an event without its content, or `None` to drop the record. A run's age is the age of
+/// its newest record or of its journal file, whichever is younger; a time in the future counts as young.
+/// A wall clock that jumped ahead would make every run old, so a run that was locked since the last boot
+/// must also be old by the boot clock, which no user can set.
 pub fn prune_run<E: Serialize + DeserializeOwned>(
     home: &StateDir,
     id: RunId,
@@ -77,7 +76,7 @@ pub fn prune_run<E: Serialize + DeserializeOwned>(
     try_prune(&home.run(id), retention, strip).unwrap_or_else(PruneStop::verdict)
 }
 
-/// Why a run is left as it is.
+/// Why pruning stopped and left the run unchanged.
 enum PruneStop {
     Held,
     Read(ReadError),
@@ -122,13 +121,13 @@ impl From<LockError> for PruneStop {
     }
 }
 
-/// What `expired.json` says.
+/// The content of `expired.json`.
 #[derive(Serialize, Deserialize)]
 struct ExpiryMarker {
     v: u32,
-    /// When the run was judged to be expired, in Unix milliseconds.
+    /// When the run was found to be expired, in Unix milliseconds.
     wall: u64,
-    /// Whether everything that had to go is gone.
+    /// Whether all content was removed.
     done: bool,
 }
 
@@ -147,7 +146,7 @@ fn try_prune<E: Serialize + DeserializeOwned>(
     if marker.is_none() && remove_without_records(run)? {
         return Ok(PruneVerdict::Removed);
     }
-    // A prune that was cut short has judged already, and the journal it wrote looks young.
+    // An interrupted prune has decided already, and the journal that it rewrote looks young.
     let was_judged = marker.is_some();
     let old = was_judged
         || (retention.is_past_by_boot_clock(run) && retention.is_past(modified_ms(run)?));
@@ -155,7 +154,7 @@ fn try_prune<E: Serialize + DeserializeOwned>(
         remove_abandoned(run)?;
         return Ok(PruneVerdict::Fresh);
     }
-    // Unnamed: the name in the lock file is the evidence of when the run was last held.
+    // The lock file must keep its last entry, which says when the run was last locked.
     let _lock = lock::lock_without_holder(run)?;
     let last_wall_ms = newest_record_ms::<E>(run)?;
     let both = last_wall_ms.max(modified_ms(run)?);
@@ -165,13 +164,13 @@ fn try_prune<E: Serialize + DeserializeOwned>(
     expire(run, retention, strip)
 }
 
-/// Removes the folder of a run that died before its first step, however young: there is nothing in
-/// it to keep.
+/// Removes the directory of a run whose process died before its first record, however young it is. Returns
+/// whether it did.
 fn remove_without_records(run: &RunDir) -> Result<bool, PruneStop> {
     if run.has_records() {
         return Ok(false);
     }
-    // One that is just being made is empty for a moment; whoever makes it then takes another.
+    // An empty directory may belong to a run that is just being created; its process then retries with another id.
     if fs::remove_dir(run.path()).is_ok() {
         return Ok(true);
     }
@@ -179,7 +178,7 @@ fn remove_without_records(run: &RunDir) -> Result<bool, PruneStop> {
     Ok(run.remove_without_records()?)
 }
 
-/// Removes the content of a run that is locked, whole and old.
+/// Removes the content of a run, which must be locked, readable and old.
 fn expire<E: Serialize + DeserializeOwned>(
     run: &RunDir,
     retention: &Retention,
@@ -198,12 +197,12 @@ fn expire<E: Serialize + DeserializeOwned>(
 }
 
 impl Retention {
-    /// Says whether `wall_ms` is so long ago that content goes. What lies ahead is not.
+    /// Returns whether `wall_ms` is at least the retention time ago. Times in the future are not.
     fn is_past(&self, wall_ms: u64) -> bool {
         self.now.wall_ms.checked_sub(wall_ms).is_some_and(|age| age >= self.retention_ms())
     }
 
-    /// Says whether the clock that nobody can set agrees, or has nothing to say.
+    /// Returns whether the run is old by the boot clock too, or was not locked since the last boot.
     fn is_past_by_boot_clock(&self, run: &RunDir) -> bool {
         run.ms_since_lock_change(&self.now).is_none_or(|age| age >= self.retention_ms())
     }
@@ -213,9 +212,9 @@ impl Retention {
     }
 }
 
-/// Reads the whole journal; returns the wall time of its youngest record.
+/// Reads the whole journal and returns the wall time of its newest record; 0 without a journal.
 ///
-/// The youngest and not the last: the clock may have been set back while the run went on.
+/// That need not be the last record: the clock may have been set back during the run.
 fn newest_record_ms<E: DeserializeOwned>(run: &RunDir) -> Result<u64, PruneStop> {
     if !run.journal_path().exists() {
         return Ok(0);
@@ -227,7 +226,7 @@ fn newest_record_ms<E: DeserializeOwned>(run: &RunDir) -> Result<u64, PruneStop>
     Ok(youngest)
 }
 
-/// Replaces the journal by its content-free form, numbered and chained anew.
+/// Rewrites the journal without content, with new record numbers and checksums.
 fn strip_journal<E: Serialize + DeserializeOwned>(
     run: &RunDir,
     strip: &impl Fn(&E) -> Option<E>,
@@ -252,14 +251,14 @@ fn strip_journal<E: Serialize + DeserializeOwned>(
     }
     output.flush().during("write", &temp)?;
     drop(output);
-    // Durable before it takes the old one's place: a loss of power leaves one of the two.
+    // Synced before the rename, so that a power failure leaves the old or the new journal intact.
     file.sync_all().during("sync", &temp)?;
     fs::rename(&temp, &path).during("replace", &path)?;
     files::sync_dir(run.path()).during("sync", run.path())?;
     Ok(PruneVerdict::Expired { journal_bytes: before.saturating_sub(end.offset) })
 }
 
-/// Removes half-written replacements, which a crash may have left.
+/// Removes all temporary files in a directory; the run must be locked.
 fn remove_leftovers(folder: &Path) -> Result<(), FileError> {
     for entry in fs::read_dir(folder).during("list", folder)? {
         let entry = entry.during("list", folder)?;
@@ -270,10 +269,10 @@ fn remove_leftovers(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Removes replacements that a kill left half-written in a run whose content stays.
+/// Removes old temporary files of a run whose content stays.
 ///
-/// Other processes may render transcripts at this moment, which takes milliseconds: only what is older than
-/// [`ABANDONED_AFTER`] goes.
+/// Other processes may be writing transcripts at this moment, which takes milliseconds. So only files older
+/// than [`ABANDONED_AFTER`] are removed.
 fn remove_abandoned(run: &RunDir) -> Result<(), FileError> {
     let folders = CONTENT_DIRS.map(|name| run.path().join(name));
     for folder in folders.iter().map(PathBuf::as_path).chain([run.path()]) {
@@ -297,7 +296,7 @@ fn is_temporary(entry: &fs::DirEntry) -> bool {
     name.starts_with('.') && name.ends_with(TEMP_SUFFIX)
 }
 
-/// Returns when the journal was last written, or the folder changed where there is none.
+/// Returns when the journal was last modified, or the run's directory if there is no journal.
 fn modified_ms(run: &RunDir) -> Result<u64, FileError> {
     let metadata = match fs::metadata(run.journal_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => fs::metadata(run.path()),
@@ -309,7 +308,7 @@ fn modified_ms(run: &RunDir) -> Result<u64, FileError> {
     Ok(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Reads the marker. One that cannot be read counts as unfinished: the run was judged.
+/// Reads the marker. A marker that cannot be parsed counts as one of an interrupted prune.
 fn read_marker(run: &RunDir) -> Option<ExpiryMarker> {
     let text = match fs::read(run.expired_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -325,6 +324,6 @@ fn write_marker(run: &RunDir, retention: &Retention, done: bool) -> Result<(), F
     let mut line = serde_json::to_vec(&marker).during("serialise", &path)?;
     line.push(b'\n');
     run.write(&path, &line)?;
-    // Durable before anything is removed: a stripped journal must never look resumable.
+    // Synced before anything is removed: a journal without content must never look resumable.
     files::sync_dir(run.path()).during("sync", run.path())
 }

@@ -1,11 +1,11 @@
-//! The reading end of a journal: any process, at any time, also while it is being written.
+//! Reads a journal, in any process, also while another process writes it.
 //!
-//! Streams one line at a time, checks the seal, then parses it once. It never changes a file and
-//! takes no lock; whether an unfinished last line means a crash or a writer at work is told by
+//! Reads one line at a time, checks its seal and parses it. It never changes a file and takes no lock.
+//! Whether an incomplete last line means a crash or an active writer is told by
 //! [`RunDir::liveness`](crate::RunDir::liveness).
 //!
-//! Start at [`read_journal`]. Invariant: what is returned is a prefix of what was written, in
-//! order; anything else ends the iteration with its place named, or is the [`JournalTail`].
+//! Start at [`read_journal`]. Invariant: the returned records are a prefix of the written ones, in order.
+//! Anything else ends the iteration with an error that names the line, or is the [`JournalTail`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,25 +21,25 @@ use crate::record::{
 };
 use crate::seal::{self, SealError};
 
-/// How much of a file is read at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What follows the last whole record.
+/// What follows the last complete record of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalTail {
     /// Nothing.
     Clean,
-    /// The beginning of a record, or records that count only with one that is missing: a writer is
-    /// at work on them, or was when it died.
+    /// An incomplete record, or an incomplete group of records. A writer is writing it now, or died
+    /// while it did.
     Torn {
-        /// Where what is unfinished begins.
+        /// The byte at which the incomplete part starts.
         offset: u64,
-        /// How much of it there is.
+        /// The length of the incomplete part.
         bytes: u64,
     },
 }
 
-/// Says why a journal cannot be read, or no further.
+/// Why a journal cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be opened.
@@ -48,71 +48,71 @@ pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read the journal")]
     Io(#[source] io::Error),
-    /// A record is not what was written, and more follows it.
+    /// A record was changed after it was written, and it is not the last one.
     #[error("journal is damaged at line {seq} (record {seq}, byte {offset}): {damage}")]
     Damaged {
-        /// The record that should be there; lines count like records.
+        /// The number of the expected record, which is also the line number.
         seq: RecordNumber,
-        /// The byte at which the line begins.
+        /// The byte at which the line starts.
         offset: u64,
         /// What is wrong with it.
         damage: RecordDamage,
     },
-    /// A newer build wrote this.
+    /// A newer version of adjutant wrote the journal.
     #[error(
         "journal format {found} is newer than this adjutant understands ({known}); \
          read it with the adjutant that wrote it, or a newer one",
         known = FORMAT
     )]
     Newer {
-        /// The format the record has.
+        /// The format version of the record.
         found: u32,
     },
-    /// The record is as it was written, but says something this build does not know.
+    /// The record's checksum is right, but this version of adjutant cannot parse it.
     #[error("record {seq} (line {seq}, byte {offset}) is intact but not understood")]
     Unknown {
-        /// The record's place.
+        /// The number of the record.
         seq: RecordNumber,
-        /// The byte at which the line begins.
+        /// The byte at which the line starts.
         offset: u64,
-        /// What the parser says.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// The journal ends before the place to read from.
+    /// The journal ends before the position to read from.
     #[error("journal has {len} bytes, reading was to go on at byte {offset}")]
     TooShort {
-        /// How long the file is.
+        /// The length of the file.
         len: u64,
-        /// Where reading was to start.
+        /// The position to read from.
         offset: u64,
     },
 }
 
-/// Says what is wrong with a damaged line.
+/// What is wrong with a damaged line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordDamage {
     /// The line does not end in a checksum.
     #[error("the line has no checksum")]
     NoChecksum,
-    /// The line's bytes changed, or it stood behind another record when it was written.
+    /// The line was changed, or it was written after another record than the one before it now.
     #[error("checksum is {stored:08x}, expected {computed:08x}")]
     Checksum {
-        /// What the line says.
+        /// The checksum in the line.
         stored: u32,
-        /// What its bytes and its predecessor give.
+        /// The checksum computed from the line and the record before it.
         computed: u32,
     },
-    /// The line break after an intact record is gone.
+    /// The line break after an intact record is missing.
     #[error("the line break is missing")]
     NoLineBreak,
-    /// No line break within the longest record.
+    /// The line is longer than the longest allowed record.
     #[error("the line is longer than {max} bytes", max = MAX_RECORD_BYTES)]
     TooLong,
-    /// A log that was written whole does not begin with a whole record.
+    /// A shared log, whose first record is written atomically, does not start with a complete record.
     #[error("the log does not begin with a whole record")]
     NoFirstRecord,
-    /// The checksum is right and the number is not: whoever wrote it miscounted.
+    /// The checksum is right, but the record number is not: the process that wrote it had a bug.
     #[error("the record says it is number {found}")]
     OutOfOrder {
         /// The number in the record.
@@ -129,7 +129,7 @@ impl From<SealError> for RecordDamage {
     }
 }
 
-/// Reads the journal of `run` in the file at `path` from its beginning.
+/// Opens the journal of `run` at `path` and reads it from its start.
 pub fn read_journal<E: DeserializeOwned>(
     path: &Path,
     run: RunId,
@@ -137,7 +137,7 @@ pub fn read_journal<E: DeserializeOwned>(
     read_from(path, JournalPosition::start(run))
 }
 
-/// Reads the journal in the file at `path` from `position` on.
+/// Opens the journal at `path` and reads it from `position` on.
 pub fn read_from<E: DeserializeOwned>(
     path: &Path,
     position: JournalPosition,
@@ -151,24 +151,24 @@ pub fn read_from<E: DeserializeOwned>(
     Ok(JournalReader::new(file, position))
 }
 
-/// Returns a journal's records, then ends; [`JournalReader::tail`] tells how.
+/// Iterates over the records of a journal. After the last one, [`JournalReader::tail`] says what follows it.
 #[derive(Debug)]
 pub struct JournalReader<E, R = File> {
     input: BufReader<R>,
     line: Vec<u8>,
-    /// The place after the last line read.
+    /// The position after the last line read.
     cursor: JournalPosition,
-    /// The place after the last record returned.
+    /// The position after the last record returned.
     position: JournalPosition,
-    /// Records that were read and not returned, each with the place after it: they wait for the
-    /// one that makes them count.
+    /// Records of a group, each with the position after it. They are returned when the last record of the
+    /// group was read.
     pending_group: VecDeque<(JournalRecord<E>, JournalPosition)>,
     tail: JournalTail,
     ended: bool,
 }
 
 impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
-    /// Reads from `input`, whose next byte is the one at `position`.
+    /// Reads from `input`, which must be at `position`.
     pub fn new(input: R, position: JournalPosition) -> Self {
         Self {
             input: BufReader::with_capacity(BUFFER_BYTES, input),
@@ -181,19 +181,19 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         }
     }
 
-    /// Returns the place after the last record returned; reading can go on there later.
+    /// Returns the position after the last record returned. Reading can continue there later.
     #[must_use]
     pub const fn position(&self) -> JournalPosition {
         self.position
     }
 
-    /// Returns what follows the last whole record; of meaning once the iteration has ended.
+    /// Returns what follows the last complete record. Valid once the iteration has ended.
     #[must_use]
     pub const fn tail(&self) -> JournalTail {
         self.tail
     }
 
-    /// Reads up to the next record that stands for itself; says no when the journal ends before.
+    /// Reads the next record or group of records. Returns `false` if the journal ends before it is complete.
     fn read_group(&mut self) -> Result<bool, ReadError> {
         loop {
             match self.read_line()? {
@@ -216,7 +216,7 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
 
     fn read_line(&mut self) -> Result<Option<(JournalRecord<E>, GroupMark)>, ReadError> {
         self.line.clear();
-        // One byte more than allowed, to tell the longest record from one too long.
+        // One byte more than allowed, to distinguish the longest record from one that is too long.
         let mut limited = (&mut self.input).take(MAX_RECORD_BYTES as u64 + 1);
         limited.read_until(b'\n', &mut self.line).map_err(ReadError::Io)?;
         match self.line.split_last() {
@@ -232,14 +232,14 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         }
     }
 
-    /// Takes the line in hand, whose seal is right.
+    /// Parses the current line, whose seal is valid.
     fn parse_sealed_line(&mut self, crc: u32) -> Result<(JournalRecord<E>, GroupMark), ReadError> {
         let expected = self.cursor.seq.next();
         if let Some(found) = record::claimed_format(&self.line).filter(|found| *found > FORMAT) {
             return Err(ReadError::Newer { found });
         }
-        // A right seal on something we cannot parse is not a torn tail, even at the end: somebody
-        // wrote exactly this, and cutting it would lose a fact that another build understands.
+        // A line with a valid seal is not a torn tail even if it cannot be parsed: another version wrote
+        // exactly this line, and truncating it would lose an event that the other version understands.
         let (record, group_mark) = record::parse::<E>(&self.line).map_err(|source| {
             ReadError::Unknown { seq: expected, offset: self.cursor.offset, source }
         })?;
@@ -250,7 +250,7 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         Ok((record, group_mark))
     }
 
-    /// Judges a line with a line break and without a right seal.
+    /// Handles a line that has a line break but no valid seal: damage, or a torn tail if it is the last line.
     fn judge_unsealed_line(&mut self, damage: RecordDamage) -> Result<(), ReadError> {
         let more = !self.input.fill_buf().map_err(ReadError::Io)?.is_empty();
         if more {
@@ -260,14 +260,14 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         }
     }
 
-    /// Judges a last line that is not whole: torn, unless a whole record hides in it.
+    /// Handles an incomplete last line: a torn tail, unless it contains a complete record.
     fn check_incomplete_tail(&self) -> Result<(), ReadError> {
         if let Some(foreign) = self.newer_format_error() {
             return Err(foreign);
         }
-        // The break between the last two records may be the damage; the first of the two was
-        // perhaps promised to be durable and must not be cut with the second. One byte behind an
-        // intact record is only its own broken line break.
+        // The line break between the last two records may be what is damaged. The first of the two may
+        // have been reported durable and must not be truncated with the second. A single byte after an
+        // intact record is its own damaged line break.
         let intact = seal::intact_prefix(&self.line, self.cursor.crc);
         if intact.is_some_and(|end| self.line.len() - end > 1) {
             return Err(self.damage_error(RecordDamage::NoLineBreak));
@@ -275,10 +275,10 @@ impl<E: DeserializeOwned, R: Read> JournalReader<E, R> {
         Ok(())
     }
 
-    /// Says that a first line we cannot check claims a newer format.
+    /// Returns an error if the first line has no valid seal and claims a newer format.
     ///
-    /// The frame is promised never to change, but a file that breaks the promise from its first
-    /// byte on is better refused than cut to nothing as torn.
+    /// The seal is the same in all formats. But should a newer version change it, the file must be
+    /// refused instead of truncated to nothing as a torn tail.
     fn newer_format_error(&self) -> Option<ReadError> {
         let first = self.cursor.seq == RecordNumber::ZERO;
         let claimed = record::claimed_format(&self.line).filter(|found| first && *found > FORMAT);

@@ -1,4 +1,4 @@
-//! One record of a journal: how a line is written and what it says.
+//! The records of a journal: their fields, and how they are written and parsed.
 //!
 //! A record is one line:
 //!
@@ -6,13 +6,13 @@
 //! {"v":1,"seq":7,"at":1250,"wall":1735460685250,"event":{…},"crc":"1a2b3c4d"}
 //! ```
 //!
-//! `v` is the format, `seq` counts from 1 without gaps (so it is also the line number), `at` is
-//! milliseconds of the run's own life, `wall` is Unix milliseconds for people, `"more":true` after
-//! it says that the record counts only together with the next, `event` is the caller's, `crc` is the CRC32C of the line's bytes before `,"crc"`, seeded with the checksum of
-//! the record before, or for the first one with that of the run's id.
+//! `v` is the format version; `seq` counts from 1 without gaps, so it is also the line number; `at` is
+//! the time since the run started in milliseconds; `wall` is Unix milliseconds, for display only.
+//! `"more":true` after it means that the record is valid only together with the next one. `event` belongs
+//! to the caller. `crc` is the seal (see `seal`); the seed of the first record is made from the run's id.
 //!
-//! The frame (`{"v":N,` in front, the seal at the end, the chain) is the same in every format;
-//! `v` rises when the meaning of what stands between changes. `docs/journal.md` tells the rest.
+//! `{"v":N,` at the start and the chained seal at the end are the same in every format; `v` increases
+//! when the meaning of the fields between them changes. See `docs/journal.md`.
 //! Invariant: the order of the fields is fixed, so the seal is appended without serialising twice.
 
 use std::fmt;
@@ -23,16 +23,16 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::seal;
 
-/// The journal format this build writes, and the newest it reads.
+/// The journal format that this version writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 
-/// The longest line a journal may hold. Inclusive, line break included.
+/// The longest line that a journal may contain, including its line break.
 ///
-/// Far above the largest reply a model sends (10 MB of text is a test case); the bound keeps a
-/// reader's memory finite when a damaged file has lost its line breaks.
+/// Far above the largest model reply (10 MB of text is a test case). It bounds a reader's memory when
+/// a damaged file has lost its line breaks.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// The place of a record in its journal. The first is 1; zero is the place before it.
+/// The number of a record in its journal, counted from 1. Zero means "before the first record".
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -40,22 +40,22 @@ pub const MAX_RECORD_BYTES: usize = 64 << 20;
 pub struct RecordNumber(u64);
 
 impl RecordNumber {
-    /// The place before the first record.
+    /// Before the first record.
     pub const ZERO: Self = Self(0);
 
-    /// Takes a number as a place.
+    /// Converts a number into a record number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Returns the place as a number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Returns the place after this one.
+    /// Returns the number of the next record.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -68,60 +68,60 @@ impl fmt::Display for RecordNumber {
     }
 }
 
-/// One fact of a run, with its place and its times.
+/// One event of a journal, with its number and its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalRecord<E> {
-    /// The record's place in the journal.
+    /// The record's number.
     pub seq: RecordNumber,
-    /// When it happened in the life of the run.
+    /// When the event happened, measured from the start of the run.
     pub at: Timestamp,
-    /// When it happened by the wall clock, in Unix milliseconds; for people, never for deadlines.
+    /// When the event happened by the wall clock, in Unix milliseconds. For display, never for deadlines.
     pub wall_ms: u64,
-    /// What happened.
+    /// The event.
     pub event: E,
 }
 
-/// Says whether a record stands for itself.
+/// Whether a record ends its group. Readers return the records of a group together or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupMark {
-    /// It counts only together with the record after it.
+    /// The next record belongs to the same group.
     Continues,
-    /// It, and whatever was open before it, counts.
+    /// The record is the last of its group, which may consist of it alone.
     Ends,
 }
 
-/// A place between two records, with what is needed to go on reading or writing there.
+/// A position between two records, with what is needed to continue reading or writing there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPosition {
-    /// The byte at which the next record begins.
+    /// The byte at which the next record starts.
     pub offset: u64,
-    /// The record before this place.
+    /// The number of the record before this position.
     pub seq: RecordNumber,
-    /// The checksum of the record before this place, which seeds the next.
+    /// The checksum of the record before this position, which is the seed of the next record's checksum.
     pub crc: u32,
 }
 
 impl JournalPosition {
-    /// Returns the place before the first record of `run`.
+    /// Returns the position before the first record of `run`.
     #[must_use]
     pub fn start(run: RunId) -> Self {
         Self::start_of_log(&run.to_string())
     }
 
-    /// Returns the place before the first record of a log whose chain belongs to `name`.
+    /// Returns the position before the first record of the shared log called `name`.
     pub(crate) fn start_of_log(name: &str) -> Self {
         Self { offset: 0, seq: RecordNumber::ZERO, crc: seal::chain_seed(name) }
     }
 
-    /// Returns the place after a record of `bytes` bytes whose checksum is `crc`.
+    /// Returns the position after a record of `bytes` bytes with the checksum `crc`.
     pub(crate) fn after(self, bytes: usize, crc: u32) -> Self {
         Self { offset: self.offset + bytes as u64, seq: self.seq.next(), crc }
     }
 }
 
-/// Appends the record that follows `position` to `lines`; returns the place after it.
+/// Appends the record that follows `position` to `lines`. Returns the position after it.
 ///
-/// On an error `lines` is as it was.
+/// Leaves `lines` unchanged on error.
 pub(crate) fn encode<E: Serialize>(
     lines: &mut Vec<u8>,
     position: JournalPosition,
@@ -136,7 +136,7 @@ pub(crate) fn encode<E: Serialize>(
     let head =
         write!(lines, r#"{{"v":{FORMAT},"seq":{seq},"at":{at},"wall":{wall_ms},{more}"event":"#);
     let event = head.map_err(serde_json::Error::io).and_then(|()| {
-        // One line per record holds because JSON text escapes line breaks.
+        // This never writes a line break, because JSON escapes them.
         serde_json::to_writer(&mut *lines, event)
     });
     if let Err(error) = event {
@@ -147,7 +147,7 @@ pub(crate) fn encode<E: Serialize>(
     Ok(position.after(lines.len() - start, crc))
 }
 
-/// The fields of a line as they are parsed.
+/// The parsed fields of a line.
 #[derive(Deserialize)]
 struct RecordLine<E> {
     seq: RecordNumber,
@@ -158,7 +158,7 @@ struct RecordLine<E> {
     event: E,
 }
 
-/// Parses a line whose seal was checked.
+/// Parses a line whose seal is valid.
 pub(crate) fn parse<E: DeserializeOwned>(
     line: &[u8],
 ) -> Result<(JournalRecord<E>, GroupMark), serde_json::Error> {
@@ -167,7 +167,7 @@ pub(crate) fn parse<E: DeserializeOwned>(
     Ok((JournalRecord { seq, at, wall_ms: wall, event }, group_mark))
 }
 
-/// Reads the format a line claims to have.
+/// Returns the format version that a line starts with, valid or not.
 pub(crate) fn claimed_format(line: &[u8]) -> Option<u32> {
     let rest = line.strip_prefix(br#"{"v":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

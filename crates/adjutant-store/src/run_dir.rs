@@ -1,9 +1,9 @@
-//! One run's folder: where its files are, and how the projections among them are written.
+//! The directory of one run: the paths of its files, and functions that read and write them.
 //!
-//! `journal.jsonl` is the truth and has one writer, who holds `lock`; everything else can be
-//! rebuilt from it. File names come from ids, never from labels (D17).
+//! `journal.jsonl` is written only by the process that holds `lock`; every other file can be rebuilt
+//! from it. File names are made from ids, never from labels (D17).
 //!
-//! Invariant: nothing is written outside the folder, and nothing in it is readable by others.
+//! Invariant: nothing is written outside the directory, and other users cannot read it.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -21,18 +21,18 @@ use crate::reader::{self, JournalReader, ReadError};
 use crate::record::JournalPosition;
 use crate::writer_process::WriterProcess;
 
-/// The folders below a run that hold what was said: pruned when the run expires.
+/// The subdirectories with content of the run, which are removed when it expires.
 pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
 const CHECKPOINT: &str = "checkpoint.json";
 
-/// The length of a journal and when it was written last, which together tell whether it was changed.
+/// The length and modification time of a journal, to detect that it was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalStamp {
     pub(crate) bytes: u64,
     modified: SystemTime,
 }
 
-/// The folder of one run.
+/// The directory of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir {
     id: RunId,
@@ -44,43 +44,43 @@ impl RunDir {
         Self { id, path: runs.join(id.to_string()) }
     }
 
-    /// Returns the run's id, which is also the folder's name.
+    /// Returns the run's id, which is also the directory's name.
     #[must_use]
     pub const fn id(&self) -> RunId {
         self.id
     }
 
-    /// Returns the folder.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the journal's file.
+    /// Returns the path of the journal.
     #[must_use]
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal.jsonl")
     }
 
-    /// Returns the place of a live run's control socket.
+    /// Returns the path of the control socket, which exists while the run is live.
     #[must_use]
     pub fn control_socket_path(&self) -> PathBuf {
         self.path.join("control.sock")
     }
 
-    /// Returns the file of a session's scratchpad.
+    /// Returns the path of a session's scratchpad.
     #[must_use]
     pub fn scratch_path(&self, session: SessionId) -> PathBuf {
         self.path.join(format!("scratch/{session}.md"))
     }
 
-    /// Returns the file of a session's transcript.
+    /// Returns the path of a session's transcript.
     #[must_use]
     pub fn transcript_path(&self, session: SessionId) -> PathBuf {
         self.path.join(format!("transcripts/{session}.transcript.json"))
     }
 
-    /// Returns the file of the checkpoint.
+    /// Returns the path of the checkpoint.
     #[must_use]
     pub fn checkpoint_path(&self) -> PathBuf {
         self.path.join(CHECKPOINT)
@@ -94,49 +94,50 @@ impl RunDir {
         self.path.join("expired.json")
     }
 
-    /// Takes the run for writing.
+    /// Locks the run for writing.
     pub fn lock(&self) -> Result<RunLock, LockError> {
         RunLock::acquire(self)
     }
 
-    /// Says whether the run has a writer, without disturbing it.
+    /// Returns whether the run has a writer. Never makes a writer fail.
     pub fn liveness(&self) -> Result<Liveness, FileError> {
         lock::liveness(self)
     }
 
-    /// Returns the milliseconds since the run was last taken or given back, by the clock that
-    /// nobody can set; nothing when that was before the machine's boot.
+    /// Returns the milliseconds since the run was last locked or released, by the boot clock.
+    ///
+    /// Returns `None` if that was before the last boot.
     #[must_use]
     pub fn ms_since_lock_change(&self, now: &CurrentTime) -> Option<u64> {
         now.boot.as_ref()?.since(&lock::last_lock_change(self)?)
     }
 
-    /// Reaches the run's control socket. Never waits: a full queue is
+    /// Connects to the run's control socket. Never blocks: a full queue is
     /// [`std::io::ErrorKind::WouldBlock`].
     pub fn connect_control(&self) -> std::io::Result<UnixStream> {
         control_socket::connect(&self.path)
     }
 
-    /// Finds the process that holds the run, unless there is none that can be seen from here.
+    /// Finds the process that holds the run. Returns `None` if there is none or it is not visible in this PID namespace.
     pub fn writer(&self) -> Result<Option<WriterProcess>, FileError> {
         WriterProcess::find(self)
     }
 
-    /// Says whether the run's content was pruned, or began to be: it cannot be resumed.
+    /// Returns whether the run's content was pruned, even partly. Such a run cannot be resumed.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.expired_path().exists()
     }
 
-    /// Says whether anything was ever written to the run's journal.
+    /// Returns whether the run's journal exists and is not empty.
     #[must_use]
     pub fn has_records(&self) -> bool {
         std::fs::metadata(self.journal_path()).is_ok_and(|journal| journal.len() > 0)
     }
 
-    /// Removes the folder of a run that never began and left nothing else; says whether it did.
+    /// Removes the directory of a run without records or other content. Returns whether it did.
     ///
-    /// Nobody may be at work in it: whoever made the folder or holds its lock calls this.
+    /// Only the process that created the directory or holds its lock may call this.
     pub(crate) fn remove_without_records(&self) -> Result<bool, FileError> {
         let mine = [self.lock_path(), self.journal_path(), self.control_socket_path()];
         for entry in std::fs::read_dir(&self.path).during("list", &self.path)? {
@@ -145,7 +146,7 @@ impl RunDir {
                 return Ok(false);
             }
         }
-        // The lock is last: until then it says that somebody is at it.
+        // The lock file is removed last: until then other processes see that the run is in use.
         for path in mine.iter().rev() {
             files::remove(path).during("remove", path)?;
         }
@@ -153,21 +154,21 @@ impl RunDir {
         Ok(true)
     }
 
-    /// Takes back a folder that was made for a run which could not begin.
+    /// Removes the directory of a run that could not be started.
     ///
-    /// What cannot be removed is passed over: the reason why it could not begin is what matters.
+    /// Ignores errors: the error that matters to the caller is why the run could not be started.
     pub fn remove_if_no_records(&self) {
         let _ = self.remove_without_records();
     }
 
-    /// Returns what tells whether the run's journal is changed later; none where it cannot be looked at.
+    /// Returns the length and modification time of the journal, or `None` if they cannot be read.
     #[must_use]
     pub fn journal_stamp(&self) -> Option<JournalStamp> {
         let found = std::fs::metadata(self.journal_path()).ok()?;
         Some(JournalStamp { bytes: found.len(), modified: found.modified().ok()? })
     }
 
-    /// Reads the run's journal from its beginning.
+    /// Reads the run's journal from its start.
     pub fn read_journal<E: DeserializeOwned>(&self) -> Result<JournalReader<E>, ReadError> {
         reader::read_journal(&self.journal_path(), self.id)
     }
@@ -180,7 +181,7 @@ impl RunDir {
         reader::read_from(&self.journal_path(), position)
     }
 
-    /// Replaces a session's scratchpad, to rebuild it from the journal.
+    /// Replaces a session's scratchpad by one rebuilt from the journal.
     pub fn write_scratch(&self, session: SessionId, text: &[u8]) -> Result<(), FileError> {
         self.write(&self.scratch_path(session), text)
     }
@@ -190,14 +191,14 @@ impl RunDir {
         self.write(&self.transcript_path(session), json)
     }
 
-    /// Keeps what a file held before it was changed, under the hash of that; on disk when this returns.
+    /// Saves the content that a file had before a change, under the hash of that content. Synced on return.
     pub fn save_before_image(&self, hash: &str, bytes: &[u8]) -> Result<(), FileError> {
         let path = self.before_image_path(hash);
         self.ensure_parent(&path)?;
         files::replace_synced(&path, bytes).during("write", &path)
     }
 
-    /// Reads what a file held before it was changed.
+    /// Reads the content that a file had before a change.
     pub fn read_before_image(&self, hash: &str) -> Result<Vec<u8>, FileError> {
         let path = self.before_image_path(hash);
         let mut bytes = Vec::new();
@@ -205,7 +206,7 @@ impl RunDir {
         read.during("read", &path).map(|_| bytes)
     }
 
-    /// Hashes are ours and plain; a name from elsewhere must not lead elsewhere.
+    /// Drops all characters that a hash does not have, so that a forged name cannot escape the directory.
     fn before_image_path(&self, hash: &str) -> PathBuf {
         let plain: String = hash.chars().filter(char::is_ascii_alphanumeric).collect();
         self.path.join("before").join(plain)

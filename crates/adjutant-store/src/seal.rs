@@ -1,37 +1,38 @@
-//! The seal on a line: a chained CRC32C at a fixed place, the end.
+//! The seal of a line: a chained CRC32C checksum as its last JSON field.
 //!
-//! A sealed line is `{…,"crc":"1a2b3c4d"}` and a line break; the checksum covers the bytes before
-//! the `,"crc"` and starts from a seed. What the line says is of no concern here.
+//! A sealed line is `{…,"crc":"1a2b3c4d"}` and a line break. The checksum covers the bytes before
+//! `,"crc"` and starts from a seed, usually the checksum of the line before. The content of the line does
+//! not matter here.
 //!
-//! Invariant: for fixed bytes, different seeds give different checksums (a CRC is a bijection of
-//! its seed), so a line that moved to another place in a chain never passes.
+//! Invariant: for the same bytes, different seeds give different checksums (a CRC is a bijection of
+//! its seed), so a line that was moved to another place in the chain never passes the check.
 
-/// What follows the sealed bytes, up to the checksum.
+/// The bytes between the sealed content and the checksum.
 const OPENING: &[u8] = br#","crc":""#;
-/// What follows the checksum, without the line break.
+/// The bytes after the checksum, without the line break.
 const CLOSING: &[u8] = br#""}"#;
 const HEX_DIGITS: usize = 8;
 
 /// The length of a seal without its line break.
 pub(crate) const SEAL_LEN: usize = OPENING.len() + HEX_DIGITS + CLOSING.len();
 
-/// Says why a line is not what was sealed.
+/// Why the seal of a line is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealError {
     /// The line does not end in a seal.
     NoSeal,
-    /// The line's bytes or its place in the chain changed.
+    /// The line was changed or moved after it was sealed.
     Mismatch { stored: u32, computed: u32 },
 }
 
-/// Returns the seed of a chain that belongs to `name` alone.
+/// Returns the seed for the first line of the log called `name`.
 pub(crate) fn chain_seed(name: &str) -> u32 {
     crc32c::crc32c(name.as_bytes())
 }
 
-/// Appends seal and line break to the object that begins at `start` and is still open.
+/// Appends the seal and a line break to the JSON object that starts at `start` and is not closed yet.
 ///
-/// Returns the checksum, which seeds the next line.
+/// Returns the checksum, which is the seed of the next line.
 pub(crate) fn append_seal(line: &mut Vec<u8>, start: usize, seed: u32) -> u32 {
     let crc = crc32c::crc32c_append(seed, &line[start..]);
     line.extend_from_slice(OPENING);
@@ -41,7 +42,7 @@ pub(crate) fn append_seal(line: &mut Vec<u8>, start: usize, seed: u32) -> u32 {
     crc
 }
 
-/// Checks a line without its line break; returns its checksum.
+/// Checks the seal of a line, given without its line break. Returns the checksum.
 pub(crate) fn check(line: &[u8], seed: u32) -> Result<u32, SealError> {
     let body = line.len().checked_sub(SEAL_LEN).ok_or(SealError::NoSeal)?;
     let stored = read_checksum(&line[body..]).ok_or(SealError::NoSeal)?;
@@ -49,15 +50,15 @@ pub(crate) fn check(line: &[u8], seed: u32) -> Result<u32, SealError> {
     if stored == computed { Ok(stored) } else { Err(SealError::Mismatch { stored, computed }) }
 }
 
-/// Reads the checksum of a seal, given exactly the seal's bytes.
+/// Parses the checksum of a seal of exactly [`SEAL_LEN`] bytes.
 pub(crate) fn read_checksum(seal: &[u8]) -> Option<u32> {
     let digits = seal.strip_prefix(OPENING)?.strip_suffix(CLOSING)?;
     from_hex(digits.try_into().ok()?)
 }
 
-/// Returns where an intact sealed object at the front of `bytes` ends, if there is one.
+/// Returns the end of an intact sealed object at the start of `bytes`, if there is one.
 ///
-/// Finds the record that lost its line break; linear, as each byte is summed once.
+/// Finds a record whose line break was lost. Takes linear time, because each byte is added to the checksum once.
 pub(crate) fn intact_prefix(bytes: &[u8], seed: u32) -> Option<usize> {
     let (mut summed, mut crc) = (0, seed);
     for body in 0..=bytes.len().checked_sub(SEAL_LEN)? {
@@ -82,7 +83,7 @@ fn to_hex(crc: u32) -> [u8; HEX_DIGITS] {
     digits
 }
 
-/// Reads eight digits. Capitals are damage: one flipped bit turns `a` into `A`.
+/// Parses eight hex digits. Upper case is refused: a single flipped bit turns `a` into `A`.
 fn from_hex(digits: [u8; HEX_DIGITS]) -> Option<u32> {
     digits.iter().try_fold(0, |crc, digit| match digit {
         b'0'..=b'9' => Some(crc << 4 | u32::from(digit - b'0')),

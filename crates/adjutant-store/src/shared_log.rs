@@ -1,12 +1,12 @@
-//! A log that several processes write, one after the other.
+//! A log that several processes write, one at a time.
 //!
-//! Its records are those of a journal (see `record`): numbered, sealed and chained. A process locks the file
-//! `NAME.lock`, reads every record, appends its own and unlocks. The records of one decision count together or
-//! not at all. A log that has grown is replaced by one that begins with a record of everything before it.
+//! Its records have the format of a journal (see `record`). A process locks the file `NAME.lock`, reads every
+//! record, appends its own as one group and unlocks. A log that has grown long is replaced by one that starts with a
+//! record of the whole state.
 //!
-//! Start at [`SharedLog::lock`]. Invariant: what a lock holder appended is read by every later one, unless the
-//! append failed; a torn tail is cut before anything is written behind it. A log is made whole, under another name,
-//! so its first decision is never torn: a log without one is damaged.
+//! Start at [`SharedLog::lock`]. Invariant: a successful append is seen by every later lock holder, and a torn tail is
+//! truncated before anything is appended. A new log is written under another name and renamed, so a log without
+//! a complete first record is damaged.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,16 +24,16 @@ use crate::lock::try_flock;
 use crate::reader::{self, JournalTail, ReadError, RecordDamage};
 use crate::record::{self, GroupMark, JournalPosition, JournalRecord, RecordNumber};
 
-/// How long other processes may hold the lock. They do so while they decide, not while they work.
+/// How long to wait for the lock. Other processes hold it only while they read and append.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time between two attempts at the lock.
+/// The pause between two attempts to lock.
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// Says why a shared log cannot be used.
+/// Why a shared log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedLogError {
-    /// Another process did not let go of the lock.
+    /// Another process did not release the lock in time.
     #[error("another process has held {path} for {seconds} s", path = path.display())]
     Busy {
         /// The lock file.
@@ -41,12 +41,12 @@ pub enum SharedLogError {
         /// How long this process waited.
         seconds: u64,
     },
-    /// A record cannot be read; nothing may be appended behind it.
+    /// A record cannot be read, so nothing may be appended after it.
     #[error("{path} cannot be read", path = path.display())]
     Read {
         /// The log.
         path: PathBuf,
-        /// Why, with the line.
+        /// The error, which names the line.
         source: ReadError,
     },
     /// A file cannot be used.
@@ -54,7 +54,7 @@ pub enum SharedLogError {
     File(#[from] FileError),
 }
 
-/// A log in a folder.
+/// The path of a shared log.
 #[derive(Clone, Debug)]
 pub struct SharedLog {
     path: PathBuf,
@@ -62,21 +62,21 @@ pub struct SharedLog {
 }
 
 impl SharedLog {
-    /// Names the log `NAME.jsonl` in `folder`, whether it exists or not.
+    /// Returns the log `NAME.jsonl` in `folder`, which need not exist.
     #[must_use]
     pub fn new(folder: &Path, name: &'static str) -> Self {
         Self { path: folder.join(format!("{name}.jsonl")), name }
     }
 
-    /// Returns the file.
+    /// Returns the path of the log file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads every record without a lock; says how far they reach.
+    /// Passes every record to `visit` without taking the lock. Returns the position after the last one.
     ///
-    /// Whatever a writer is just appending is not seen.
+    /// A group that another process is appending at the moment is not seen.
     pub fn read<E: DeserializeOwned>(
         &self,
         visit: impl FnMut(JournalRecord<E>),
@@ -84,7 +84,7 @@ impl SharedLog {
         Ok(self.read_all(visit)?.0)
     }
 
-    /// Waits for the lock and reads every record.
+    /// Waits for the lock, then passes every record to `visit`.
     pub fn lock<E: DeserializeOwned>(
         &self,
         visit: impl FnMut(JournalRecord<E>),
@@ -126,7 +126,7 @@ impl SharedLog {
     }
 }
 
-/// A log that only this process writes, until this is dropped.
+/// A shared log that this process holds the lock of until the value is dropped.
 #[derive(Debug)]
 pub struct LockedLog {
     log: SharedLog,
@@ -136,13 +136,13 @@ pub struct LockedLog {
 }
 
 impl LockedLog {
-    /// Returns how many records the log has.
+    /// Returns the number of records in the log.
     #[must_use]
     pub const fn records(&self) -> u64 {
         self.position.seq.get()
     }
 
-    /// Appends events that count together or not at all.
+    /// Appends events as one group: later readers see all of them or none.
     pub fn append<E: Serialize>(
         &mut self,
         wall_ms: u64,
@@ -171,8 +171,8 @@ impl LockedLog {
             Durability::Lazy => Ok(()),
         });
         if written.is_err() {
-            // The caller is told that nothing happened. Where cutting fails too, a later reader finds either a torn
-            // tail, which it cuts, or a whole decision of a process that did not act on it.
+            // The caller is told that nothing was appended. If truncating fails too, a later reader finds a torn
+            // tail, which it truncates, or a complete group of a process that did not act on it.
             let _ = file.set_len(self.position.offset);
         }
         written.during("append to", path)?;
@@ -180,7 +180,7 @@ impl LockedLog {
         Ok(())
     }
 
-    /// Replaces the log by one whose only record is `first`, all of it or nothing, and durable.
+    /// Replaces the log atomically by one whose only record is `first`, and syncs it.
     pub fn replace<E: Serialize>(&mut self, wall_ms: u64, first: &E) -> Result<(), SharedLogError> {
         let start = JournalPosition::start_of_log(self.log.name);
         let mut line = Vec::new();
@@ -190,14 +190,14 @@ impl LockedLog {
         self.replace_file(&line, position)
     }
 
-    /// Makes the log consist of `lines`, which end at `position`; all of it or nothing, and durable.
+    /// Replaces the log file atomically by `lines`, which end at `position`, and syncs it.
     fn replace_file(
         &mut self,
         lines: &[u8],
         position: JournalPosition,
     ) -> Result<(), SharedLogError> {
         let path = &self.log.path;
-        // One name is enough: only the lock holder writes it, and one that was killed left it to the next.
+        // A fixed name is enough: only the lock holder writes the file, and overwrites one that a killed holder left.
         let next = path.with_extension("jsonl.new");
         let mut file = files::open_private(&next).during("open", &next)?;
         let written = file.set_len(0).and_then(|()| file.write_all(lines));

@@ -1,13 +1,11 @@
-//! Room ahead of the journal's end, so that what was begun can also be recorded.
+//! Disk space reserved beyond the end of the journal, so that work that was started can be recorded.
 //!
 //! Space is allocated beyond the end of the file without changing its length (`fallocate` with
-//! `FALLOC_FL_KEEP_SIZE`), so readers see nothing of it and appending into it cannot run out of
-//! disk. It grows by steps, which makes asking for room a comparison and only now and then a system
-//! call. It does not know what the room is for: callers say how much they must still be able to
-//! write.
+//! `FALLOC_FL_KEEP_SIZE`), so readers do not see it and appending into it cannot fail with a full disk.
+//! It is allocated in large steps, so most calls need no system call. Callers decide how much they need.
 //!
-//! Invariant: once [`SpaceReserve::ensure`] said yes to an offset, a file system that can promise space
-//! has promised it up to there. One that cannot is asked what is free instead.
+//! Invariant: after [`SpaceReserve::ensure`] succeeded, a file system that supports `fallocate` has
+//! allocated the space. On other file systems the free space was checked instead.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +15,13 @@ use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Allocates space ahead of the end of one file.
+/// Allocates space beyond the end of one file.
 pub trait SpaceAllocator: Send {
-    /// Makes sure that the file can hold the bytes from the place `from` to the place `to`.
+    /// Allocates space for the bytes from offset `from` to offset `to`.
     fn allocate(&mut self, from: u64, to: u64) -> io::Result<()>;
 }
 
-/// Space that is never short of: for disks that promise nothing and are not asked to.
+/// An allocator that allocates nothing and never fails, for disks that cannot allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnlimitedSpace;
 
@@ -33,12 +31,12 @@ impl SpaceAllocator for UnlimitedSpace {
     }
 }
 
-/// The space of a file.
+/// Allocates space for a file with `fallocate`.
 #[derive(Debug)]
 pub(crate) struct FileSpaceAllocator {
     file: Arc<File>,
-    /// The longest file this process may write. Read once: going beyond is not an error but a
-    /// signal that ends the process.
+    /// The longest file that this process may write (`RLIMIT_FSIZE`). Checked in advance, because
+    /// exceeding it is not an error but a signal that ends the process.
     limit: u64,
 }
 
@@ -48,7 +46,7 @@ impl FileSpaceAllocator {
         Self { file, limit }
     }
 
-    /// Asks what is free where nothing can be promised; who cannot tell is not asked again.
+    /// Fails if the file system has less than `bytes` free. A file system that does not report it passes.
     fn check_free_space(&self, bytes: u64) -> io::Result<()> {
         let Ok(disk) = fstatvfs(&self.file) else { return Ok(()) };
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -66,7 +64,7 @@ impl SpaceAllocator for FileSpaceAllocator {
             return match fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, bytes) {
                 Err(Errno::INTR) => continue,
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
-                // Not supported, or a disk that is broken in a way the next write will name.
+                // Not supported, or a disk error that the next write will report.
                 Err(_) => self.check_free_space(bytes),
                 Ok(()) => Ok(()),
             };
@@ -74,31 +72,31 @@ impl SpaceAllocator for FileSpaceAllocator {
     }
 }
 
-/// The least that is allocated at once.
+/// The least that is allocated beyond the requested space.
 ///
-/// A turn leaves about four records and a few kilobytes, so this is a system call every hundred
-/// turns; what a killed run leaves allocated is no more than this beyond what it had to keep.
+/// A turn writes about four records and a few kilobytes, so this is a system call every hundred turns.
+/// A killed run leaves no more than this allocated beyond what it requested.
 const MIN_ALLOCATION_BYTES: u64 = 256 << 10;
 
-/// How far a journal may grow without running out of space.
+/// The space allocated for a journal so far.
 pub(crate) struct SpaceReserve {
     space: Box<dyn SpaceAllocator>,
     allocated_to: u64,
 }
 
 impl SpaceReserve {
-    /// Begins with no room beyond the first `len` bytes.
+    /// Starts with nothing allocated beyond the first `len` bytes.
     pub(crate) fn new(space: Box<dyn SpaceAllocator>, len: u64) -> Self {
         Self { space, allocated_to: len }
     }
 
-    /// Makes sure that a journal that ends at `end` can grow by `bytes`.
+    /// Ensures that a journal that ends at `end` can grow by `bytes`.
     pub(crate) fn ensure(&mut self, end: u64, bytes: u64) -> io::Result<()> {
         let needed = end.saturating_add(bytes);
         if needed <= self.allocated_to {
             return Ok(());
         }
-        // A quarter more for many calls at once, so that a thousand children are no thousand steps.
+        // A quarter more than requested, so that a thousand children do not cause a thousand system calls.
         let preferred = needed.saturating_add(MIN_ALLOCATION_BYTES.max(bytes / 4));
         let allocated_to = match self.space.allocate(self.allocated_to, preferred) {
             Ok(()) => preferred,
@@ -115,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_file_system_that_promises_nothing_is_asked_what_is_free() {
-        // A file that cannot be allocated to stands in for it.
+        // `fallocate` fails on a file that is open for reading only.
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         let file = File::open(dir.path().join("file")).unwrap();

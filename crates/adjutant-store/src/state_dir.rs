@@ -1,9 +1,10 @@
-//! The state folder: one folder per run below `runs`.
+//! The state directory, with one directory per run below `runs`.
 //!
-//! Where the folder is, the caller knows; nothing here reads the environment. It does not look
-//! into runs (see [`RunDir`]).
+//! The caller passes its path; nothing here reads the environment. It does not read the content
+//! of runs (see [`RunDir`]).
 //!
-//! Start at [`StateDir::open`]. Invariant: the folder belongs to us and nobody else can write to it.
+//! Start at [`StateDir::open`]. Invariant: the directory belongs to the current user, and no other user can
+//! read or write it.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -18,88 +19,88 @@ use crate::files::{self, FileError, FileErrorContext};
 use crate::lock::Liveness;
 use crate::run_dir::RunDir;
 
-/// How many candidates an ambiguous name is answered with.
+/// How many runs the error for an ambiguous name lists.
 const MAX_CANDIDATES: usize = 4;
 
-/// What a file system must have left for a first record.
+/// The size of the file that [`StateDir::probe`] writes: enough for a run's first record.
 const PROBE_BYTES: usize = 4096;
 
-/// How many characters of a name that fits nothing are quoted.
+/// How many characters of a name that matches no run the error quotes.
 const MAX_QUOTED_CHARS: usize = 200;
 
-/// Says why the state folder cannot be used.
+/// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
-    /// Someone else could have planted anything in it.
+    /// The directory belongs to another user, who could have planted files in it.
     #[error(
         "{path} belongs to user {owner}, not to user {us}; type `chown -R {us} {path}` as its owner or as root, or \
          use another directory",
         path = path.display()
     )]
     NotOurs {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The uid of its owner.
         owner: u32,
-        /// Who we are.
+        /// The effective uid of this process.
         us: u32,
     },
-    /// All users of the machine share it, as they share `/tmp`; making it private would lock them out.
+    /// All users share the directory, like `/tmp`. Making it private would lock the others out.
     #[error(
         "{path} is a directory that users share (mode {mode:04o}); name one of your own, such as {path}/adjutant",
         path = path.display()
     )]
     Shared {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// A run of this id exists; the caller makes another id and tries again.
+    /// A run with this id exists. The caller generates another id and retries.
     #[error("{0} exists already")]
     RunExists(RunId),
-    /// A file or folder cannot be used.
+    /// A file or directory cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// Says why a text names no run.
+/// Why a text does not name exactly one run.
 #[derive(Debug, thiserror::Error)]
 pub enum FindRunError {
-    /// There is no run at all.
+    /// The state directory has no runs.
     #[error("there are no runs yet")]
     NoRuns,
-    /// No run is called that.
+    /// No run's id starts with the text.
     #[error("no run is called `{text}`")]
     Unknown {
-        /// What was asked for.
+        /// The text that was searched for.
         text: String,
     },
-    /// More than one run begins like that.
+    /// The ids of several runs start with the text.
     #[error("`{text}` may be any of {count} runs: {candidates}")]
     Ambiguous {
-        /// What was asked for.
+        /// The text that was searched for.
         text: String,
-        /// How many runs fit.
+        /// How many runs match.
         count: usize,
-        /// The newest of them.
+        /// The ids of the newest matches, separated by commas.
         candidates: String,
     },
-    /// The state folder cannot be read.
+    /// The state directory cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// The state folder.
+/// An opened state directory.
 #[derive(Clone, Debug)]
 pub struct StateDir {
     runs: PathBuf,
-    /// The mode that the folder had, where others could read it.
+    /// The mode of the directory before it was made private, if that was necessary.
     previous_mode: Option<u32>,
 }
 
 impl StateDir {
-    /// Opens the state folder at `path`, creating it where it is missing.
+    /// Opens the state directory at `path`. Creates it if it is missing and makes it private.
     pub fn open(path: &Path) -> Result<Self, StateDirError> {
         files::ensure_private_dir(path).during("create", path)?;
         let previous_mode = check_ownership(path)?;
@@ -109,13 +110,13 @@ impl StateDir {
         Ok(Self { runs, previous_mode })
     }
 
-    /// Returns the mode that the folder had when it was opened, where others could look into it; it is 0700 now.
+    /// Returns the earlier mode of the directory if [`StateDir::open`] had to change it to 0700.
     #[must_use]
     pub const fn previous_mode(&self) -> Option<u32> {
         self.previous_mode
     }
 
-    /// Creates the folder of a new run.
+    /// Creates the directory of a new run.
     pub fn create_run(&self, id: RunId) -> Result<RunDir, StateDirError> {
         let run = RunDir::new(&self.runs, id);
         match files::create_dir(run.path()) {
@@ -126,13 +127,13 @@ impl StateDir {
         }
     }
 
-    /// Returns the folder of a run, whether it exists or not.
+    /// Returns the directory of a run, which need not exist.
     #[must_use]
     pub fn run(&self, id: RunId) -> RunDir {
         RunDir::new(&self.runs, id)
     }
 
-    /// Returns all runs, newest first. What is not called like a run is passed over.
+    /// Returns the ids of all runs, newest first. Entries whose name is not a run id are ignored.
     pub fn list_runs(&self) -> Result<Vec<RunId>, FileError> {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.runs).during("list", &self.runs)? {
@@ -142,21 +143,21 @@ impl StateDir {
         ids.sort_unstable_by(|left, right| right.cmp(left));
         for second in ids.chunk_by_mut(|left, right| left.stamp() == right.stamp()) {
             if second.len() > 1 {
-                // The rest of an id is chance, so within a second the folders' births decide.
+                // The rest of an id is random, so runs of the same second are sorted by the creation time of their directory.
                 second.sort_by_key(|id| Reverse(created_at(self.run(*id).path())));
             }
         }
         Ok(ids)
     }
 
-    /// Writes a projection over all runs, such as `errors.json`, whole or not at all; returns where.
+    /// Replaces a file derived from all runs, such as `errors.json`, atomically. Returns its path.
     pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<PathBuf, FileError> {
         let path = self.runs.with_file_name(name);
         files::replace(&path, bytes).during("write", &path)?;
         Ok(path)
     }
 
-    /// Writes a small file where runs are kept, makes it durable and removes it.
+    /// Checks that runs can be written: creates, syncs and removes a small file.
     pub fn probe(&self) -> Result<(), FileError> {
         let place = self.runs.join("probe");
         let (temp, mut file) = files::create_temp(&place).during("write to", &self.runs)?;
@@ -165,7 +166,7 @@ impl StateDir {
         written.and(removed).during("write to", &self.runs)
     }
 
-    /// Finds a run by its id, by the beginning of its id with or without `run_`, or by `latest`.
+    /// Finds a run by its id, by a prefix of its id with or without `run_`, or by the word `latest`.
     pub fn find(&self, text: &str) -> Result<RunDir, FindRunError> {
         if let Ok(id) = text.parse::<RunId>() {
             let run = self.run(id);
@@ -173,7 +174,7 @@ impl StateDir {
         }
         let ids = self.list_runs()?;
         if text == "latest" {
-            // One that never began has nothing to show, unless somebody is just beginning it.
+            // A run without records has nothing to show, unless its process has just started.
             let is_live = |run: &RunDir| matches!(run.liveness(), Ok(Liveness::Live { .. }));
             let mut runs = ids.iter().map(|id| self.run(*id));
             let begun = runs.find(|run| run.has_records() || is_live(run));
@@ -192,7 +193,7 @@ impl StateDir {
     }
 }
 
-/// When a folder was made; a file system that does not say so leaves the order to the ids.
+/// Returns when a directory was created; `None` on file systems that do not record it.
 fn created_at(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.created()).ok()
 }
@@ -201,7 +202,7 @@ fn unknown_run(text: &str) -> FindRunError {
     FindRunError::Unknown { text: shortened(text) }
 }
 
-/// Returns a text that is to be quoted; more than any id has says nothing more.
+/// Shortens a text for an error message; it may be much longer than any id.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -221,8 +222,9 @@ fn ambiguous_run(text: &str, ids: &[RunId]) -> FindRunError {
     }
 }
 
-/// Refuses a folder that another user owns, and makes one private that others can read or write; returns the mode that
-/// it had then.
+/// Refuses a directory of another user or one that users share, and makes any other private.
+///
+/// Returns the mode that it had, if it had to be changed.
 fn check_ownership(path: &Path) -> Result<Option<u32>, StateDirError> {
     let metadata = fs::metadata(path).during("examine", path)?;
     let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -233,7 +235,7 @@ fn check_ownership(path: &Path) -> Result<Option<u32>, StateDirError> {
     if mode & 0o077 == 0 {
         return Ok(None);
     }
-    // The sticky bit says that others are meant to write there.
+    // A directory that others may write to and that has the sticky bit is meant to be shared.
     if mode & 0o1022 > 0o1000 {
         return Err(StateDirError::Shared { path: path.to_owned(), mode });
     }

@@ -1,9 +1,9 @@
-//! The writing thread of a journal, and the queue that feeds it.
+//! The writer thread of a journal, and its queue.
 //!
-//! The thread takes everything that waits as one batch: one write, and one sync when any record
-//! in it asked for one (group commit). It never waits for more to come. It knows bytes, not events.
+//! The thread takes all queued records as one batch: one write, and one sync if any record in it asks
+//! for one (group commit). It never waits for more records to join a batch. It handles bytes, not events.
 //!
-//! Invariant: a failed write or sync is the last thing the thread does, and leaves no half record.
+//! Invariant: after a failed write or sync the thread truncates the incomplete record and stops.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,16 +12,16 @@ use crate::disk::Disk;
 use crate::journal::JournalError;
 use crate::record::RecordNumber;
 
-/// The bytes that may wait for the disk before an append has to wait too.
+/// How many bytes may be queued before an append blocks.
 ///
-/// The engine waits for durability before it acts, so a queue this long means that the disk has
-/// stopped, and going on would only move the loss into memory. A larger record goes alone.
+/// The engine waits for durability before it acts, so a queue this long means that the disk hangs, and
+/// queueing more would only lose more in a crash. A larger record is accepted when the queue is empty.
 const QUEUE_BYTES: usize = 16 << 20;
 
-/// A buffer that grew beyond this is given back instead of being kept for the next batch.
+/// Buffers are shrunk to this size before they are reused for the next batch.
 const MAX_KEPT_BUFFER_BYTES: usize = 1 << 20;
 
-/// Whole records on their way to the disk.
+/// Serialised records to be written together.
 #[derive(Debug, Default)]
 pub(crate) struct RecordBatch {
     pub(crate) bytes: Vec<u8>,
@@ -36,7 +36,7 @@ impl RecordBatch {
         self.sync = false;
     }
 
-    /// Moves the records of `later` behind our own; by a swap when there are none yet.
+    /// Moves the records of `later` to the end of this batch. Swaps the buffers if this one is empty.
     fn append_from(&mut self, later: &mut Self) {
         if self.bytes.is_empty() {
             std::mem::swap(self, later);
@@ -49,7 +49,7 @@ impl RecordBatch {
     }
 }
 
-/// What the caller's thread and the writing thread share.
+/// The queue between the caller's thread and the writer thread.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
@@ -60,7 +60,7 @@ pub(crate) struct WriteQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     pending: RecordBatch,
-    // A notify is a system call even when nobody waits, so each side says when it does.
+    // `notify_one` is a system call even if no thread waits, so each side records that it waits.
     writer_waits: bool,
     caller_waits: bool,
     closing: bool,
@@ -68,7 +68,7 @@ struct QueueState {
 }
 
 impl WriteQueue {
-    /// Puts `staged` behind what waits and leaves it empty.
+    /// Appends `staged` to the queue and clears it. Blocks while the queue is full.
     pub(crate) fn submit(&self, staged: &mut RecordBatch) -> Result<(), JournalError> {
         let mut state = self.lock();
         while state.is_full_for(staged) {
@@ -90,13 +90,13 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Tells the writer that nothing more will come.
+    /// Tells the writer that no more records will be submitted.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.work.notify_one();
     }
 
-    /// Returns the failure that ended the writer, if one did.
+    /// Returns the error that stopped the writer, if any.
     pub(crate) fn failure(&self) -> Option<JournalError> {
         self.lock().failed.clone()
     }
@@ -106,7 +106,7 @@ impl WriteQueue {
         self.room.notify_one();
     }
 
-    /// Waits for records and takes them all; says no when none will come any more.
+    /// Waits for records and takes all of them. Returns `false` once the queue is closed and empty.
     fn wait_for_records(&self, batch: &mut RecordBatch) -> bool {
         let mut state = self.lock();
         while state.pending.bytes.is_empty() {
@@ -126,7 +126,7 @@ impl WriteQueue {
         true
     }
 
-    /// Takes what waits; says no when nothing does.
+    /// Takes all queued records without waiting. Returns `false` if there are none.
     fn take_pending(&self, batch: &mut RecordBatch) -> bool {
         let mut state = self.lock();
         batch.append_from(&mut state.pending);
@@ -134,7 +134,7 @@ impl WriteQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // Only this module runs under the lock and leaves the state whole at every step.
+        // Only this module's code runs under the lock, and it leaves the state consistent at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -146,7 +146,7 @@ impl QueueState {
     }
 }
 
-/// The thread's own side.
+/// Writes queued records to the disk; owned by the writer thread.
 pub(crate) struct JournalWriter<D, R> {
     disk: D,
     queue: Arc<WriteQueue>,
@@ -156,12 +156,12 @@ pub(crate) struct JournalWriter<D, R> {
 }
 
 impl<D: Disk, R: FnMut(Result<RecordNumber, JournalError>)> JournalWriter<D, R> {
-    /// Prepares to write behind the first `len` bytes of `disk`.
+    /// Prepares to write after the first `len` bytes of `disk`.
     pub(crate) fn new(disk: D, queue: Arc<WriteQueue>, len: u64, report: R) -> Self {
         Self { disk, queue, report, written: len, synced: len }
     }
 
-    /// Writes what comes until nothing more will, or until the disk fails.
+    /// Writes records until the queue is closed or the disk fails.
     pub(crate) fn run(mut self) {
         let _panic_notice = PanicNotice(Arc::clone(&self.queue));
         let mut batch = RecordBatch::default();
@@ -175,13 +175,13 @@ impl<D: Disk, R: FnMut(Result<RecordNumber, JournalError>)> JournalWriter<D, R> 
             batch.clear();
         }
         match self.sync() {
-            // Best effort: space that stays allocated is found again by whoever resumes the run.
+            // Best effort: space that stays allocated is used when the run is resumed.
             Ok(()) => drop(self.disk.free_unused_space(self.written)),
             Err(error) => self.fail(error),
         }
     }
 
-    /// Writes and syncs what waits, on the caller's own thread.
+    /// Writes and syncs all queued records on the calling thread.
     pub(crate) fn write_pending(&mut self) {
         let mut batch = RecordBatch::default();
         if self.queue.failure().is_some() || !self.queue.take_pending(&mut batch) {
@@ -195,7 +195,7 @@ impl<D: Disk, R: FnMut(Result<RecordNumber, JournalError>)> JournalWriter<D, R> 
 
     fn commit(&mut self, batch: &RecordBatch) -> Result<(), JournalError> {
         if let Err(error) = self.disk.write_all_at_end(&batch.bytes) {
-            // What was written before is whole; of this batch nobody was told anything.
+            // Earlier records are complete, and no record of this batch was reported.
             self.truncate_best_effort(self.written);
             return Err(JournalError::write(error));
         }
@@ -208,9 +208,9 @@ impl<D: Disk, R: FnMut(Result<RecordNumber, JournalError>)> JournalWriter<D, R> 
             return Ok(());
         }
         if let Err(error) = self.disk.sync() {
-            // After a failed sync Linux calls the lost pages clean: they read back fine until the
-            // power goes. A resumed run that wrote behind them could find a hole in its past, so
-            // nothing that was never durable stays.
+            // After a failed sync Linux marks the lost pages clean: they read back fine until the next
+            // power failure. A resumed run that appended after them could then find a hole in its
+            // journal, so everything that was never durable is truncated.
             self.truncate_best_effort(self.synced);
             return Err(JournalError::sync(error));
         }
@@ -218,21 +218,21 @@ impl<D: Disk, R: FnMut(Result<RecordNumber, JournalError>)> JournalWriter<D, R> 
         Ok(())
     }
 
-    /// Cuts what the journal cannot vouch for.
+    /// Truncates the records that may not be on disk.
     fn truncate_best_effort(&mut self, len: u64) {
-        // Best effort on a disk that has just failed. A half record that stays is a torn tail,
-        // which readers cut; a whole one was handed in and is true, only not known to be durable.
+        // Best effort on a disk that has just failed. An incomplete record that stays is a torn tail;
+        // a complete one is valid, only not known to be durable.
         let _ = self.disk.truncate(len);
     }
 
     fn fail(&mut self, error: JournalError) {
-        // First the state, then the word: who hears of it finds the journal closed.
+        // Set the state before reporting, so that the receiver of the report finds the journal closed.
         self.queue.fail(error.clone());
         (self.report)(Err(error));
     }
 }
 
-/// Leaves word when the thread ends by a panic, so that no append waits for it.
+/// Fails the queue when the writer thread panics, so that no append blocks for ever.
 struct PanicNotice(Arc<WriteQueue>);
 
 impl Drop for PanicNotice {

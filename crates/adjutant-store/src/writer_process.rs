@@ -1,7 +1,7 @@
-//! The process that writes a run, held by a handle: waited for, or ended when it answers nobody.
+//! The process that holds a run's lock: lets callers wait for its end, or kill it if it does not respond.
 //!
-//! A number is turned into a handle first and compared with what the lock file says afterwards: a
-//! handle stays with its process, so nobody who is given the number later can be hit.
+//! A pid can be reused, so the pid in the lock file is opened as a pidfd first and checked against the
+//! recorded boot id and start time afterwards. A pidfd never refers to another process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,47 +15,47 @@ use crate::files::FileError;
 use crate::lock;
 use crate::run_dir::RunDir;
 
-/// A process that held a run when it was looked for.
+/// The process that held a run's lock when [`RunDir::writer`] was called.
 #[derive(Debug)]
 pub struct WriterProcess {
     pid: u32,
     handle: OwnedFd,
 }
 
-/// Says why a run's writer was not ended.
+/// Why the process that writes a run was not killed.
 #[derive(Debug, thiserror::Error)]
 pub enum KillError {
-    /// It is this very process.
+    /// The writer is the calling process.
     #[error("the run is held by this process itself")]
     Ours,
-    /// The system does not allow it.
+    /// The kernel did not allow the signal.
     #[error("cannot kill process {pid}, which holds the run")]
     Denied {
-        /// Its number.
+        /// The writer's pid.
         pid: u32,
-        /// Why.
+        /// The error from the kernel.
         source: io::Error,
     },
 }
 
 impl WriterProcess {
-    /// Finds the writer of `run`, unless there is none that can be seen from here.
+    /// Finds the writer of `run`. Returns `None` if the run has none or it is not visible in this PID namespace.
     pub(crate) fn find(run: &RunDir) -> Result<Option<Self>, FileError> {
         let Some(process) = lock::live_writer(run)? else { return Ok(None) };
         let number = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
         let handle = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
-        // Asked again now that the number cannot change hands any more.
+        // Checked again: from here on the handle cannot refer to another process with the same pid.
         let handle = handle.filter(|_| process.is_alive());
         Ok(handle.map(|handle| Self { pid: process.pid, handle }))
     }
 
-    /// Returns its process number.
+    /// Returns the pid of the writer.
     #[must_use]
     pub const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Kills it; everything else the process does ends with it.
+    /// Sends SIGKILL to the writer, which ends everything else that process does.
     pub fn kill(&self) -> Result<(), KillError> {
         if self.pid == std::process::id() {
             return Err(KillError::Ours);
@@ -66,7 +66,7 @@ impl WriterProcess {
         }
     }
 
-    /// Waits for its end; says whether it came.
+    /// Waits until the writer has exited, at most `patience`. Returns whether it has.
     #[must_use]
     pub fn wait(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;

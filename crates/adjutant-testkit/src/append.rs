@@ -1,4 +1,4 @@
-//! A tool with an effect that can be counted: one line in a file for each execution.
+//! A test tool whose executions can be counted: each one appends a line to a file.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,9 +10,9 @@ use adjutant_core::ToolSpec;
 use adjutant_engine::{CustomTool, ToolCallResult};
 use serde_json::{Value, json};
 
-/// Appends the line it is given to a file, safely on disk before it answers.
+/// Appends its argument as a line to a file and syncs it before it returns.
 ///
-/// Stays for a while before and after, so that a kill can fall on either side of the effect.
+/// Can wait before and after the append, so that a test can kill the process on either side of it.
 #[derive(Clone, Debug)]
 pub struct Append {
     file: PathBuf,
@@ -20,13 +20,13 @@ pub struct Append {
 }
 
 impl Append {
-    /// Appends to `file` at once.
+    /// Appends to `file` without waiting.
     #[must_use]
     pub fn to(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), stay: Duration::ZERO }
     }
 
-    /// Stays that long before the effect and as long again behind it.
+    /// Waits this long before the append and again after it.
     #[must_use]
     pub const fn staying(mut self, stay: Duration) -> Self {
         self.stay = stay;

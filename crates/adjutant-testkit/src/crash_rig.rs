@@ -1,7 +1,7 @@
-//! A program around the engine that is made to be killed: a journal on disk, a model behind HTTP,
-//! and a tool whose executions can be counted.
+//! A program around the engine for crash tests: a journal on disk, an HTTP model, and a tool whose
+//! executions can be counted.
 //!
-//! It holds no hooks: whoever wants it dead kills it. Start at [`main`].
+//! It has no hooks for crashing: the tests kill the process. Start at [`main`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::fake::Api;
 const USAGE: &str = "usage: crash-rig start|resume --home DIR --workdir DIR --api API --url URL
                  --ledger FILE [--stay-ms N] [--task LABEL=PROMPT]... [--run RUN]";
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Default)]
 struct Wanted {
     resumes: bool,
@@ -34,7 +34,7 @@ struct Wanted {
     tasks: Vec<TaskSpec>,
 }
 
-/// Runs the program: 0 when the run is completed, 1 when it ended otherwise, 2 when nothing ran.
+/// Runs the program. Exits with 0 if the run completed, 1 if it ended otherwise, 2 if it did not start.
 #[expect(clippy::print_stderr, reason = "stderr is where a command line tool complains")]
 #[must_use]
 pub fn main(words: impl Iterator<Item = String>) -> u8 {
@@ -88,7 +88,7 @@ fn run(wanted: &Wanted) -> Result<FinishedRun, String> {
     let append = Append::to(&wanted.ledger).staying(Duration::from_millis(wanted.stay_ms));
     let mut policy = Preset::Scout.policy();
     policy.tools = ToolSet::new(policy.tools.iter().chain(["Append"]));
-    // Every crash bills what was under way in full; a limit would end the run for that.
+    // Each crash charges the calls in progress in full, so a budget limit would end the run.
     (policy.budget_tokens_run, policy.budget_usd) = (None, None);
     let tools = vec![Arc::new(append) as _];
     let setup = EngineSetup { tools, ..EngineSetup::new(policy, model, &wanted.workdir) };

@@ -230,7 +230,7 @@ impl Rig {
         self
     }
 
-    /// Gives tasks that name nobody to the agent of that definition.
+    /// Sets the agent for tasks that do not name one.
     #[must_use]
     pub fn default_agent(mut self, agent: &str) -> Self {
         self.default_agent = Some(AgentName::new(agent));

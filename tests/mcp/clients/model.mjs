@@ -1,4 +1,4 @@
-// A model that follows a script, for clients that nobody here wrote: it speaks the APIs they expect,
+// A model that follows a script, for clients of other projects: it speaks the APIs they expect,
 // calls Delegate where it is offered, and answers with a word that only the tool's result can have
 // taught it. Prints its address; writes every request it gets to the folder given.
 //

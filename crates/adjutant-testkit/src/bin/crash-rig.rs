@@ -1,4 +1,4 @@
-//! The engine in a program that is made to be killed; see `adjutant_testkit::crash_rig`.
+//! The engine in a program that tests kill; see `adjutant_testkit::crash_rig`.
 
 use std::process::ExitCode;
 

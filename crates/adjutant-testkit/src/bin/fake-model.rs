@@ -1,7 +1,7 @@
-//! A fake model API out of process, for benchmarks and for trying things by hand.
+//! A fake model server as a separate process, for benchmarks and manual tests.
 //!
-//! stdout carries the URL, on one line, as soon as the server listens; then nothing. It serves
-//! until it is killed.
+//! Prints its URL as one line to stdout as soon as it listens, and nothing else. It runs until it
+//! is killed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use adjutant_testkit::fake::{Api, Fake, Script};
 const USAGE: &str = "usage: fake-model --api anthropic|chat|responses|gemini --script FILE
                   [--port N] [--delay-ms N] [--key KEY | --no-key] [--log FILE [--no-bodies]]";
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Default)]
 struct Wanted {
     api: Option<Api>,

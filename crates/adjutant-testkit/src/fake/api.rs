@@ -1,7 +1,7 @@
-//! What the four APIs have in common, seen from the server.
+//! What the four fake APIs have in common on the server side.
 //!
-//! An API receives a request (or refuses it in its own words), renders a turn as events, and knows
-//! the shape of its errors. Nothing here knows any of those words; see the modules of the APIs.
+//! Each API parses and validates requests, renders a turn as stream events, and renders its errors.
+//! This module only dispatches; the wire formats are in the modules of the APIs.
 
 use std::str::FromStr;
 
@@ -25,16 +25,16 @@ pub enum Api {
     Gemini,
 }
 
-/// Who may come in.
+/// The keys and models that a fake server accepts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Door {
-    /// The key that is asked for; none: all are welcome.
+    /// The required API key; `None` accepts every request.
     pub(super) key: Option<String>,
-    /// The models there are; empty: every name is one.
+    /// The known models; if empty, every name is accepted.
     pub(super) models: Vec<String>,
 }
 
-/// A request that was accepted, as far as the answer depends on it.
+/// The parts of a valid request that the answer depends on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     pub(super) model: String,
@@ -52,7 +52,7 @@ pub(super) struct Exchange {
     pub(super) sealed: bool,
 }
 
-/// Why a request is refused before its body is judged.
+/// Why a request is refused before its body is validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     UnknownPath,
@@ -67,7 +67,7 @@ pub(super) enum Trouble {
 }
 
 impl Door {
-    /// Judges the key that a header carried.
+    /// Checks the API key from a header.
     pub(super) fn admit(&self, key: Option<&str>) -> Result<(), Trouble> {
         match (&self.key, key) {
             (None, _) => Ok(()),
@@ -77,14 +77,14 @@ impl Door {
         }
     }
 
-    /// Judges the model that is asked for.
+    /// Checks that the requested model exists.
     pub(super) fn has(&self, model: &str) -> Result<(), Trouble> {
         let known = self.models.is_empty() || self.models.iter().any(|name| name == model);
         if known { Ok(()) } else { Err(Trouble::UnknownModel(model.to_owned())) }
     }
 }
 
-/// Reads the body, which must say it is JSON and be it.
+/// Parses the body, which must have a JSON content type and be valid JSON.
 pub(super) fn json(head: &Head, body: &[u8]) -> Result<Value, Trouble> {
     let Some(kind) = head.header("content-type") else {
         return Err(Trouble::MissingHeader("content-type"));
@@ -96,7 +96,7 @@ pub(super) fn json(head: &Head, body: &[u8]) -> Result<Value, Trouble> {
     serde_json::from_slice(body).map_err(|error| Trouble::NotJson(error.to_string()))
 }
 
-/// Judges path and method.
+/// Checks path and method.
 pub(super) fn route(head: &Head, path: &str) -> Result<(), Trouble> {
     if head.path != path {
         return Err(Trouble::UnknownPath);
@@ -117,8 +117,8 @@ impl Api {
         Ok(exchange)
     }
 
-    /// Renders a turn, with what the client must ignore and with a failure in the middle if the
-    /// script asks for that.
+    /// Renders a turn, with parts that the client must ignore and with an error in the middle of the
+    /// stream if the script says so.
     pub(super) fn stream(self, exchange: &Exchange, cue: &Cue<'_>) -> Vec<String> {
         let mut events = match self {
             Self::Anthropic => anthropic::stream(exchange, cue),
@@ -186,7 +186,7 @@ impl Api {
         }
     }
 
-    /// Returns what a client of this API must ignore.
+    /// Returns an event that clients of this API must ignore.
     const fn noise(self) -> &'static str {
         match self {
             Self::Anthropic => {

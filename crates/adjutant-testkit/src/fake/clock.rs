@@ -1,7 +1,7 @@
-//! Two ways to wait: tokio's clock, which tests pause, and a thread of our own, which is exact.
+//! Two ways to wait: tokio's clock, which tests can pause, and an exact timer thread.
 //!
-//! tokio rounds up to milliseconds, twice: 20 ms become 21.4. A benchmark whose bar is a few
-//! milliseconds above the ideal must not lose them in the fake.
+//! tokio rounds up to milliseconds twice, so 20 ms become 21.4 ms. That is too much for benchmarks
+//! whose limit is a few milliseconds above the ideal.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,11 +16,11 @@ use tokio::time::sleep;
 pub(super) enum Clock {
     /// By tokio's clock, which may be paused.
     Simulated,
-    /// By a thread that keeps the time.
+    /// By a timer thread.
     Exact(Sender<Alarm>),
 }
 
-/// Someone who waits, and until when.
+/// A waiting task and its wake-up time.
 #[derive(Debug)]
 pub(super) struct Alarm {
     at: Instant,
@@ -28,9 +28,9 @@ pub(super) struct Alarm {
 }
 
 impl Clock {
-    /// Starts a thread that keeps the time until the last one who knows it is gone.
+    /// Starts the timer thread, which runs until the last clone of this clock is dropped.
     pub(super) fn exact() -> Self {
-        // Unbounded: one alarm per connection that waits is all there can be.
+        // Unbounded, because there is at most one alarm per connection.
         let (sender, receiver) = channel();
         thread::spawn(move || keep_time(&receiver));
         Self::Exact(sender)
@@ -66,7 +66,7 @@ fn keep_time(alarms: &Receiver<Alarm>) {
             }
             Err(RecvTimeoutError::Timeout) => {
                 if let Some((_, bell)) = waiting.pop_first() {
-                    // Who waited may have left.
+                    // The waiting task may have been dropped.
                     let _left = bell.send(());
                 }
             }

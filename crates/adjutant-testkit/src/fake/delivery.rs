@@ -1,4 +1,4 @@
-//! How the bytes of an answer travel: in what pieces, how slowly, and where they stop.
+//! Sends the bytes of an answer: in which pieces, how slowly, and where the script cuts it off.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Looks at JSON strictly, and says where and why it is wrong.
+//! Validates JSON strictly and reports where and why it is wrong.
 //!
-//! A [`Node`] is a value that knows its place. Its readers refuse unknown fields and wrong types
-//! with a [`Complaint`], which each API puts into its own words. Paths cost nothing until then.
+//! A [`Node`] is a value with its path. Its methods refuse unknown fields and wrong types with a
+//! [`Complaint`], which each API renders in its own error format. Paths are built only for errors.
 
 use serde_json::{Map, Value};
 
@@ -53,7 +53,7 @@ pub(super) enum Kind {
     Boolean,
 }
 
-/// A value that knows its place.
+/// A JSON value with its path in the document.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node<'v, 'p> {
     pub(super) value: &'v Value,
@@ -75,7 +75,7 @@ impl<'v, 'p> Node<'v, 'p> {
         Self { value, step: Place::Root, parent: None }
     }
 
-    /// Complains about this place.
+    /// Returns an error about this value.
     pub(super) fn complain(&self, why: Why) -> Complaint {
         let mut path = Vec::new();
         let mut node = Some(self);

@@ -1,4 +1,4 @@
-//! What a fake remembers of the requests it got. Keys are masked before anything is kept.
+//! Records the requests that a fake server receives. API keys are masked first.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::turn::Usage;
 /// Headers that carry a secret.
 const SECRET: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 
-/// One request, as it arrived, and what became of it.
+/// One received request and how it was answered.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// Its place in the order of arrival, from 0.
@@ -119,7 +119,7 @@ pub(super) fn masked(head: &Head) -> Vec<(String, String)> {
     head.headers.iter().map(mask).collect()
 }
 
-/// The memory of a fake.
+/// All requests and connections that a fake server has seen.
 pub(super) struct Log {
     // A std mutex: held for a push, never across an await.
     state: Mutex<State>,

@@ -1,4 +1,4 @@
-//! What the two OpenAI APIs share: the door, the shape of errors, how complaints are worded.
+//! What the two OpenAI APIs share: authentication, the format of errors, and the wording of validation errors.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a fake says to whom, and when.
+//! The script of a fake server: which request gets which answer.
 //!
 //! A script is a list of conversations. A request belongs to the first one whose `when` is found
 //! in its system prompt or first user message; the number of turns the model has already taken in
@@ -36,7 +36,7 @@ use serde::Deserialize;
 use super::api::Exchange;
 use super::turn::{Turn, Usage};
 
-/// What a fake model says.
+/// The answers of a fake model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
@@ -44,7 +44,7 @@ pub struct Script {
     pub usage: Option<Usage>,
     /// Waited before every answer, beside the turn's own delay.
     pub delay_ms: u64,
-    /// Who is told what.
+    /// The conversations; the first that matches a request answers it.
     #[serde(rename = "conversation")]
     pub conversations: Vec<Conversation>,
 }

@@ -1,4 +1,4 @@
-//! The listening side: accepts connections, answers requests, remembers them.
+//! The fake server: accepts connections, answers requests and records them.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! Anthropic Messages: `POST /v1/messages`.
 //!
-//! `request` judges what comes in, `stream` renders what goes out; here are the door and the errors.
+//! `request` validates requests and `stream` renders answers; this module has authentication and errors.
 
 mod blocks;
 mod request;
@@ -111,7 +111,7 @@ fn error(status: u16, kind: &str, message: &str) -> Reply {
     Reply::json(status, &body)
 }
 
-/// Puts a complaint into this API's words.
+/// Renders a validation error in this API's format.
 fn wording(complaint: &Complaint) -> String {
     let step = |step: &Step| match step {
         Step::Key(key) => key.clone(),
