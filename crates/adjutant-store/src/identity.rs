@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_is_found_behind_any_process_name() {
+    fn the_start_time_is_parsed_after_any_process_name() {
         let stat = "7 (a) R 1) S 1 7 7 0 -1 4194560 9 0 0 0 0 0 0 0 20 0 1 0 4242 16 2 3";
         assert_eq!(parse_start_ticks(stat), Some(4242));
         assert_eq!(parse_start_ticks(&stat.replace(") S 1", ") Z 1")), None);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_alive_and_one_with_another_start_or_boot_is_not() {
+    fn this_process_is_alive_and_one_with_another_start_time_or_boot_is_not() {
         let this = ProcessIdentity::current().unwrap();
         assert!(this.is_alive());
         assert!(!ProcessIdentity { start_ticks: this.start_ticks + 1, ..this.clone() }.is_alive());

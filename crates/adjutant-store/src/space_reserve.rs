@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_promises_nothing_is_asked_what_is_free() {
+    fn a_file_system_without_fallocate_is_checked_for_free_space() {
         // `fallocate` fails on a file that is open for reading only.
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_on_the_length_of_files_is_known_before_it_is_met() {
+    fn the_file_size_limit_is_checked_before_it_is_exceeded() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let mut reserve = SpaceReserve::new(
             Box::new(FileSpaceAllocator { file: Arc::clone(&file), limit: 5_000 }),

@@ -1,4 +1,4 @@
-//! Reaching the process that writes a run: its socket, and a handle on it.
+//! Reaching the process that writes a run: its control socket and its pidfd.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use crate::fixture::run_id;
 
 #[test]
-fn a_socket_is_private_replaces_a_stale_one_and_goes_with_the_lock() {
+fn a_socket_is_private_replaces_a_stale_one_and_is_removed_with_the_lock() {
     let dir = TempDir::new().unwrap();
-    // Longer than a socket's address may be.
+    // Longer than the maximum of a socket address.
     let home = StateDir::open(&dir.path().join("deep/".repeat(40))).unwrap();
     let run = home.create_run(run_id(0)).unwrap();
     assert_eq!(run.connect_control().unwrap_err().kind(), ErrorKind::NotFound);
@@ -34,7 +34,7 @@ fn a_socket_is_private_replaces_a_stale_one_and_goes_with_the_lock() {
 }
 
 #[test]
-fn a_full_queue_is_said_and_not_waited_for() {
+fn connecting_to_a_full_queue_fails_without_blocking() {
     let dir = TempDir::new().unwrap();
     let run = StateDir::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
@@ -51,14 +51,14 @@ fn a_full_queue_is_said_and_not_waited_for() {
 }
 
 #[test]
-fn only_ourselves_and_root_may_ask() {
+fn only_the_current_user_and_root_may_send_requests() {
     let us = rustix::process::geteuid().as_raw();
     assert!(ControlSocket::allows_user(us) && ControlSocket::allows_user(0));
     assert!(!ControlSocket::allows_user(us + 1));
 }
 
 #[test]
-fn a_writer_is_found_while_it_holds_the_run_and_never_kills_itself() {
+fn the_writer_is_found_while_it_holds_the_run_and_cannot_kill_itself() {
     let dir = TempDir::new().unwrap();
     let run = StateDir::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
     assert!(run.writer().unwrap().is_none());
@@ -71,9 +71,9 @@ fn a_writer_is_found_while_it_holds_the_run_and_never_kills_itself() {
     assert!(run.writer().unwrap().is_none(), "given back, though the process lives");
 }
 
-/// The number of a process that is someone else now, or was never the writer.
+/// A pid that now belongs to another process, or never belonged to the writer.
 #[test]
-fn a_number_that_was_used_again_is_nobody() {
+fn a_reused_pid_is_not_the_writer() {
     let dir = TempDir::new().unwrap();
     let run = StateDir::open(dir.path()).unwrap().create_run(run_id(0)).unwrap();
     drop(run.lock().unwrap());

@@ -1,4 +1,4 @@
-//! What damage does to a journal: cut at the end, named anywhere else.
+//! Damaged journals: at the end a torn tail, anywhere else an error that names the line.
 
 use adjutant_store::{JournalTail, ReadError, RecordDamage, RecordNumber};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::fixture::{TestEvent, bytes_of, chain, events, facts, read, said, starts_of};
 
 #[test]
-fn any_byte_prefix_recovers_to_a_record_prefix() {
+fn any_byte_prefix_of_a_journal_yields_a_record_prefix() {
     let facts = facts(8);
     let (bytes, starts) = bytes_of(&facts);
     for len in 0..=bytes.len() {
@@ -23,7 +23,7 @@ fn any_byte_prefix_recovers_to_a_record_prefix() {
 }
 
 #[test]
-fn a_bit_flip_anywhere_is_noticed_and_named() {
+fn a_bit_flip_anywhere_is_detected_and_located() {
     let facts: Vec<TestEvent> = ["one", "two", "three"].map(said).into();
     let (bytes, starts) = bytes_of(&facts);
     for at in 0..bytes.len() {
@@ -44,7 +44,7 @@ fn a_bit_flip_anywhere_is_noticed_and_named() {
                     assert_eq!(offset, starts[nth - 1] as u64, "{place}");
                     assert!(nth < 3, "{place}");
                 }
-                // A first line that claims a newer format is refused without looking further.
+                // A first line that claims a newer format is refused before its checksum is checked.
                 Err(ReadError::Newer { .. }) => assert_eq!(at, 5, "{place}"),
                 Err(other) => panic!("{place}: {other}"),
             }
@@ -53,7 +53,7 @@ fn a_bit_flip_anywhere_is_noticed_and_named() {
 }
 
 #[test]
-fn a_lost_break_before_the_last_record_costs_neither_record_in_silence() {
+fn a_lost_line_break_before_the_last_record_is_reported_as_damage() {
     let (mut bytes, starts) = bytes_of(&facts(3));
     bytes[starts[2] - 1] = b' ';
     let (records, error) = read(&bytes);
@@ -62,7 +62,7 @@ fn a_lost_break_before_the_last_record_costs_neither_record_in_silence() {
 }
 
 #[test]
-fn moved_repeated_and_missing_records_are_noticed() {
+fn moved_repeated_and_missing_records_are_detected() {
     let (bytes, starts) = bytes_of(&facts(5));
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let swapped = [lines[0], lines[2], lines[1], lines[3], lines[4]].concat();
@@ -91,7 +91,7 @@ fn the_journal_of_another_run_is_damage_from_its_first_line() {
 }
 
 #[test]
-fn damage_in_the_middle_says_where() {
+fn damage_in_the_middle_is_reported_with_its_line() {
     let (mut bytes, starts) = bytes_of(&facts(5));
     bytes[starts[2] + 30] ^= 1;
     insta::assert_snapshot!(read(&bytes).1.unwrap_err(), @"journal is damaged at line 3 (record 3, byte 232): checksum is 3ef5ca59, expected dfbab441");
@@ -101,8 +101,8 @@ fn damage_in_the_middle_says_where() {
 }
 
 #[test]
-fn zeros_where_a_tail_should_be_are_a_torn_tail() {
-    // Some file systems leave these after a loss of power.
+fn zeros_at_the_end_are_a_torn_tail() {
+    // Some file systems leave zeros after a power failure.
     let (mut bytes, _) = bytes_of(&facts(3));
     let end = bytes.len() as u64;
     bytes.extend([0; 4096]);
@@ -124,7 +124,7 @@ fn seal(bytes: &mut Vec<u8>, line: &str) {
 }
 
 #[test]
-fn the_documented_rule_makes_valid_records() {
+fn records_sealed_by_the_documented_rule_are_valid() {
     let (mut bytes, _) = bytes_of(&facts(2));
     seal(&mut bytes, r#"{"v":1,"seq":3,"at":5,"wall":6,"event":{"type":"cost","tokens":7}"#);
     let (records, tail) = read(&bytes);
@@ -135,11 +135,11 @@ fn the_documented_rule_makes_valid_records() {
 }
 
 #[test]
-fn a_newer_format_is_refused_by_name() {
+fn a_newer_format_is_refused_with_its_version() {
     let mut bytes = Vec::new();
     seal(&mut bytes, r#"{"v":2,"seq":1,"happened":"something"#);
     insta::assert_snapshot!(read(&bytes).1.unwrap_err(), @"journal format 2 is newer than this adjutant understands (1); read it with the adjutant that wrote it, or a newer one");
-    // Also when it is sealed in another way, whole or not, so that it is never cut as torn.
+    // Also without a valid seal, complete or not, so that it is never truncated as a torn tail.
     for foreign in ["{\"v\":2,\"new\":1}\n", "{\"v\":2,\"n", "{\"v\":2,\"a\":1}\n{\"v\":2}\n"] {
         assert!(matches!(read(foreign.as_bytes()).1, Err(ReadError::Newer { found: 2 })));
     }
@@ -151,7 +151,7 @@ fn a_newer_format_is_refused_by_name() {
 }
 
 #[test]
-fn an_intact_record_that_is_not_understood_is_never_cut() {
+fn an_intact_record_that_cannot_be_parsed_is_never_truncated() {
     let (mut bytes, _) = bytes_of(&facts(2));
     seal(&mut bytes, r#"{"v":1,"seq":3,"at":5,"wall":6,"event":{"type":"dreamt"}"#);
     let (records, error) = read(&bytes);
@@ -160,7 +160,7 @@ fn an_intact_record_that_is_not_understood_is_never_cut() {
 }
 
 #[test]
-fn a_miscounted_record_is_damage() {
+fn a_record_with_a_wrong_number_is_damage() {
     let (mut bytes, _) = bytes_of(&facts(2));
     seal(&mut bytes, r#"{"v":1,"seq":4,"at":5,"wall":6,"event":{"type":"cost","tokens":7}"#);
     insta::assert_snapshot!(read(&bytes).1.unwrap_err(), @"journal is damaged at line 3 (record 3, byte 232): the record says it is number 4");
@@ -168,7 +168,7 @@ fn a_miscounted_record_is_damage() {
 
 proptest! {
     #[test]
-    fn whatever_the_bytes_the_reader_ends_and_never_invents(
+    fn reading_arbitrary_bytes_ends_and_returns_no_records_that_were_not_written(
         noise in proptest::collection::vec(any::<u8>(), 0..200),
         at in any::<prop::sample::Index>(),
     ) {

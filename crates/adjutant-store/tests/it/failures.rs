@@ -1,4 +1,4 @@
-//! A disk that fails: reported once, final, nothing half-written left behind.
+//! Disk failures: reported once, final, and without incomplete records left behind.
 
 use adjutant_core::Timestamp;
 use adjutant_store::{
@@ -34,7 +34,7 @@ fn a_failed_write_is_reported_once_and_is_final() {
 }
 
 #[test]
-fn a_short_write_leaves_no_half_record_at_any_length() {
+fn a_short_write_of_any_length_leaves_no_incomplete_record() {
     let whole = {
         let disk = MemoryDisk::default();
         let (mut journal, _reports) = journal_on(disk.clone());
@@ -57,7 +57,7 @@ fn a_short_write_leaves_no_half_record_at_any_length() {
 }
 
 #[test]
-fn a_half_record_that_cannot_be_cut_is_a_torn_tail() {
+fn an_incomplete_record_that_cannot_be_truncated_is_a_torn_tail() {
     let disk = MemoryDisk::default();
     disk.fail_write(2, 20, EIO);
     disk.fail_truncate(EIO);
@@ -72,7 +72,7 @@ fn a_half_record_that_cannot_be_cut_is_a_torn_tail() {
 }
 
 #[test]
-fn a_failed_sync_is_final_and_keeps_only_what_was_durable() {
+fn a_failed_sync_is_final_and_keeps_only_durable_records() {
     let disk = MemoryDisk::default();
     disk.fail_sync(2, EIO);
     let (mut journal, reports) = journal_on(disk.clone());
@@ -92,7 +92,7 @@ fn a_failed_sync_is_final_and_keeps_only_what_was_durable() {
 }
 
 #[test]
-fn a_full_disk_is_told_from_a_broken_one() {
+fn a_full_disk_is_distinguished_from_a_failing_one() {
     for (errno, in_sync) in [(ENOSPC, false), (EDQUOT, false), (ENOSPC, true)] {
         let disk = MemoryDisk::default();
         if in_sync {
@@ -108,7 +108,7 @@ fn a_full_disk_is_told_from_a_broken_one() {
 }
 
 #[test]
-fn a_sync_that_fails_while_closing_fails_the_closing() {
+fn closing_fails_if_its_sync_fails() {
     let disk = MemoryDisk::default();
     disk.fail_sync(1, EIO);
     let (mut journal, reports) = journal_on(disk);
@@ -119,7 +119,7 @@ fn a_sync_that_fails_while_closing_fails_the_closing() {
 }
 
 #[test]
-fn a_record_that_is_too_large_is_refused_and_the_journal_goes_on() {
+fn a_record_that_is_too_large_is_refused_and_the_journal_stays_usable() {
     let disk = MemoryDisk::default();
     let (mut journal, _reports) = journal_on(disk.clone());
     let large = said(&"x".repeat(MAX_RECORD_BYTES));
@@ -144,17 +144,17 @@ fn a_report_that_panics_closes_the_journal_instead_of_hanging_it() {
     })
     .unwrap();
     append(&mut journal, 0, &said("reported"), Durability::Sync).unwrap();
-    // The sender is dropped by the unwinding.
+    // Unwinding the writer thread drops the sender.
     panicked.recv().unwrap_err();
     assert!(matches!(journal.close(), Err(JournalError::WriterGone)));
 }
 
-/// A key that JSON has no form for.
+/// An event that cannot be JSON, because its map keys are not strings.
 #[derive(serde::Serialize)]
 struct NonJsonEvent(std::collections::BTreeMap<Vec<u8>, u8>);
 
 #[test]
-fn an_event_without_a_json_form_leaves_no_trace() {
+fn an_event_that_cannot_be_json_writes_nothing() {
     let disk = MemoryDisk::default();
     let start = adjutant_store::JournalPosition::start(crate::fixture::run_id(0));
     let mut journal = adjutant_store::Journal::start(disk.clone(), start, |_| ()).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share: an event type, a temporary home, and journals made of given facts.
+//! Shared by the tests: an event type, a temporary state directory, and journals of given events.
 
 use std::error::Error;
 use std::io::Cursor;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const WALL: u64 = 1_735_460_684_000;
 pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A stand-in for the core's events.
+/// A simple event type instead of the core's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum TestEvent {
@@ -28,7 +28,7 @@ pub(crate) fn said(text: &str) -> TestEvent {
     TestEvent::Said { text: text.to_owned() }
 }
 
-/// Facts that differ in kind and length.
+/// Returns events of different kinds and lengths.
 pub(crate) fn facts(count: usize) -> Vec<TestEvent> {
     let fact = |n: usize| match n % 3 {
         0 => TestEvent::Started { goal: format!("goal {n} with \"quotes\" and \n breaks") },
@@ -46,7 +46,7 @@ pub(crate) fn session() -> SessionId {
     run_id(0).root_session()
 }
 
-/// A home of its own, removed with the value.
+/// A temporary state directory, removed on drop.
 pub(crate) struct StoreFixture {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) home: StateDir,
@@ -59,7 +59,7 @@ impl StoreFixture {
         Self { dir, home }
     }
 
-    /// Creates an ended run whose journal holds `facts`.
+    /// Creates an ended run whose journal contains `facts`.
     pub(crate) fn ended_run(&self, nth: u64, facts: &[TestEvent]) -> RunDir {
         let run = self.home.create_run(run_id(nth)).unwrap();
         let lock = run.lock().unwrap();
@@ -69,7 +69,7 @@ impl StoreFixture {
         run
     }
 
-    /// Returns `text` with the temporary folder's name taken out.
+    /// Returns `text` without the path of the temporary directory.
     pub(crate) fn redact(&self, text: &str) -> String {
         text.replace(&*self.dir.path().to_string_lossy(), "$WORK")
     }
@@ -90,7 +90,7 @@ pub(crate) fn append(
     journal.append(Timestamp::from_millis(nth * 10), WALL + nth * 10, fact, durability)
 }
 
-/// A journal on `disk`, with everything it reports.
+/// Starts a journal on `disk`, with a receiver for its reports.
 pub(crate) fn journal_on(
     disk: impl adjutant_store::Disk + 'static,
 ) -> (Journal<TestEvent>, Receiver<Result<RecordNumber, JournalError>>) {
@@ -100,7 +100,7 @@ pub(crate) fn journal_on(
     (Journal::start(disk, JournalPosition::start(run_id(0)), report).unwrap(), reports)
 }
 
-/// The bytes of a finished journal of `facts`, and where each record begins.
+/// Returns the bytes of a closed journal of `facts`, and where each record starts.
 pub(crate) fn bytes_of(facts: &[TestEvent]) -> (Vec<u8>, Vec<usize>) {
     let disk = MemoryDisk::default();
     let (mut journal, _reports) = journal_on(disk.clone());
@@ -111,7 +111,7 @@ pub(crate) fn bytes_of(facts: &[TestEvent]) -> (Vec<u8>, Vec<usize>) {
     (bytes, starts)
 }
 
-/// Where each line begins.
+/// Returns the offset at which each line starts.
 pub(crate) fn starts_of(bytes: &[u8]) -> Vec<usize> {
     let breaks = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     let mut starts = vec![0];
@@ -120,7 +120,7 @@ pub(crate) fn starts_of(bytes: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// Reads bytes as the journal of the first run: its records, its tail, and what ended it.
+/// Reads bytes as the journal of the first run. Returns its records, and its tail or the error.
 pub(crate) fn read(
     bytes: &[u8],
 ) -> (Vec<JournalRecord<TestEvent>>, Result<JournalTail, ReadError>) {
@@ -140,7 +140,7 @@ pub(crate) fn events(records: &[JournalRecord<TestEvent>]) -> Vec<TestEvent> {
     records.iter().map(|record| record.event.clone()).collect()
 }
 
-/// An error and its sources on one line.
+/// Formats an error and its sources as one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

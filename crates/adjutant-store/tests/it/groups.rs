@@ -1,4 +1,4 @@
-//! Records that count only together: a journal cut between them holds none of them.
+//! Groups of records: a journal that ends within a group yields none of its records.
 
 use adjutant_core::Timestamp;
 use adjutant_store::{Durability, JournalTail, MemoryDisk};
@@ -8,7 +8,7 @@ use crate::fixture::{StoreFixture, WALL, events, facts, journal_on, read, run_id
 /// The group each of the eight records belongs to.
 const GROUPS: [usize; 8] = [0, 1, 1, 1, 2, 3, 3, 4];
 
-/// The bytes of a journal of eight facts in those groups, and where each record begins.
+/// Returns the bytes of a journal of eight events in those groups, and where each record starts.
 fn grouped() -> (Vec<u8>, Vec<usize>) {
     let disk = MemoryDisk::default();
     let (mut journal, _reports) = journal_on(disk.clone());
@@ -28,13 +28,13 @@ fn grouped() -> (Vec<u8>, Vec<usize>) {
     (bytes, starts)
 }
 
-/// How many records count when only the first `whole` are there.
+/// Returns how many records a reader returns if only the first `whole` records are complete.
 fn counting(whole: usize) -> usize {
     (0..=whole).rev().find(|&n| n == 0 || n == GROUPS.len() || GROUPS[n - 1] != GROUPS[n]).unwrap()
 }
 
 #[test]
-fn a_journal_cut_at_any_byte_holds_whole_groups_only() {
+fn a_journal_cut_at_any_byte_yields_only_complete_groups() {
     let (bytes, mut starts) = grouped();
     starts.push(bytes.len());
     for cut in 0..=bytes.len() {
@@ -53,12 +53,12 @@ fn a_journal_cut_at_any_byte_holds_whole_groups_only() {
 }
 
 #[test]
-fn going_on_after_a_group_that_was_cut_leaves_nothing_of_it() {
+fn resuming_after_an_incomplete_group_removes_all_of_it() {
     let (bytes, starts) = grouped();
-    // Two records of the group of three are there.
+    // Two of the three records of a group are complete.
     let cut = &bytes[..starts[3]];
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &[]);
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &[]);
     assert_eq!(run.id(), run_id(0));
     std::fs::write(run.journal_path(), cut).unwrap();
     let lock = run.lock().unwrap();

@@ -1,4 +1,4 @@
-//! One writer per run, and readers who can tell whether it lives.
+//! Only one process writes a run, and readers can tell whether it is alive.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 use crate::fixture::{StoreFixture, TestEvent, append, run_id, said};
 
 #[test]
-fn a_second_writer_is_refused_with_the_name_of_the_first() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn a_second_writer_is_refused_with_the_pid_of_the_first() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let error = run.lock().unwrap_err();
     let us = std::process::id();
@@ -23,20 +23,20 @@ fn a_second_writer_is_refused_with_the_name_of_the_first() {
 
 #[test]
 fn a_run_is_never_locked_then_live_then_dead() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     assert_eq!(run.liveness().unwrap(), Liveness::NeverLocked);
     let lock = run.lock().unwrap();
     assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: Some(std::process::id()) });
     drop(lock);
-    // This process lives on, as a server would: its number alone proves nothing.
+    // This process is still alive, as a server would be, so its pid alone does not prove that it holds the run.
     assert_eq!(run.liveness().unwrap(), Liveness::Dead);
 }
 
 #[test]
-fn a_process_number_that_was_used_again_is_not_the_writer() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn a_reused_pid_in_the_lock_file_is_not_the_writer() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock_file = run.path().join("lock");
     drop(run.lock().unwrap());
     let ours =
@@ -52,9 +52,9 @@ fn a_process_number_that_was_used_again_is_not_the_writer() {
 }
 
 #[test]
-fn a_holder_that_has_not_written_its_name_is_live() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn a_holder_that_has_not_written_its_identity_is_live() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     for content in ["", "{\"pid\":", "nonsense"] {
         fs::write(run.path().join("lock"), content).unwrap();
         assert_eq!(run.liveness().unwrap(), Liveness::Dead, "{content}");
@@ -67,8 +67,8 @@ fn a_holder_that_has_not_written_its_name_is_live() {
 
 #[test]
 fn the_lock_outlives_its_guard_while_the_journal_is_open() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let mut journal = lock.create_journal::<TestEvent>(|_| ()).unwrap();
     drop(lock);
@@ -80,9 +80,9 @@ fn the_lock_outlives_its_guard_while_the_journal_is_open() {
 }
 
 #[test]
-fn readers_who_ask_all_the_time_never_keep_a_writer_out() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn constant_liveness_checks_never_make_a_writer_fail() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -103,12 +103,12 @@ fn readers_who_ask_all_the_time_never_keep_a_writer_out() {
 
 #[test]
 fn a_killed_writer_is_dead_at_once() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
-    // A process of its own that locks the run and waits to be killed.
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
+    // A child process that locks the run and waits to be killed.
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "locking::hold_the_run_until_killed", "--nocapture"])
-        .env("ADJUTANT_TEST_STATE", rig.dir.path().join("state"))
+        .env("ADJUTANT_TEST_STATE", fixture.dir.path().join("state"))
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
@@ -124,7 +124,7 @@ fn a_killed_writer_is_dead_at_once() {
 
 #[test]
 fn hold_the_run_until_killed() {
-    // Not a test of its own: the body of the process that the test above kills.
+    // Not a test: the code of the child process that the test above kills.
     let Some(state) = std::env::var_os("ADJUTANT_TEST_STATE") else { return };
     let home = adjutant_store::StateDir::open(state.as_ref()).unwrap();
     let _lock = home.run(run_id(0)).lock().unwrap();

@@ -1,4 +1,4 @@
-//! What pruning takes, what it leaves, and that no clock can fool it.
+//! What pruning removes and keeps, and that wrong clocks do not make it remove too much.
 
 use std::fs::{self, File};
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,7 +16,7 @@ fn secret_facts() -> Vec<TestEvent> {
     vec![goal, said("a secret word"), TestEvent::Cost { tokens: 42 }, said("another secret")]
 }
 
-/// Costs stay, goals are blanked, words go.
+/// Keeps costs, blanks goals and drops messages.
 fn strip(fact: &TestEvent) -> Option<TestEvent> {
     match fact {
         TestEvent::Started { .. } => Some(TestEvent::Started { goal: String::new() }),
@@ -25,9 +25,9 @@ fn strip(fact: &TestEvent) -> Option<TestEvent> {
     }
 }
 
-/// An ended run of the test's past: last written at `WALL`, in an earlier boot.
-fn old_run(rig: &StoreFixture, nth: u64) -> RunDir {
-    let run = rig.ended_run(nth, &secret_facts());
+/// Creates an ended run that was last written at `WALL`, in an earlier boot.
+fn old_run(fixture: &StoreFixture, nth: u64) -> RunDir {
+    let run = fixture.ended_run(nth, &secret_facts());
     run.write_scratch(session(), b"a secret note\n").unwrap();
     run.write_transcript(session(), b"{\"secret\":1}").unwrap();
     run.save_checkpoint(1, run.read_journal::<TestEvent>().unwrap().position(), &"secret").unwrap();
@@ -41,7 +41,7 @@ fn touch(run: &RunDir, wall_ms: u64) {
     journal.set_modified(UNIX_EPOCH + Duration::from_millis(wall_ms)).unwrap();
 }
 
-/// Rewrites when the run was last held.
+/// Changes the time in the lock file at which the run was last locked.
 fn held_in_boot(run: &RunDir, boot: &str, elapsed_ms: u64) {
     let path = run.path().join("lock");
     let mut holder: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -57,15 +57,15 @@ fn after_days(days: u64) -> Retention {
     }
 }
 
-/// Prunes every run; the newest is the first of what is returned.
-fn prune(rig: &StoreFixture, retention: &Retention) -> Vec<(RunId, PruneVerdict)> {
-    let judge = |id| (id, prune_run(&rig.home, id, retention, &strip));
-    rig.home.list_runs().unwrap().into_iter().map(judge).collect()
+/// Prunes every run and returns the verdicts, newest run first.
+fn prune(fixture: &StoreFixture, retention: &Retention) -> Vec<(RunId, PruneVerdict)> {
+    let judge = |id| (id, prune_run(&fixture.home, id, retention, &strip));
+    fixture.home.list_runs().unwrap().into_iter().map(judge).collect()
 }
 
-/// The verdict on the only run.
-fn verdict(rig: &StoreFixture, retention: &Retention) -> PruneVerdict {
-    prune(rig, retention).pop().unwrap().1
+/// Prunes the only run and returns its verdict.
+fn verdict(fixture: &StoreFixture, retention: &Retention) -> PruneVerdict {
+    prune(fixture, retention).pop().unwrap().1
 }
 
 fn all_text(run: &RunDir) -> String {
@@ -85,11 +85,11 @@ fn all_text(run: &RunDir) -> String {
 }
 
 #[test]
-fn an_old_run_keeps_its_metadata_and_loses_what_was_said() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+fn an_old_run_keeps_its_metadata_and_loses_its_content() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     assert!(all_text(&run).contains("secret"));
-    let PruneVerdict::Expired { journal_bytes } = verdict(&rig, &after_days(7)) else {
+    let PruneVerdict::Expired { journal_bytes } = verdict(&fixture, &after_days(7)) else {
         panic!("it is seven days old");
     };
     assert!(journal_bytes > 0);
@@ -102,13 +102,13 @@ fn an_old_run_keeps_its_metadata_and_loses_what_was_said() {
     let error = run.lock().unwrap().resume_journal::<TestEvent>(|_| (), |_| ()).unwrap_err();
     assert!(matches!(error, OpenJournalError::Expired));
     insta::assert_snapshot!(error, @"not resumable (expired)");
-    assert!(matches!(verdict(&rig, &after_days(30)), PruneVerdict::AlreadyExpired));
+    assert!(matches!(verdict(&fixture, &after_days(30)), PruneVerdict::AlreadyExpired));
 }
 
 #[test]
-fn what_a_kill_left_half_written_goes_also_where_the_run_stays() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+fn old_temporary_files_are_removed_even_from_a_run_that_stays() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     let transcripts = run.path().join("transcripts");
     let [abandoned, beside, fresh, other] = [
         transcripts.join(".sess_1735460684_a1b2c3.transcript.json.77.0.tmp"),
@@ -122,68 +122,71 @@ fn what_a_kill_left_half_written_goes_also_where_the_run_stays() {
             file.set_modified(UNIX_EPOCH + Duration::from_millis(WALL)).unwrap();
         }
     }
-    assert!(matches!(verdict(&rig, &after_days(0)), PruneVerdict::Fresh));
+    assert!(matches!(verdict(&fixture, &after_days(0)), PruneVerdict::Fresh));
     let is_there = [&abandoned, &beside, &fresh, &other].map(|path| path.exists());
-    // One that may still be written, and a file of another name, stay.
+    // A recent temporary file and a file with another name stay.
     assert_eq!(is_there, [false, false, true, true]);
     assert!(all_text(&run).contains("secret"), "the transcript itself stays");
 }
 
 #[test]
 fn a_run_is_fresh_until_the_last_millisecond() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     let mut retention = after_days(7);
     retention.now.wall_ms = WALL + 30 + 7 * DAY_MS - 1;
-    assert!(matches!(verdict(&rig, &retention), PruneVerdict::Fresh));
+    assert!(matches!(verdict(&fixture, &retention), PruneVerdict::Fresh));
     assert!(all_text(&run).contains("secret"));
     retention.now.wall_ms += 1;
-    assert!(matches!(verdict(&rig, &retention), PruneVerdict::Expired { .. }));
+    assert!(matches!(verdict(&fixture, &retention), PruneVerdict::Expired { .. }));
 }
 
 #[test]
 fn both_the_last_record_and_the_file_must_be_old() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     touch(&run, WALL + 6 * DAY_MS);
-    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::Fresh), "the file is young");
+    assert!(matches!(verdict(&fixture, &after_days(8)), PruneVerdict::Fresh), "the file is young");
     touch(&run, WALL - 60 * DAY_MS);
-    assert!(matches!(verdict(&rig, &after_days(5)), PruneVerdict::Fresh), "the record is young");
+    assert!(
+        matches!(verdict(&fixture, &after_days(5)), PruneVerdict::Fresh),
+        "the record is young"
+    );
     assert!(all_text(&run).contains("secret"));
     assert!(!run.is_expired());
 }
 
 #[test]
-fn times_that_lie_ahead_are_fresh() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+fn times_in_the_future_count_as_young() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     let mut past = after_days(0);
     past.now.wall_ms = WALL - 3650 * DAY_MS;
     past.days = 0;
     assert!(
-        matches!(verdict(&rig, &past), PruneVerdict::Fresh),
+        matches!(verdict(&fixture, &past), PruneVerdict::Fresh),
         "the clock was set back ten years"
     );
     touch(&run, WALL + 3650 * DAY_MS);
     assert!(
-        matches!(verdict(&rig, &after_days(100)), PruneVerdict::Fresh),
+        matches!(verdict(&fixture, &after_days(100)), PruneVerdict::Fresh),
         "the file is from the future"
     );
 }
 
 #[test]
-fn a_clock_set_ten_years_ahead_cannot_age_what_this_boot_has_seen() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+fn a_clock_set_ten_years_ahead_does_not_expire_runs_of_this_boot() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     held_in_boot(&run, "this boot", 60_000);
-    assert!(matches!(verdict(&rig, &after_days(3650)), PruneVerdict::Fresh));
+    assert!(matches!(verdict(&fixture, &after_days(3650)), PruneVerdict::Fresh));
     let mut later = after_days(3650);
     later.now.boot =
         Some(BootInstant { boot: "this boot".to_owned(), elapsed_ms: 60_000 + 7 * DAY_MS });
-    assert!(matches!(verdict(&rig, &later), PruneVerdict::Expired { .. }));
+    assert!(matches!(verdict(&fixture, &later), PruneVerdict::Expired { .. }));
 }
 
-/// Ten years back, a year back, now, a year ahead, ten years ahead.
+/// Days by which the clock is wrong: ten years back, a year back, right, a year ahead, ten years ahead.
 const CLOCKS: [i64; 5] = [-3653, -365, 0, 365, 3653];
 
 fn moved(days: i64) -> CurrentTime {
@@ -193,18 +196,18 @@ fn moved(days: i64) -> CurrentTime {
 }
 
 #[test]
-fn whatever_the_clock_said_or_says_a_fresh_or_running_run_is_left_alone() {
+fn no_wrong_clock_expires_a_young_or_live_run() {
     for written in CLOCKS {
-        let rig = StoreFixture::new();
-        let fresh = rig.ended_run(0, &secret_facts());
+        let fixture = StoreFixture::new();
+        let fresh = fixture.ended_run(0, &secret_facts());
         touch(&fresh, moved(written).wall_ms);
-        let running = rig.home.create_run(run_id(1)).unwrap();
+        let running = fixture.home.create_run(run_id(1)).unwrap();
         let lock = running.lock().unwrap();
         let mut journal = lock.create_journal(|_| ()).unwrap();
         crate::fixture::append_all(&mut journal, &secret_facts());
         journal.close().unwrap();
         for read in CLOCKS {
-            let report = prune(&rig, &Retention { now: moved(read), days: 7 });
+            let report = prune(&fixture, &Retention { now: moved(read), days: 7 });
             let [(_, PruneVerdict::Live), (_, PruneVerdict::Fresh)] = report.as_slice() else {
                 panic!("written {written} days off, read {read} days off: {report:?}");
             };
@@ -217,9 +220,9 @@ fn whatever_the_clock_said_or_says_a_fresh_or_running_run_is_left_alone() {
 }
 
 #[test]
-fn how_long_a_run_has_been_held_is_told_by_a_clock_nobody_can_set() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &[]);
+fn the_time_since_locking_is_measured_by_the_boot_clock() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &[]);
     held_in_boot(&run, "this boot", 60_000);
     let boot = |boot: &str| Some(BootInstant { boot: boot.to_owned(), elapsed_ms: 65_000 });
     for wall_ms in [0, WALL, u64::MAX] {
@@ -233,38 +236,38 @@ fn how_long_a_run_has_been_held_is_told_by_a_clock_nobody_can_set() {
 }
 
 #[test]
-fn looking_at_a_run_does_not_make_it_younger() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
-    // Old by its file, fresh by its record: the prune takes the lock before it finds out.
+fn checking_a_run_does_not_make_it_younger() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
+    // Old by its file's time, young by its record's: the prune locks the run before it finds out.
     touch(&run, WALL - 60 * DAY_MS);
     let before = fs::read(run.path().join("lock")).unwrap();
-    assert!(matches!(verdict(&rig, &after_days(5)), PruneVerdict::Fresh));
+    assert!(matches!(verdict(&fixture, &after_days(5)), PruneVerdict::Fresh));
     assert_eq!(fs::read(run.path().join("lock")).unwrap(), before);
 }
 
 #[test]
 fn a_live_run_is_never_pruned() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     let lock = run.lock().unwrap();
     held_in_boot(&run, "an earlier boot", 0);
-    assert!(matches!(verdict(&rig, &after_days(3650)), PruneVerdict::Live));
+    assert!(matches!(verdict(&fixture, &after_days(3650)), PruneVerdict::Live));
     assert!(all_text(&run).contains("secret"));
     assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
     drop(lock);
 }
 
 #[test]
-fn a_damaged_run_is_left_alone_and_named_and_the_others_are_pruned() {
-    let rig = StoreFixture::new();
-    let damaged = old_run(&rig, 0);
-    let whole = old_run(&rig, 1);
+fn a_damaged_run_is_reported_and_left_unchanged_and_the_others_are_pruned() {
+    let fixture = StoreFixture::new();
+    let damaged = old_run(&fixture, 0);
+    let whole = old_run(&fixture, 1);
     let mut bytes = fs::read(damaged.journal_path()).unwrap();
     bytes[60] ^= 1;
     fs::write(damaged.journal_path(), &bytes).unwrap();
     touch(&damaged, WALL);
-    let report = prune(&rig, &after_days(8));
+    let report = prune(&fixture, &after_days(8));
     let [(first, PruneVerdict::Expired { .. }), (second, PruneVerdict::Damaged(error))] =
         report.as_slice()
     else {
@@ -277,56 +280,56 @@ fn a_damaged_run_is_left_alone_and_named_and_the_others_are_pruned() {
 }
 
 #[test]
-fn a_prune_that_was_cut_short_is_taken_up() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
-    // What a crash leaves right after the journal was replaced: young file, content still there.
+fn an_interrupted_prune_is_finished_by_the_next() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
+    // The state after a crash right after the journal was replaced: a young file, and content still there.
     fs::write(run.path().join("expired.json"), "{\"v\":1,\"wall\":1,\"done\":false}").unwrap();
     fs::write(run.path().join(".journal.jsonl.1.1.tmp"), "secret").unwrap();
     touch(&run, WALL + 8 * DAY_MS);
     assert!(run.is_expired(), "it is not resumable from the first step on");
-    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::Expired { .. }));
+    assert!(matches!(verdict(&fixture, &after_days(8)), PruneVerdict::Expired { .. }));
     assert!(!all_text(&run).contains("secret"));
-    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::AlreadyExpired));
+    assert!(matches!(verdict(&fixture, &after_days(8)), PruneVerdict::AlreadyExpired));
 }
 
 #[test]
-fn a_torn_tail_is_no_damage_and_goes_with_the_content() {
-    let rig = StoreFixture::new();
-    let run = old_run(&rig, 0);
+fn a_torn_tail_is_not_damage_and_is_removed_with_the_content() {
+    let fixture = StoreFixture::new();
+    let run = old_run(&fixture, 0);
     let bytes = fs::read(run.journal_path()).unwrap();
     fs::write(run.journal_path(), &bytes[..bytes.len() - 5]).unwrap();
     touch(&run, WALL);
-    assert!(matches!(verdict(&rig, &after_days(8)), PruneVerdict::Expired { .. }));
+    assert!(matches!(verdict(&fixture, &after_days(8)), PruneVerdict::Expired { .. }));
     assert!(!all_text(&run).contains("secret"));
 }
 
 #[test]
-fn a_run_that_never_wrote_a_journal_is_removed_unless_somebody_is_at_it() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn a_run_without_a_journal_is_removed_unless_it_is_locked() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
-    assert!(matches!(verdict(&rig, &after_days(0)), PruneVerdict::Live));
+    assert!(matches!(verdict(&fixture, &after_days(0)), PruneVerdict::Live));
     drop(lock);
-    assert!(matches!(verdict(&rig, &after_days(0)), PruneVerdict::Removed));
+    assert!(matches!(verdict(&fixture, &after_days(0)), PruneVerdict::Removed));
     assert!(!run.path().exists());
 }
 
 #[test]
-fn an_old_run_that_lost_its_journal_expires_too() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn an_old_run_whose_journal_is_missing_expires_too() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     run.write_transcript("sess_1700000000_abcdef".parse().unwrap(), b"{}").unwrap();
     let now = CurrentTime { wall_ms: CurrentTime::read().wall_ms + 8 * DAY_MS, boot: None };
-    assert!(matches!(verdict(&rig, &Retention { now, days: 7 }), PruneVerdict::Expired { .. }));
+    assert!(matches!(verdict(&fixture, &Retention { now, days: 7 }), PruneVerdict::Expired { .. }));
     assert!(run.is_expired());
 }
 
 #[test]
 fn with_no_retention_every_ended_run_of_this_boot_expires() {
-    let rig = StoreFixture::new();
-    rig.ended_run(0, &secret_facts());
+    let fixture = StoreFixture::new();
+    fixture.ended_run(0, &secret_facts());
     let mut retention = Retention { now: CurrentTime::read(), days: 0 };
     retention.now.wall_ms += 1000;
-    assert!(matches!(verdict(&rig, &retention), PruneVerdict::Expired { .. }));
+    assert!(matches!(verdict(&fixture, &retention), PruneVerdict::Expired { .. }));
 }

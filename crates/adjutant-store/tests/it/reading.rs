@@ -1,4 +1,4 @@
-//! Reading from files: while they are written, from the middle, and when they are not there.
+//! Reading journal files: while they are written, from the middle, and if they are missing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,8 +10,8 @@ use crate::fixture::{StoreFixture, TestEvent, append, chain, events, facts, run_
 
 #[test]
 fn a_journal_is_read_while_it_is_written() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let (send, reports) = channel();
     let report = move |report| drop(send.send(report));
@@ -24,7 +24,7 @@ fn a_journal_is_read_while_it_is_written() {
         append(&mut journal, 300, &said("end"), Durability::Sync).unwrap();
         journal
     });
-    // Every reading at any moment gives a prefix, and what is durable is in it.
+    // A reader sees a prefix of the journal at any time, and the prefix contains all durable records.
     let mut position = JournalPosition::start(run_id(0));
     let mut durable = RecordNumber::ZERO;
     while durable < RecordNumber::new(301) {
@@ -43,10 +43,10 @@ fn a_journal_is_read_while_it_is_written() {
 }
 
 #[test]
-fn reading_goes_on_from_any_place_between_records() {
-    let rig = StoreFixture::new();
+fn reading_continues_from_any_position_between_records() {
+    let fixture = StoreFixture::new();
     let facts = facts(10);
-    let run = rig.ended_run(0, &facts);
+    let run = fixture.ended_run(0, &facts);
     let mut reader = run.read_journal::<TestEvent>().unwrap();
     for nth in 1..=10 {
         reader.next().unwrap().unwrap();
@@ -56,41 +56,41 @@ fn reading_goes_on_from_any_place_between_records() {
 }
 
 #[test]
-fn a_place_behind_the_end_is_an_error() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(1));
+fn reading_from_a_position_beyond_the_end_is_an_error() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(1));
     let beyond = JournalPosition { offset: 5000, ..JournalPosition::start(run_id(0)) };
     insta::assert_snapshot!(run.read_from::<TestEvent>(beyond).unwrap_err(), @"journal has 134 bytes, reading was to go on at byte 5000");
 }
 
 #[test]
 fn an_empty_journal_has_no_records_and_no_tail() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &[]);
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &[]);
     let mut reader = run.read_journal::<TestEvent>().unwrap();
     assert!(reader.next().is_none());
     assert_eq!(reader.tail(), JournalTail::Clean);
 }
 
 #[test]
-fn a_missing_journal_is_named() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn a_missing_journal_is_an_error_with_its_path() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let error = run.read_journal::<TestEvent>().unwrap_err();
-    insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: No such file or directory (os error 2)");
+    insta::assert_snapshot!(fixture.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: No such file or directory (os error 2)");
 }
 
 #[test]
-fn a_link_or_a_pipe_in_the_journal_s_place_is_refused() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
-    fs::write(rig.dir.path().join("elsewhere"), "{}").unwrap();
-    symlink(rig.dir.path().join("elsewhere"), run.journal_path()).unwrap();
+fn a_symbolic_link_or_pipe_instead_of_the_journal_is_refused() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
+    fs::write(fixture.dir.path().join("elsewhere"), "{}").unwrap();
+    symlink(fixture.dir.path().join("elsewhere"), run.journal_path()).unwrap();
     assert!(matches!(run.read_journal::<TestEvent>(), Err(ReadError::File(_))));
     fs::remove_file(run.journal_path()).unwrap();
     let mode = rustix::fs::Mode::RUSR;
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, run.journal_path(), kind, mode, 0).unwrap();
     let error = run.read_journal::<TestEvent>().unwrap_err();
-    insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: not a regular file");
+    insta::assert_snapshot!(fixture.redact(&chain(&error)), @"cannot open $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: not a regular file");
 }

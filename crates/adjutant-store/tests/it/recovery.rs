@@ -1,4 +1,4 @@
-//! What going on with a damaged run does to its file: cut what is torn, touch nothing else.
+//! Resuming a damaged run truncates a torn tail and changes nothing else.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use adjutant_store::{Durability, JournalTail, OpenJournalError, ReadError, Recor
 
 use crate::fixture::{StoreFixture, TestEvent, append, bytes_of, facts, run_id, said, starts_of};
 
-/// The seed of every test here; a failure names the place it led to.
+/// The seed of all random numbers here; a failing test names the offset it used.
 const SEED: u64 = 0x5eed;
 
-/// Numbers that are the same on every machine (SplitMix64).
+/// Returns a generator of reproducible pseudorandom numbers (SplitMix64).
 fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
     move |bound| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -20,12 +20,12 @@ fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// A run whose journal the test writes itself.
-fn run_of(rig: &StoreFixture) -> RunDir {
-    rig.ended_run(0, &[])
+/// Creates a run whose journal the test writes itself.
+fn run_of(fixture: &StoreFixture) -> RunDir {
+    fixture.ended_run(0, &[])
 }
 
-/// Opens the run to go on with it; returns how many records there were, and the tail.
+/// Resumes the run. Returns the number of records and the tail.
 fn resume(run: &RunDir) -> Result<(usize, JournalTail), OpenJournalError> {
     let mut count = 0;
     let (journal, tail) =
@@ -35,9 +35,9 @@ fn resume(run: &RunDir) -> Result<(usize, JournalTail), OpenJournalError> {
 }
 
 #[test]
-fn a_run_cut_at_any_byte_goes_on_from_its_last_whole_record() {
-    let rig = StoreFixture::new();
-    let run = run_of(&rig);
+fn a_run_cut_at_any_byte_resumes_from_its_last_complete_record() {
+    let fixture = StoreFixture::new();
+    let run = run_of(&fixture);
     let (bytes, starts) = bytes_of(&facts(3));
     for len in 0..=bytes.len() {
         fs::write(run.journal_path(), &bytes[..len]).unwrap();
@@ -60,9 +60,9 @@ fn a_run_cut_at_any_byte_goes_on_from_its_last_whole_record() {
 }
 
 #[test]
-fn five_hundred_flipped_bits_are_named_with_their_place_or_cut_as_torn() {
-    let rig = StoreFixture::new();
-    let run = run_of(&rig);
+fn five_hundred_flipped_bits_are_located_or_truncated_as_a_torn_tail() {
+    let fixture = StoreFixture::new();
+    let run = run_of(&fixture);
     let (bytes, starts) = bytes_of(&facts(40));
     let mut draw = numbers(SEED);
     for _ in 0..500 {
@@ -94,9 +94,9 @@ fn five_hundred_flipped_bits_are_named_with_their_place_or_cut_as_torn() {
 }
 
 #[test]
-fn records_swapped_or_repeated_anywhere_are_named_and_the_file_is_left_alone() {
-    let rig = StoreFixture::new();
-    let run = run_of(&rig);
+fn swapped_or_repeated_records_are_reported_and_the_file_is_unchanged() {
+    let fixture = StoreFixture::new();
+    let run = run_of(&fixture);
     let (bytes, starts) = bytes_of(&facts(12));
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let check = |lines: &[&[u8]], good: usize, what: &str| {
@@ -108,7 +108,7 @@ fn records_swapped_or_repeated_anywhere_are_named_and_the_file_is_left_alone() {
                 assert_eq!(offset, starts_of(&changed)[good] as u64, "{what}");
                 assert_eq!(fs::read(run.journal_path()).unwrap(), changed, "{what}: untouched");
             }
-            // A foreign last line is what a torn write looks like; nothing of ours goes with it.
+            // A last line that does not belong here looks like a torn write; only that line is truncated.
             Ok((count, JournalTail::Torn { .. })) => {
                 assert_eq!((count, good), (lines.len() - 1, lines.len() - 1), "{what}");
             }
@@ -136,14 +136,14 @@ fn records_swapped_or_repeated_anywhere_are_named_and_the_file_is_left_alone() {
 }
 
 #[test]
-fn a_second_process_finds_the_run_taken_and_the_journal_as_it_was() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(3));
+fn a_second_process_finds_the_run_locked_and_leaves_the_journal_unchanged() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(3));
     let before = fs::read(run.journal_path()).unwrap();
     let lock = run.lock().unwrap();
     let other = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "recovery::try_to_go_on_with_the_run", "--nocapture"])
-        .env("ADJUTANT_TEST_TAKEN", rig.dir.path().join("state"))
+        .args(["--exact", "recovery::try_to_resume_the_run", "--nocapture"])
+        .env("ADJUTANT_TEST_TAKEN", fixture.dir.path().join("state"))
         .output()
         .unwrap();
     let said = String::from_utf8(other.stdout).unwrap();
@@ -154,8 +154,8 @@ fn a_second_process_finds_the_run_taken_and_the_journal_as_it_was() {
 }
 
 #[test]
-fn try_to_go_on_with_the_run() {
-    // Not a test of its own: the body of the second process above.
+fn try_to_resume_the_run() {
+    // Not a test: the code of the second process in the test above.
     let Some(state) = std::env::var_os("ADJUTANT_TEST_TAKEN") else { return };
     let home = adjutant_store::StateDir::open(state.as_ref()).unwrap();
     match home.run(run_id(0)).lock() {
@@ -165,9 +165,9 @@ fn try_to_go_on_with_the_run() {
 }
 
 #[test]
-fn a_journal_that_was_read_is_gone_on_with_unless_it_has_changed() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(3));
+fn a_journal_that_was_read_is_continued_unless_it_has_changed() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(3));
     let read = || {
         let stamp = run.journal_stamp().unwrap();
         let mut reader = run.read_journal::<TestEvent>().unwrap();

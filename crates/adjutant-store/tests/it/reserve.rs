@@ -1,4 +1,4 @@
-//! Room ahead of the journal's end: invisible to readers, given back at the end, refused when full.
+//! Space reserved beyond the end of the journal: invisible to readers, freed on close, refused on a full disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,20 +9,20 @@ use crate::fixture::{
     StoreFixture, TestEvent, append, chain, facts, journal_on, read, run_id, said,
 };
 
-/// What the file takes on the disk.
+/// Returns the allocated size of the journal on disk.
 fn allocated(run: &RunDir) -> u64 {
     fs::metadata(run.journal_path()).unwrap().blocks() * 512
 }
 
 #[test]
-fn room_is_allocated_unseen_and_given_back() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn space_is_allocated_invisibly_and_freed_on_close() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let mut journal = lock.create_journal::<TestEvent>(|_| ()).unwrap();
     journal.ensure_space(100_000).unwrap();
     let reserved = allocated(&run);
-    // Not every file system says so; tmpfs, ext4, xfs and btrfs do.
+    // Not every file system reports allocated blocks; tmpfs, ext4, xfs and btrfs do.
     assert!(reserved >= 100_000, "{reserved} bytes are allocated");
     assert_eq!(fs::metadata(run.journal_path()).unwrap().len(), 0, "readers see nothing of it");
     append(&mut journal, 0, &said("one"), Durability::Sync).unwrap();
@@ -36,9 +36,9 @@ fn room_is_allocated_unseen_and_given_back() {
 }
 
 #[test]
-fn a_journal_that_goes_on_uses_what_a_dead_writer_left() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(3));
+fn a_resumed_journal_uses_the_space_a_killed_writer_left() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(3));
     let lock = run.lock().unwrap();
     let (mut journal, _) = lock.resume_journal::<TestEvent>(|_| (), |_| ()).unwrap();
     journal.ensure_space(1 << 20).unwrap();
@@ -49,7 +49,7 @@ fn a_journal_that_goes_on_uses_what_a_dead_writer_left() {
 }
 
 #[test]
-fn room_is_refused_when_the_disk_is_full_and_the_journal_goes_on() {
+fn space_is_refused_on_a_full_disk_and_the_journal_stays_usable() {
     let disk = MemoryDisk::default();
     disk.set_capacity(Some(10_000));
     let (mut journal, reports) = journal_on(disk.clone());
@@ -65,7 +65,7 @@ fn room_is_refused_when_the_disk_is_full_and_the_journal_goes_on() {
 }
 
 #[test]
-fn what_is_taken_back_before_it_was_submitted_leaves_no_trace() {
+fn unstaged_records_leave_no_trace() {
     let disk = MemoryDisk::default();
     let (mut journal, _reports) = journal_on(disk.clone());
     let at = adjutant_core::Timestamp::ZERO;

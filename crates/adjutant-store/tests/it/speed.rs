@@ -23,8 +23,8 @@ fn cpu() -> Duration {
 fn speed_of_forty_turns_of_four_records() {
     let fact = said(&"x".repeat(2000));
     for round in 0..5 {
-        let rig = StoreFixture::new();
-        let run = rig.home.create_run(run_id(0)).unwrap();
+        let fixture = StoreFixture::new();
+        let run = fixture.home.create_run(run_id(0)).unwrap();
         let lock = run.lock().unwrap();
         let (send, reports) = std::sync::mpsc::channel();
         let report = move |report| drop(send.send(report));
@@ -40,16 +40,16 @@ fn speed_of_forty_turns_of_four_records() {
         }
         journal.close().unwrap();
         let (ours, wall) = (cpu() - before, wall.elapsed());
-        let bare = bare_cpu(&rig, 40, 8 << 10);
+        let bare = bare_cpu(&fixture, 40, 8 << 10);
         println!(
             "round {round}: 160 records, 40 syncs: {ours:?} CPU (bare {bare:?}), {wall:?} wall"
         );
     }
 }
 
-/// The CPU time of `count` writes of `bytes` bytes, each with its sync, and nothing else.
-fn bare_cpu(rig: &StoreFixture, count: usize, bytes: usize) -> Duration {
-    let mut bare = File::create(rig.dir.path().join("bare")).unwrap();
+/// Returns the CPU time of `count` plain writes of `bytes` bytes, each with a sync.
+fn bare_cpu(fixture: &StoreFixture, count: usize, bytes: usize) -> Duration {
+    let mut bare = File::create(fixture.dir.path().join("bare")).unwrap();
     let block = vec![b'x'; bytes];
     let before = cpu();
     for _ in 0..count {
@@ -89,13 +89,13 @@ fn speed_of_reading_a_hundred_thousand_records() {
 #[test]
 #[ignore = "a measurement"]
 fn speed_of_a_synced_append_against_a_bare_one() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
     let (send, reports) = std::sync::mpsc::channel();
     let report = move |report| drop(send.send(report));
     let mut journal = lock.create_journal::<TestEvent>(report).unwrap();
-    let mut bare = File::create(rig.dir.path().join("bare")).unwrap();
+    let mut bare = File::create(fixture.dir.path().join("bare")).unwrap();
     let (fact, line) = (said(&"x".repeat(2000)), "x".repeat(2048));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! The state folder: who may use it, what it is made of, and how runs are found in it.
+//! The state directory: its ownership and permissions, and how runs are found in it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,31 +11,31 @@ use adjutant_store::{JournalPosition, StateDir, StateDirError};
 use crate::fixture::{StoreFixture, chain, facts, mode_of, run_id, session};
 
 #[test]
-fn a_home_is_created_with_everything_above_it() {
-    let rig = StoreFixture::new();
-    let path = rig.dir.path().join("a/b/c");
+fn a_state_directory_is_created_with_its_parents() {
+    let fixture = StoreFixture::new();
+    let path = fixture.dir.path().join("a/b/c");
     StateDir::open(&path).unwrap();
     StateDir::open(&path).expect("it may exist");
     for folder in ["a", "a/b", "a/b/c", "a/b/c/runs"] {
-        assert_eq!(mode_of(&rig.dir.path().join(folder)), 0o700, "{folder}");
+        assert_eq!(mode_of(&fixture.dir.path().join(folder)), 0o700, "{folder}");
     }
 }
 
 #[test]
-fn a_home_that_users_share_as_they_share_tmp_is_refused_and_left_as_it_is() {
-    let rig = StoreFixture::new();
-    let path = rig.dir.path().join("shared");
+fn a_directory_shared_like_tmp_is_refused_and_left_unchanged() {
+    let fixture = StoreFixture::new();
+    let path = fixture.dir.path().join("shared");
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
     let error = StateDir::open(&path).unwrap_err();
-    insta::assert_snapshot!(rig.redact(&error.to_string()), @"$WORK/shared is a directory that users share (mode 1777); name one of your own, such as $WORK/shared/adjutant");
+    insta::assert_snapshot!(fixture.redact(&error.to_string()), @"$WORK/shared is a directory that users share (mode 1777); name one of your own, such as $WORK/shared/adjutant");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o1777);
 }
 
 #[test]
-fn a_home_that_others_can_read_or_write_is_made_private_once() {
-    let rig = StoreFixture::new();
-    let path = rig.dir.path().join("open");
+fn a_directory_that_others_can_read_or_write_is_made_private_once() {
+    let fixture = StoreFixture::new();
+    let path = fixture.dir.path().join("open");
     fs::create_dir_all(path.join("runs")).unwrap();
     for mode in [0o755, 0o750, 0o701, 0o744, 0o775, 0o702, 0o777] {
         for folder in [&path, &path.join("runs")] {
@@ -48,9 +48,9 @@ fn a_home_that_others_can_read_or_write_is_made_private_once() {
 }
 
 #[test]
-fn a_home_of_another_user_is_refused() {
-    let rig = StoreFixture::new();
-    let path = rig.dir.path().join("theirs");
+fn a_directory_of_another_user_is_refused() {
+    let fixture = StoreFixture::new();
+    let path = fixture.dir.path().join("theirs");
     fs::create_dir(&path).unwrap();
     if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
         return; // Only root can give a folder away.
@@ -63,50 +63,50 @@ fn a_home_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_file_in_the_home_s_place_is_named() {
-    let rig = StoreFixture::new();
-    let path = rig.dir.path().join("file");
+fn a_file_at_the_path_of_the_state_directory_is_reported() {
+    let fixture = StoreFixture::new();
+    let path = fixture.dir.path().join("file");
     fs::write(&path, "").unwrap();
     let error = StateDir::open(&path).unwrap_err();
-    insta::assert_snapshot!(rig.redact(&chain(&error)), @"cannot create $WORK/file: not a directory");
+    insta::assert_snapshot!(fixture.redact(&chain(&error)), @"cannot create $WORK/file: not a directory");
 }
 
 #[test]
-fn an_id_is_given_once() {
-    let rig = StoreFixture::new();
-    rig.home.create_run(run_id(0)).unwrap();
-    let error = rig.home.create_run(run_id(0)).unwrap_err();
+fn creating_a_run_with_an_existing_id_fails() {
+    let fixture = StoreFixture::new();
+    fixture.home.create_run(run_id(0)).unwrap();
+    let error = fixture.home.create_run(run_id(0)).unwrap_err();
     assert!(matches!(error, StateDirError::RunExists(id) if id == run_id(0)));
     insta::assert_snapshot!(error, @"run_1735460684_a1b2c3 exists already");
 }
 
 #[test]
 fn runs_are_listed_newest_first() {
-    let rig = StoreFixture::new();
+    let fixture = StoreFixture::new();
     for nth in [3, 1, 2] {
-        rig.home.create_run(run_id(nth)).unwrap();
+        fixture.home.create_run(run_id(nth)).unwrap();
     }
-    fs::create_dir(rig.dir.path().join("state/runs/lost+found")).unwrap();
-    assert_eq!(rig.home.list_runs().unwrap(), [run_id(3), run_id(2), run_id(1)]);
+    fs::create_dir(fixture.dir.path().join("state/runs/lost+found")).unwrap();
+    assert_eq!(fixture.home.list_runs().unwrap(), [run_id(3), run_id(2), run_id(1)]);
 }
 
-fn find(rig: &StoreFixture, text: &str) -> String {
-    match rig.home.find(text) {
+fn find(fixture: &StoreFixture, text: &str) -> String {
+    match fixture.home.find(text) {
         Ok(run) => run.id().to_string(),
         Err(error) => format!("error: {error}"),
     }
 }
 
 #[test]
-fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
-    let rig = StoreFixture::new();
-    assert_eq!(find(&rig, "latest"), "error: there are no runs yet");
+fn a_run_is_found_by_id_by_prefix_and_as_latest() {
+    let fixture = StoreFixture::new();
+    assert_eq!(find(&fixture, "latest"), "error: there are no runs yet");
     for stamp in [1_735_460_684, 1_735_460_700, 1_800_000_000] {
-        let run = rig.home.create_run(RunId::new(stamp, [0; 6])).unwrap();
+        let run = fixture.home.create_run(RunId::new(stamp, [0; 6])).unwrap();
         fs::write(run.journal_path(), "begun").unwrap();
     }
-    // Nothing was recorded in it and nobody is at it, so it is not the latest.
-    rig.home.create_run(RunId::new(1_900_000_000, [0; 6])).unwrap();
+    // It has no records and no live process, so it is not the latest run.
+    fixture.home.create_run(RunId::new(1_900_000_000, [0; 6])).unwrap();
     let asked = [
         "latest",
         "run_1735460684_aaaaaa",
@@ -121,7 +121,7 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
         "../runs",
     ];
     let answers: Vec<String> =
-        asked.iter().map(|text| format!("`{text}` -> {}", find(&rig, text))).collect();
+        asked.iter().map(|text| format!("`{text}` -> {}", find(&fixture, text))).collect();
     insta::assert_snapshot!(answers.join("\n"), @r"
     `latest` -> run_1800000000_aaaaaa
     `run_1735460684_aaaaaa` -> run_1735460684_aaaaaa
@@ -138,9 +138,9 @@ fn a_run_is_found_by_id_by_beginning_and_as_the_latest() {
 }
 
 #[test]
-fn projections_are_replaced() {
-    let rig = StoreFixture::new();
-    let run = rig.home.create_run(run_id(0)).unwrap();
+fn writing_a_projection_again_replaces_it() {
+    let fixture = StoreFixture::new();
+    let run = fixture.home.create_run(run_id(0)).unwrap();
     run.write_scratch(session(), b"first\n").unwrap();
     run.write_scratch(session(), b"first\nsecond\n").unwrap();
     assert_eq!(fs::read_to_string(run.scratch_path(session())).unwrap(), "first\nsecond\n");
@@ -151,8 +151,8 @@ fn projections_are_replaced() {
     assert_eq!(names, 1, "no temporary file is left");
 }
 
-/// Makes one of every file and asserts that all of them are private.
-fn every_file_is_private(state: &Path) {
+/// Creates every kind of file and asserts that all of them are private.
+fn assert_every_file_is_private(state: &Path) {
     let home = StateDir::open(state).unwrap();
     let run = home.create_run(run_id(0)).unwrap();
     let lock = run.lock().unwrap();
@@ -181,21 +181,21 @@ fn every_file_is_private(state: &Path) {
 
 #[test]
 fn files_are_private_under_any_umask() {
-    // The umask belongs to the process, so each one gets a process of its own.
+    // The umask is a property of the process, so each umask is tested in a child process.
     if let Some(state) = std::env::var_os("ADJUTANT_TEST_UMASK_STATE") {
-        return every_file_is_private(state.as_ref());
+        return assert_every_file_is_private(state.as_ref());
     }
     for umask in ["000", "022", "777"] {
-        let rig = tempfile::tempdir().unwrap();
+        let fixture = tempfile::tempdir().unwrap();
         let output = Command::new("sh")
             .args([
                 "-c",
-                "umask \"$1\" && exec \"$2\" --exact home::files_are_private_under_any_umask",
+                "umask \"$1\" && exec \"$2\" --exact state_dir::files_are_private_under_any_umask",
                 "sh",
                 umask,
             ])
             .arg(std::env::current_exe().unwrap())
-            .env("ADJUTANT_TEST_UMASK_STATE", rig.path().join("state"))
+            .env("ADJUTANT_TEST_UMASK_STATE", fixture.path().join("state"))
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! What a healthy journal does: round trips, group commit, closing.
+//! Writing without failures: round trips, group commit, closing.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,7 +28,7 @@ fn a_record_is_one_line_that_jq_reads() {
 }
 
 #[test]
-fn every_record_comes_back_in_order() {
+fn every_record_is_read_back_in_order() {
     let facts = facts(50);
     let (bytes, starts) = bytes_of(&facts);
     let (records, tail) = read(&bytes);
@@ -44,7 +44,7 @@ fn every_record_comes_back_in_order() {
 
 proptest! {
     #[test]
-    fn any_text_comes_back(texts in proptest::collection::vec(any::<String>(), 0..8)) {
+    fn any_text_is_read_back_unchanged(texts in proptest::collection::vec(any::<String>(), 0..8)) {
         let facts: Vec<TestEvent> = texts.iter().map(|text| said(text)).collect();
         let (records, tail) = read(&bytes_of(&facts).0);
         prop_assert_eq!(events(&records), facts);
@@ -52,7 +52,7 @@ proptest! {
     }
 }
 
-/// A disk whose first sync waits for a word.
+/// A disk whose first sync blocks until the test allows it.
 struct GatedDisk {
     disk: MemoryDisk,
     entered: Sender<()>,
@@ -78,7 +78,7 @@ impl Disk for GatedDisk {
 }
 
 #[test]
-fn what_queues_during_a_sync_shares_the_next_one() {
+fn records_queued_during_a_sync_share_the_next_one() {
     let (entered, has_entered) = channel();
     let (open, gate) = channel();
     let disk = MemoryDisk::default();
@@ -111,7 +111,7 @@ fn records_staged_together_cost_one_sync() {
     assert_eq!((disk.writes(), disk.syncs()), (1, 1));
 }
 
-/// A disk that says when it was written to.
+/// A disk that sends a message after each write.
 struct ReportingDisk {
     disk: MemoryDisk,
     written: Sender<()>,
@@ -133,7 +133,7 @@ impl Disk for ReportingDisk {
 }
 
 #[test]
-fn lazy_records_are_written_at_once_without_a_sync_or_a_word() {
+fn lazy_records_are_written_at_once_without_a_sync_or_a_report() {
     let (written, is_written) = channel();
     let disk = MemoryDisk::default();
     let (mut journal, reports) = journal_on(ReportingDisk { disk: disk.clone(), written });
@@ -149,7 +149,7 @@ fn lazy_records_are_written_at_once_without_a_sync_or_a_word() {
 }
 
 #[test]
-fn closing_writes_and_syncs_what_is_left() {
+fn closing_writes_and_syncs_the_remaining_records() {
     let disk = MemoryDisk::default();
     let (mut journal, _reports) = journal_on(disk.clone());
     append(&mut journal, 0, &said("lazy"), Durability::Lazy).unwrap();
@@ -170,9 +170,9 @@ fn dropping_a_journal_closes_it() {
 }
 
 #[test]
-fn a_resumed_journal_goes_on_where_it_ended() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(5));
+fn a_resumed_journal_continues_where_it_ended() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(5));
     let lock = run.lock().unwrap();
     let mut seen = Vec::new();
     let (mut journal, tail) =
@@ -188,9 +188,9 @@ fn a_resumed_journal_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_before_anything_is_added() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(5));
+fn a_torn_tail_is_truncated_before_anything_is_appended() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(5));
     let whole = std::fs::read(run.journal_path()).unwrap();
     for cut in [1, 2, 30] {
         std::fs::write(run.journal_path(), &whole[..whole.len() - cut]).unwrap();
@@ -210,17 +210,17 @@ fn a_torn_tail_is_cut_before_anything_is_added() {
 }
 
 #[test]
-fn a_journal_is_created_once() {
-    let rig = StoreFixture::new();
-    let run = rig.ended_run(0, &facts(1));
+fn creating_an_existing_journal_fails() {
+    let fixture = StoreFixture::new();
+    let run = fixture.ended_run(0, &facts(1));
     let error = run.lock().unwrap().create_journal::<TestEvent>(|_| ()).unwrap_err();
-    let text = rig.redact(&crate::fixture::chain(&error));
+    let text = fixture.redact(&crate::fixture::chain(&error));
     insta::assert_snapshot!(text, @"cannot create $WORK/state/runs/run_1735460684_a1b2c3/journal.jsonl: File exists (os error 17)");
 }
 
 #[test]
-fn a_full_queue_makes_the_writer_of_records_wait_and_loses_none() {
-    // The queue's bound is met: 40 records of 1 MiB against 16 MiB that may wait.
+fn a_full_queue_blocks_the_caller_and_loses_no_records() {
+    // Exceeds the queue's limit: 40 records of 1 MiB, and 16 MiB may be queued.
     let (entered, has_entered) = channel();
     let (open, gate) = channel();
     let disk = MemoryDisk::default();
