@@ -252,45 +252,51 @@ fn open_inbox(archive: &Archive) -> Result<Vec<InboxQuestion>, Failure> {
     })?;
     let mut all = Vec::new();
     for (id, waiting) in kept {
-        match look(archive, &waiting) {
-            Some(Some((files, question, left_ms))) if left_ms > 0 => {
+        match read_question(archive, &waiting) {
+            Ok(Some((files, question, left_ms))) if left_ms > 0 => {
                 all.push(InboxQuestion { id, waiting, files, question, left_ms });
             }
             // An expired question is closed by its run. An unreadable run may be readable later.
-            Some(Some(_)) | None => {}
-            Some(None) => registry.close_question(&id),
+            Ok(Some(_)) | Err(UnreadableRun) => {}
+            Ok(None) => registry.close_question(&id),
         }
     }
     Ok(all)
 }
 
-/// Reads a question from the journal of its run: inside, nothing where it is known not to be open any
-/// more; nothing at all where that is not known.
-fn look(
+/// The journal of a run cannot be read now, so the state of its questions is unknown.
+struct UnreadableRun;
+
+/// Reads a question, and for how many more milliseconds it is open, from the journal of its run.
+///
+/// Returns `None` for a question that was answered, or whose run is over or gone.
+fn read_question(
     archive: &Archive,
     waiting: &QuestionPointer,
-) -> Option<Option<(RunFiles, ApprovalQuestion, u64)>> {
+) -> Result<Option<(RunFiles, ApprovalQuestion, u64)>, UnreadableRun> {
     let files = match archive.find(&waiting.run.to_string()) {
         Ok((files, _)) => files,
-        Err(_) if is_gone(archive, waiting) => return Some(None),
-        Err(_) => return None,
+        Err(_) if is_gone(archive, waiting) => return Ok(None),
+        Err(_) => return Err(UnreadableRun),
     };
-    if matches!(files.liveness().ok()?, RunLiveness::Dead) {
-        return Some(None);
+    if matches!(files.liveness().map_err(|_| UnreadableRun)?, RunLiveness::Dead) {
+        return Ok(None);
     }
-    let AskedQuestions { view, admitted, is_whole } = read_questions(&files)?;
+    let AskedQuestions { view, admitted, is_whole } =
+        read_questions(&files).ok_or(UnreadableRun)?;
     let Some(open) = view.approvals().iter().find(|open| open.hash == waiting.hash) else {
-        return is_whole.then_some(None);
+        return if is_whole { Ok(None) } else { Err(UnreadableRun) };
     };
     let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
     let prd = prd.filter(|_| open.call == WHOLE_RUN);
     let lacking = prd.map(|prd| archive.registry().lacking_consents(prd)).unwrap_or_default();
-    let question = ApprovalQuestion::of_call(view.policy()?, &admitted, open.parent, open.call);
+    let policy = view.policy().ok_or(UnreadableRun)?;
+    let question = ApprovalQuestion::of_call(policy, &admitted, open.parent, open.call);
     let question = question.with_unallowed(lacking);
     let latest = view.latest();
     let now = latest.at.plus_millis(files.since(latest.wall_ms));
     let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
-    Some(Some((files, question, left_ms)))
+    Ok(Some((files, question, left_ms)))
 }
 
 /// Returns whether the run is certainly gone: all runs can be listed and it is not among them.
