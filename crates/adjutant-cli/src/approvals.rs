@@ -200,7 +200,7 @@ pub(crate) fn run_approve(
     let &[open] = found.as_slice() else {
         let what = match found.len() {
             0 => format!("no question `{}` is open", sanitize::line(&args.id)),
-            several => format!("`{}` may be any of {several}", sanitize::line(&args.id)),
+            several => format!("`{}` matches {several} questions", sanitize::line(&args.id)),
         };
         return Err(Failure::new(Exit::Refused, what).hint(
             "It may have been answered or have expired; `adjutant approvals` lists what waits.",
@@ -208,7 +208,7 @@ pub(crate) fn run_approve(
     };
     let fits = |code: &String| code.eq_ignore_ascii_case(&open.waiting.code);
     if !args.deny && !args.code.as_ref().is_some_and(fits) {
-        return Err(Failure::new(Exit::Refused, "the code does not fit the question")
+        return Err(Failure::new(Exit::Refused, "the code does not match the question")
             .hint("`adjutant approvals` shows the question and its code."));
     }
     let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };

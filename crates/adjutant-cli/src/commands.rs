@@ -67,7 +67,9 @@ pub(crate) fn read_slash_command(
     })?;
     let found = found.map(|(command, typed)| (command.clone(), command.without_in_place(typed)));
     if found.is_none() {
-        say("adjutant: this begins with a path and no command's name, so it is taken as a goal");
+        say(
+            "adjutant: this begins with a path, not with the name of a command, so it is taken as a goal",
+        );
     }
     Ok(found.map(|(command, (typed, in_place))| {
         let root = root.to_owned();
@@ -78,7 +80,7 @@ pub(crate) fn read_slash_command(
 /// Refuses what an MCP client may not send. A client's command is not typed by a person, so it grants no rights.
 pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failure> {
     let Some(slash) = slash else {
-        return Err(Failure::usage("this begins with a path and no command's name")
+        return Err(Failure::usage("this begins with a path, not with the name of a command")
             .hint("`adjutant commands` lists the commands."));
     };
     let name = sanitize::line(slash.command.name());
@@ -129,7 +131,7 @@ fn refused(error: &PrepareError) -> Failure {
         PrepareError::UnknownTask { .. } => failure
             .hint("`adjutant task list` shows the tasks there are; `adjutant run '/task \"TEXT\"'` adds one."),
         PrepareError::Tasks(_) => failure
-            .hint("Mend it, or move it away; `adjutant task list` says whether it can be read."),
+            .hint("Fix it, or move it away; `adjutant task list` says whether it can be read."),
     }
 }
 
@@ -176,7 +178,7 @@ impl TypedSlashCommand {
         let arguments = arguments.map_err(|error| refused(&error))?;
         let name = self.command.name();
         let needless = [
-            (flags.agent.is_some(), "--agent names nobody"),
+            (flags.agent.is_some(), "--agent has no effect"),
             (flags.events, "--events has nothing to stream"),
         ];
         if let Some((_, why)) = needless.iter().find(|(is_given, _)| *is_given) {
@@ -226,13 +228,13 @@ impl TypedSlashCommand {
             let head = format!("adjutant: task {} is {}", task.number, status.marker());
             advise(&match run_lookup::unfinished_run_with_task(archive, &self.root, task.number) {
                 Some((run, Liveness::Alive)) => format!(
-                    "{head}: {run} is at work on it; `adjutant status {run}` shows it, `adjutant cancel {run}` ends it"
+                    "{head}: {run} is working on it; `adjutant status {run}` shows it, `adjutant cancel {run}` ends it"
                 ),
-                Some((run, Liveness::Dead)) => format!(
-                    "{head}: {run} was interrupted; `adjutant resume {run}` goes on with it"
-                ),
+                Some((run, Liveness::Dead)) => {
+                    format!("{head}: {run} was interrupted; `adjutant resume {run}` continues it")
+                }
                 None => format!(
-                    "{head}: a run may be at work on it, or was interrupted; `adjutant status` shows it, `adjutant resume RUN` goes on"
+                    "{head}: a run may be working on it, or was interrupted; `adjutant status` shows it, `adjutant resume RUN` continues it"
                 ),
             });
         }

@@ -99,7 +99,7 @@ pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Res
         ),
         WaitEnding::TimedOut => {
             advise(&format!(
-                "adjutant: the time is up and it goes on; `adjutant wait {target}` waits on"
+                "adjutant: the timeout passed and it is still running; `adjutant wait {target}` waits again"
             ));
         }
     }
@@ -169,7 +169,7 @@ pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Res
     if as_json {
         print_json(&json!({ "v": 1, "run": files.id(), "session": session, "bytes": bytes }))?;
     } else {
-        print(&format!("{session} hears it before its next turn\n"))?;
+        print(&format!("{session} gets it before its next turn\n"))?;
     }
     Ok(Exit::Completed)
 }
@@ -213,14 +213,14 @@ impl ControlTarget {
             None => say("adjutant: its process was gone; the end is recorded"),
         }
         if self.session.is_some() {
-            advise(&format!("  `adjutant resume {}` goes on with the rest of the run.", self.run));
+            advise(&format!("  `adjutant resume {}` continues the rest of the run.", self.run));
         }
     }
 
     fn interrupted(&self) -> String {
         let run = self.run;
         format!(
-            "adjutant: the process that ran it is gone\n  `adjutant resume {run}` goes on with it, \
+            "adjutant: the process that ran it is gone\n  `adjutant resume {run}` continues it, \
              `adjutant cancel {run}` ends it."
         )
     }
@@ -234,14 +234,16 @@ impl ControlTarget {
                 let exit = if is_bad { Exit::Usage } else { Exit::Refused };
                 Failure::new(exit, error.to_string()).hint(&complaint.recommendation)
             }
-            ControlError::NotLive => Failure::new(Exit::Refused, format!("nobody works on {run}"))
-                .hint(format!("`adjutant status {run}` says how it stands.")),
+            ControlError::NotLive => {
+                Failure::new(Exit::Refused, format!("no process works on {run}"))
+                    .hint(format!("`adjutant status {run}` shows its state."))
+            }
             ControlError::NeverBegan => {
                 Failure::usage(format!("nothing to cancel: {run} never began"))
                     .hint("`adjutant prune` removes what is left of it.")
             }
             ControlError::Silent(_) => Failure::caused(Exit::Failed, error).hint(format!(
-                "It may be stopped or busy, and do it later. `adjutant cancel {run}` ends it \
+                "It may be stopped or busy, and act on it later. `adjutant cancel {run}` ends it \
                      whatever it does."
             )),
             ControlError::Unseen | ControlError::Kill(_) | ControlError::Stays(_) => {

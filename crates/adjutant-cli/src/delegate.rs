@@ -304,13 +304,13 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
             Failure::caused(Exit::Usage, error)
         }
         EngineError::Lock(_) if error.is_in_use() => {
-            Failure::caused(Exit::Usage, error).hint("`adjutant status` shows what goes on in it.")
+            Failure::caused(Exit::Usage, error).hint("`adjutant status` shows its state.")
         }
         EngineError::Workspaces(_) => Failure::caused(Exit::Usage, error).hint(
             "`adjutant doctor` says what this machine allows; without --write agents only read.",
         ),
         EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
-            .hint("Name a model that can be had with --model, or give this one its key."),
+            .hint("Choose an available model with --model, or set the key of this one."),
         EngineError::Context(_) => Failure::caused(Exit::Refused, error)
             .hint("Name regular files below the root in `context_loading` of the command's file."),
         EngineError::Home(_)

@@ -34,13 +34,16 @@ pub(crate) fn detach(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
     // This fails only for a process that already leads a session.
     let _ = rustix::process::setsid();
     let handover = LaunchHandover::receive().map_err(|error| {
-        Failure::new(Exit::Cancelled, format!("the server that began this run is gone: {error}"))
+        Failure::new(
+            Exit::Cancelled,
+            format!("the MCP server that started this run is gone: {error}"),
+        )
     })?;
     let Some(server) = flags.leash.and_then(Pid::from_raw) else { return Ok(handover) };
     let leashed = set_parent_process_death_signal(Some(Signal::TERM));
     // The server may have exited before the death signal was set.
     if leashed.is_err() || getppid() != Some(server) {
-        return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
+        return Err(Failure::new(Exit::Cancelled, "the MCP server that started this run is gone"));
     }
     Ok(handover)
 }
@@ -60,7 +63,7 @@ pub(crate) fn read_command(handover: &LaunchHandover) -> Result<String, Failure>
     let text = read_stdin()?;
     if handover.bytes() != text.len() {
         // A truncated command would be a different command.
-        return Err(Failure::new(Exit::Cancelled, "the server that began this run is gone"));
+        return Err(Failure::new(Exit::Cancelled, "the MCP server that started this run is gone"));
     }
     if !text.starts_with('/') || text.contains('\0') {
         return Err(Failure::usage("a command is one line of text that begins with a slash")
@@ -82,8 +85,8 @@ pub(crate) fn resolve_prd(root: &Path, named: &Path) -> Result<PathBuf, Failure>
             return Err(Failure::usage(format!("cannot read {}: {error}", named.display())));
         }
     }
-    let what = format!("{} is not in the tree that this server works on", named.display());
-    Err(Failure::usage(what).hint("Name it by its path from the root of that tree."))
+    let what = format!("{} is not inside this server's tree", named.display());
+    Err(Failure::usage(what).hint("Use a path relative to the root of that tree."))
 }
 
 /// Refuses `script:` and `replay:` models: only a person may choose files of this machine.
@@ -316,7 +319,7 @@ impl DetachedTerms {
                     Some(Ok(())) => ApproverAnswer::Later,
                     Some(Err(error)) => {
                         let failure = Failure::caused(Exit::Failed, &error);
-                        ApproverAnswer::No(format!("the question could not be kept: {failure}"))
+                        ApproverAnswer::No(format!("the question could not be saved: {failure}"))
                     }
                     None => ApproverAnswer::No("nothing was asked".into()),
                 }
@@ -337,7 +340,7 @@ impl DetachedTerms {
             {
                 let failure = Failure::caused(Exit::Failed, &error);
                 say(&format!(
-                    "adjutant: what the run cost is not noted, its worst case is: {failure}"
+                    "adjutant: cannot record what the run cost, so its worst case counts: {failure}"
                 ));
             }
         }

@@ -187,7 +187,7 @@ fn write_transcripts(archive: &Archive, view: &RunView, run: RunId) {
         .map_err(|error| Failure::caused(Exit::Failed, &error))
         .and_then(|(files, _)| projections::write(&files, view));
     if let Err(failure) = written {
-        say(&format!("adjutant: not kept on disk: {failure}"));
+        say(&format!("adjutant: cannot write transcripts: {failure}"));
     }
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn interrupted_failure(error: &EngineError, view: &RunView) -> Failur
     }
     match view.run() {
         Some(run) => failure.hint(format!(
-            "{run} is interrupted there; `adjutant result {run}` shows what was recorded."
+            "{run} was interrupted; `adjutant result {run}` shows what was recorded."
         )),
         None if error.is_disk_full() => {
             failure.hint("Free space, or keep runs elsewhere with ADJUTANT_HOME or --home DIR.")
@@ -237,7 +237,7 @@ async fn wait_for_run(
 }
 
 fn exit_at_once() -> ! {
-    say("adjutant: leaving now; what was recorded is kept");
+    say("adjutant: exiting now; everything recorded so far is kept");
     std::process::exit(i32::from(Exit::Cancelled.code()))
 }
 
@@ -247,7 +247,7 @@ fn cancel(asked: &mut bool, orders: &mpsc::Sender<ControlCommand>, live: &Rc<Ref
     if std::mem::replace(asked, true) {
         exit_at_once();
     }
-    say("adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)");
+    say("adjutant: cancelling; results so far are kept (press ctrl+c again to exit at once)");
     // A full channel already contains an order to cancel.
     let _ = orders.try_send(ControlCommand::CancelRun);
 }

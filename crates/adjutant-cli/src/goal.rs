@@ -173,7 +173,7 @@ fn continue_latest(
             return resume_run(&archive, RunToResume { files, journal, past }, wish, &flags);
         }
     }
-    Err(Failure::usage("there is no run of a parent agent in this tree to go on with")
+    Err(Failure::usage("there is no run of a parent agent in this tree to continue")
         .hint("Begin one with `adjutant run \"GOAL\"`."))
 }
 

@@ -29,9 +29,9 @@ const CONTEXT: &str = "ADJUTANT_CONTEXT";
 pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
     if let Some(command) = &args.command {
         if let Some(flag) = misplaced(args) {
-            let text = format!("{flag} stands before the subcommand and would be lost");
+            let text = format!("{flag} is before the subcommand and would have no effect");
             return Err(Failure::usage(text).hint(
-                "What the client starts the server with stands behind `--`: \
+                "The flags for the server go after `--`: \
                  adjutant mcp install claude -- --approve-below 0.50",
             ));
         }
@@ -39,8 +39,9 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
     }
     let root = absolute(&args.root)?;
     let settings = settings(args, &root)?;
-    let program_path = env::current_exe()
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find myself: {error}")))?;
+    let program_path = env::current_exe().map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot find this program: {error}"))
+    })?;
     let refusal = env::var_os(CONTEXT).map(|_| {
         format!(
             "Not delegated: {CONTEXT} is set where the server was started. It is reserved for bounds \

@@ -95,7 +95,7 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     findings.push(finding(
         "terminal",
         true,
-        if terminal { "a live picture is drawn" } else { "plain lines are written" },
+        if terminal { "progress is drawn live" } else { "plain lines are written" },
     ));
     if as_json {
         let lines: Vec<Value> = findings
@@ -168,7 +168,7 @@ fn providers(wiring: &Wiring) -> Vec<DoctorFinding> {
             Some(true) => finding(name, true, format!("key found; {base_url}")),
             Some(false) => finding(name, false, "no key in the environment or the user config"),
             None if answers(&base_url) => finding(name, true, format!("answers at {base_url}")),
-            None => finding(name, false, format!("nobody answers at {base_url}")),
+            None => finding(name, false, format!("no answer at {base_url}")),
         }
     };
     wiring.providers().into_iter().map(look).collect()

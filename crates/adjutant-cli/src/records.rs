@@ -448,7 +448,7 @@ pub(crate) fn say_how_to_resume(look: &ObservedRun<'_>) {
 fn say_torn(run: RunId, bytes: u64) {
     if bytes > 0 {
         say(&format!(
-            "adjutant: {run}: the last {bytes} bytes of the journal were torn and are passed over"
+            "adjutant: {run}: the last {bytes} bytes of the journal were incomplete and are ignored"
         ));
     }
 }

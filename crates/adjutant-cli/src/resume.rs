@@ -194,7 +194,7 @@ fn show_ended(
         flags.terms.setup_resumed(archive.path(), files.id(), past, flags.merge.is_some())?;
     let view = records::fold_read(files.id(), journal);
     let Some(outcome) = view.outcome() else {
-        return Err(Failure::usage(format!("{} goes on in another process", files.id())));
+        return Err(Failure::usage(format!("{} is continued by another process", files.id())));
     };
     let showing = DisplayOptions {
         form: flags.form,
@@ -335,11 +335,11 @@ pub(crate) fn resume_run(
 /// Describes what can be done about a run whose directory is gone.
 fn moved_tree_hint(run: RunId) -> String {
     format!(
-        "{run} works there and nowhere else; `adjutant diff {run}` shows what it kept, also in a \
+        "{run} can continue only there; `adjutant diff {run}` shows what it kept, also in a \
          repository that was moved."
     )
 }
 
 const RESUME: CommandVerb = CommandVerb { typed: "resume", noun: "run", has_anywhere: false };
 
-const ANOTHER_MODEL: &str = "Name one that can be had with --model.";
+const ANOTHER_MODEL: &str = "Choose an available one with --model.";

@@ -164,7 +164,7 @@ fn not_a_label(text: &str, run: RunId, view: &RunView) -> String {
         .filter(|label| label.chars().count() > 2)
         .map(|label| format!(" Did you mean {}?", sanitize::shell_word(&sanitize::label(label))));
     format!(
-        "Nor is it a label of the latest run here: `adjutant tree {run}` lists them, `adjutant status` the runs.{}",
+        "It is not a label of the latest run here either: `adjutant tree {run}` lists them, `adjutant status` the runs.{}",
         meant.unwrap_or_default()
     )
 }

@@ -323,7 +323,7 @@ fn warn_of_unknown_variables() {
                 "adjutant: ADJUTANT_CONTEXT is reserved; while it is set, `adjutant mcp` delegates nothing",
             );
         } else if !known(rest) {
-            say(&format!("adjutant: ADJUTANT_{rest} is not known and sets nothing"));
+            say(&format!("adjutant: ADJUTANT_{rest} is unknown and has no effect"));
         }
     }
 }

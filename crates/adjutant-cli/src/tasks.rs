@@ -179,7 +179,7 @@ fn status(args: &TaskSetArgs) -> Result<TaskStatus, Failure> {
     TaskStatus::read(typed).ok_or_else(|| {
         let meant = nearest(typed, words());
         let meant = meant.map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();
-        Failure::usage(format!("`{typed}` is no status{meant}")).hint(known())
+        Failure::usage(format!("`{typed}` is not a status{meant}")).hint(known())
     })
 }
 
@@ -188,7 +188,7 @@ fn new_task(args: &TaskAddArgs) -> Result<NewTask, Failure> {
         None => TaskPriority::default(),
         Some(typed) => TaskPriority::read(typed).ok_or_else(|| {
             let words = TaskPriority::ALL.map(TaskPriority::as_str).join(", ");
-            Failure::usage(format!("`{typed}` is no priority"))
+            Failure::usage(format!("`{typed}` is not a priority"))
                 .hint(format!("Priorities: {words}."))
         })?,
     };
@@ -213,7 +213,7 @@ fn failed(error: SpecsError) -> Failure {
         }
         SpecsError::Damaged { .. } => (
             Exit::Usage,
-            Some("Mend it, or move it away: the next change makes it anew from TODO.md."),
+            Some("Fix it, or move it away: the next change makes it anew from TODO.md."),
         ),
         SpecsError::Task(
             TaskError::UnknownStatus { .. }

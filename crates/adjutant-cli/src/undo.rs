@@ -190,7 +190,7 @@ fn locate_work(
 /// Describes how to undo a merge.
 fn merged_sentence(session: SessionId) -> String {
     format!(
-        "adjutant: the work of {session} was merged into the files: `{} merge --undo {session}` takes it back",
+        "adjutant: the work of {session} was merged into the files: `{} merge --undo {session}` undoes that",
         program()
     )
 }
@@ -212,7 +212,7 @@ fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, WorkLocation)) -> 
         )),
         WorkLocation::Workspace => Some(format!(
             "adjutant: {session} changed nothing here: its work is in a workspace that was not kept yet; \
-             `adjutant prune` keeps it as it is, `adjutant resume {run}` goes on with what was interrupted"
+             `adjutant prune` keeps it as it is, `adjutant resume {run}` continues what was interrupted"
         )),
         WorkLocation::Nowhere => None,
     }
@@ -273,7 +273,7 @@ fn line(undo: &FileUndo, dry_run: bool) -> String {
         (UndoOutcome::Removed, true) => format!("would remove    {path}\n"),
         (UndoOutcome::Unchanged, _) => format!("unchanged  {path}: it is as it was before\n"),
         (UndoOutcome::Differs, _) => {
-            format!("left       {path}: somebody changed it since, so it is not what was left\n")
+            format!("left       {path}: it was changed after the run\n")
         }
         (UndoOutcome::Failed(reason), _) => {
             format!("left       {path}: {}\n", sanitize::line(reason))
@@ -283,7 +283,7 @@ fn line(undo: &FileUndo, dry_run: bool) -> String {
 
 fn summary(undone: &[FileUndo], dry_run: bool) -> String {
     if undone.is_empty() {
-        return "Nothing was changed, so there is nothing to put back".to_owned();
+        return "Nothing was changed, so there is nothing to restore".to_owned();
     }
     let left = undone.iter().filter(|undo| is_left(undo)).count();
     let same = undone.iter().filter(|undo| undo.fate == UndoOutcome::Unchanged).count();

@@ -156,7 +156,7 @@ impl Wiring {
         let Some(path) = script.or(replay).map(Path::new) else { return Ok(None) };
         if self.recorder.is_some() {
             return Err(Failure::usage(format!(
-                "--record keeps what a provider answers; {name} asks none"
+                "--record needs a provider; {name} does not call one"
             ))
             .hint("Record with --model provider/model, or leave --record out."));
         }

@@ -66,7 +66,7 @@ fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> 
     };
     let program_shown = shown(&PathBuf::from(program));
     if client.is_disabled(entry) {
-        return Some((false, format!("{path} has the server switched off")));
+        return Some((false, format!("{path} has the server disabled")));
     }
     let Some(found) = resolved(program) else {
         return Some((false, format!("{path} starts {program_shown}, which is not there: {fix}")));
@@ -75,7 +75,7 @@ fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> 
         return Some(judge_flags(client, entry, arguments, &path, &fix));
     }
     let is_here = fs::metadata(&found).is_ok_and(|it| it.is_file());
-    let what = if is_here { "another program than this one" } else { "which is no program" };
+    let what = if is_here { "another program than this one" } else { "which is not a program" };
     Some((false, format!("{path} starts {program_shown}, {what}: {fix}")))
 }
 

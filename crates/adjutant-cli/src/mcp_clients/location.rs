@@ -72,9 +72,8 @@ fn project(client: KnownClient, root: &Path) -> PathBuf {
 
 fn user(client: KnownClient) -> Result<PathBuf, Failure> {
     let home = || {
-        absolute_variable("HOME").ok_or_else(|| {
-            Failure::usage("where your configuration is cannot be told: HOME is not set")
-        })
+        absolute_variable("HOME")
+            .ok_or_else(|| Failure::usage("cannot find your configuration: HOME is not set"))
     };
     let config = || match absolute_variable("XDG_CONFIG_HOME") {
         Some(config) => Ok(config),

@@ -83,7 +83,7 @@ pub(crate) fn show(
     let empty = ClientConfigText::read(client, String::new()).map_err(Failure::usage)?;
     let started = started(client, &place, &empty, flags, home)?;
     let new = empty.with(&started.command).map_err(Failure::usage)?;
-    say(&format!("adjutant: {} must hold:", shown(&place.path)));
+    say(&format!("adjutant: {} must contain:", shown(&place.path)));
     print(&new)?;
     Ok(Exit::Completed)
 }
@@ -117,7 +117,9 @@ pub(crate) fn install(
     started.tell_kept();
     let is_here = |it: &String| Path::new(it).is_absolute();
     if place.scope == McpScope::Project && started.command.iter().any(is_here) {
-        say("  It holds paths of this machine, which nobody else has who shares the project.");
+        say(
+            "  It contains paths of this machine, which other people who share the project do not have.",
+        );
     }
     say(&format!("  Next: {}", next(client, place.scope)));
     // The client's environment may differ, so a missing model does not change the exit code.
@@ -279,7 +281,7 @@ fn is_ours(program: &str) -> bool {
 fn this_program() -> Result<PathBuf, Failure> {
     env::current_exe()
         .and_then(fs::canonicalize)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find myself: {error}")))
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find this program: {error}")))
 }
 
 /// Returns the file that a command starts.

@@ -18,7 +18,7 @@ const HARMLESS: [&str; 3] = ["detach_after", "result_bytes", "on_disconnect"];
 pub(super) fn with_home(flags: &[String], home: Option<&Path>) -> Result<Vec<String>, Failure> {
     check(flags).map_err(|said| {
         Failure::usage(format!("the server would not start with these flags: {said}"))
-            .hint("`adjutant mcp --help` lists them; they stand behind `--`.")
+            .hint("`adjutant mcp --help` lists them; they go after `--`.")
     })?;
     let mut all = flags.to_vec();
     let is_named = flags.iter().any(|flag| flag == "--home" || flag.starts_with("--home="));

@@ -39,7 +39,7 @@ pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Res
     }
     chosen.say_gone()?;
     if chosen.is_nothing() {
-        say(&format!("adjutant: {} kept no work: nothing was changed", chosen.name));
+        say(&format!("adjutant: {} has no results: nothing was changed", chosen.name));
     }
     for (picked, diff) in chosen.picked.iter().zip(&diffs) {
         let merged = if picked.kept.merged { ", merged or on a branch already" } else { "" };
@@ -102,7 +102,7 @@ fn paths_in_tree(chosen: &ResultSelection, paths: &[PathBuf]) -> Result<Vec<Path
         let inside = whole.strip_prefix(tree).map(Path::to_owned);
         inside.map_err(|_| {
             let (path, tree) = (path.display(), tree.display());
-            Failure::usage(format!("{path} does not lie in {tree}"))
+            Failure::usage(format!("{path} is not inside {tree}"))
         })
     };
     let mut all = paths.iter().map(named).collect::<Result<Vec<_>, _>>()?;

@@ -24,7 +24,7 @@ pub(crate) fn run_discard(
     }
     if chosen.picked.is_empty() && !as_json {
         if chosen.is_nothing() {
-            say(&format!("adjutant: {} kept no work: there is nothing to discard", chosen.name));
+            say(&format!("adjutant: {} has no results: there is nothing to discard", chosen.name));
         }
         chosen.say_unkept();
         chosen.say_unfinished();

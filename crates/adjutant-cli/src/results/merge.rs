@@ -93,7 +93,7 @@ pub(super) fn unrestored_line(UnrestoredFile { path, before }: &UnrestoredFile) 
         format!("; its earlier content is in {}", before.display())
     });
     let path = path.display();
-    format!("{path}: changed during a merge that was cut short, left as it is{before}")
+    format!("{path}: changed during an interrupted merge; left as it is{before}")
 }
 
 /// Tries the merges in order, without changing files.
@@ -161,7 +161,7 @@ pub(super) fn branched(
 /// Summarizes the previews in one line.
 pub(super) fn outlook(chosen: &ResultSelection, previews: &[MergeOutcome]) -> String {
     if previews.is_empty() {
-        return format!("adjutant: {} kept no work: there is nothing to merge", chosen.name);
+        return format!("adjutant: {} has no results: there is nothing to merge", chosen.name);
     }
     let count = |is: fn(&MergeOutcome) -> bool| previews.iter().filter(|it| is(it)).count();
     let parts = [
@@ -265,7 +265,7 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
             [] => conflict_advice(chosen, picked),
             // The work it builds on is missing, so resolving this conflict by hand would be wrong.
             before @ [first, ..] => format!(
-                "{name} stands on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
+                "{name} builds on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
                 before.join(", ")
             ),
         });
@@ -281,7 +281,7 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
         advise(&format!("`adjutant merge {name}` does it; `adjutant diff {name}` shows it."));
     } else if merges {
         advise(&format!(
-            "Merged as uncommitted changes. `adjutant merge --undo {name}` takes it back."
+            "Merged as uncommitted changes. `adjutant merge --undo {name}` undoes it."
         ));
     }
 }
@@ -292,7 +292,7 @@ fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String 
     if chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false) {
         let commit = picked.kept.commit.get(..12).unwrap_or(&picked.kept.commit);
         return format!(
-            "A conflict is solved by hand: commit what is not committed here, then `git cherry-pick {commit}`."
+            "Resolve the conflict by hand: commit what is not committed here, then `git cherry-pick {commit}`."
         );
     }
     let (id, branch) = (picked.id(), sanitize::shell_word(&picked.kept.branch));
@@ -300,7 +300,7 @@ fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String 
     let is_related = chosen.work.shares_history(&picked.kept).unwrap_or(true);
     let flag = if is_related { "" } else { "--allow-unrelated-histories " };
     format!(
-        "A conflict is solved by hand: `adjutant merge {id} --as branch`, then `git merge {flag}{branch}`."
+        "Resolve the conflict by hand: `adjutant merge {id} --as branch`, then `git merge {flag}{branch}`."
     )
 }
 

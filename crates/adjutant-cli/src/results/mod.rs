@@ -75,7 +75,7 @@ pub(crate) struct MissingResult {
     commit: String,
 }
 
-/// Work that could not be committed and is still in its workspace.
+/// Work that could not be kept and is still in its workspace.
 pub(crate) struct UnsavedWork {
     session: SessionId,
     label: String,
@@ -196,7 +196,7 @@ impl ResultSelection {
             let commit = delegation.kept.as_ref().and_then(|it| it.0.commit.clone());
             match (found, commit) {
                 (Some(_), _) if outcome.is_none() && liveness == Liveness::Alive => {
-                    say(&format!("adjutant: {} is still at work", delegation.session));
+                    say(&format!("adjutant: {} is still running", delegation.session));
                 }
                 (Some(mut kept), _) => {
                     if let Some(name) = &delegation.story {
@@ -262,7 +262,7 @@ impl ResultSelection {
         }
         if !self.unkept.is_empty() {
             advise(&format!(
-                "Once that is solved, `adjutant prune` keeps it; `adjutant diff {}` then shows it.",
+                "Once the cause is fixed, `adjutant prune` keeps it; `adjutant diff {}` then shows it.",
                 self.name
             ));
         }
@@ -288,14 +288,12 @@ impl ResultSelection {
             Some(UnfinishedReason::Running) => {
                 say(&format!("adjutant: {name} is still running: {rest}"));
                 advise(&format!(
-                    "`adjutant wait {run}` waits for its end, `adjutant status {run}` shows it."
+                    "`adjutant wait {run}` waits until it ends, `adjutant status {run}` shows it."
                 ));
             }
             Some(UnfinishedReason::Interrupted) => {
                 say(&format!("adjutant: {name} was interrupted: {rest}"));
-                advise(&format!(
-                    "`adjutant resume {run}` goes on with it, in the workspaces as they were left."
-                ));
+                advise(&format!("`adjutant resume {run}` continues it in its workspaces."));
             }
             None => {}
         }
@@ -442,7 +440,7 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
         }
     }
     let tree = work.tree().display();
-    Err(Failure::usage(format!("no run in {tree} has kept work"))
+    Err(Failure::usage(format!("no run in {tree} has results"))
         .hint("Name a run of another folder; `adjutant status` lists the runs."))
 }
 
@@ -452,7 +450,7 @@ pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
         ResultSelection::find(archive, Some(&run.to_string()), MergedChildren::Include).ok()?;
     let first = chosen.unkept.first()?;
     Some(format!(
-        "The work of {} could not be kept and is still in its workspace; once the cause is gone, `adjutant prune` \
+        "The work of {} could not be kept and is still in its workspace; once the cause is fixed, `adjutant prune` \
          keeps it.",
         title(&first.session.to_string(), &first.label)
     ))

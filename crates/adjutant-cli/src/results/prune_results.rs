@@ -93,7 +93,7 @@ impl PrunedResults {
             }
         };
         if done.merges > 0 {
-            self.swept.push(format!("put back what a merge that was cut short left in {tree}"));
+            self.swept.push(format!("restored the files of an interrupted merge in {tree}"));
         }
         self.swept.extend(done.left.iter().map(unrestored_line));
         self.problems.extend(done.stuck.map(|error| format!("{tree}: {}", work_failure(&error))));
@@ -129,7 +129,7 @@ impl PrunedResults {
         if bases + spaces + merges > 0 {
             let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
             text += &format!(
-                "workspaces take {} MiB, their bases {} MiB, the way back from merges {} MiB\n",
+                "workspaces take {} MiB, their bases {} MiB, undo records of merges {} MiB\n",
                 mib(spaces),
                 mib(bases),
                 mib(merges)

@@ -30,7 +30,7 @@ impl PrdSession<'_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let waited = runtime.map_err(cannot_wait)?.block_on(self.attend_holders())?;
         if waited == HolderWait::Interrupted {
-            say("adjutant: leaving now; the other process goes on");
+            say("adjutant: no longer waiting; the other process continues");
         }
         Ok(waited)
     }
@@ -41,8 +41,8 @@ impl PrdSession<'_> {
         let mut hang_up = signal(SignalKind::hangup()).map_err(cannot_wait)?;
         for id in std::mem::take(&mut self.held) {
             let why = self.left.iter().find(|(left, _)| *left == id).map(|(_, why)| why.as_str());
-            say(&format!("adjutant: {id}: {}", why.unwrap_or("another process works on it")));
-            say("adjutant: waiting for its end (ctrl+c leaves)");
+            say(&format!("adjutant: {id}: {}", why.unwrap_or("another process is working on it")));
+            say("adjutant: waiting until it ends (ctrl+c stops waiting)");
             let registry = self.archive.registry();
             let is_claimed = || registry.is_story_claimed(self.file.path(), &id);
             while is_claimed().map_err(|error| Failure::caused(Exit::Failed, &error))? {

@@ -58,14 +58,14 @@ impl PrdConsent {
             trusted || Terminal::open().is_some_and(|terminal| terminal.confirm(&text, question));
         if !is_given {
             advise(&format!(
-                "adjutant: {text}It counts for nothing without your consent; {trust} gives it."
+                "adjutant: {text}It is ignored without your consent; {trust} gives it."
             ));
         } else if (trusted || is_all)
             && let Err(error) = registry.give_consent(&of)
         {
             let failure = Failure::caused(Exit::Failed, &error);
             say(&format!(
-                "adjutant: your consent could not be kept, so you will be asked again: {failure}"
+                "adjutant: your consent could not be saved, so you will be asked again: {failure}"
             ));
         }
         Self { of, is_given, own_verify, trust }
@@ -74,7 +74,7 @@ impl PrdConsent {
     /// Asks again if the requests have changed: `--trust-prd` was typed for the earlier ones.
     pub(super) fn renew(&mut self, prd: &Prd, path: &Path, archive: &Archive) {
         if digest(prd, path) != self.of {
-            say("adjutant: the PRD was changed meanwhile and asks for something else");
+            say("adjutant: the PRD has changed and now requests something else");
             *self = Self::ask(prd, path, archive, (false, self.own_verify), self.trust.clone());
         }
     }

@@ -33,28 +33,28 @@ impl PrdSession<'_> {
         let asked = story_digest(story, self.verify_of(story).as_deref());
         Ok(match self.history.latest_outcome(&asked) {
             Some(EarlierOutcome::Running(run)) => {
-                StoryDecision::Leave(format!("{run} works on it: `adjutant wait {run}` waits for its end"))
+                StoryDecision::Leave(format!("{run} is working on it: `adjutant wait {run}` waits until it ends"))
             }
             Some(_) if self.args.again => StoryDecision::Begin(None),
             Some(EarlierOutcome::Unread(run)) => StoryDecision::Leave(format!(
-                "{run} cannot be read ({}); {} begins it anew",
+                "{run} cannot be read ({}); {} starts it again",
                 self.history.problem(run),
                 self.advised(&story.id, "--again")
             )),
             Some(EarlierOutcome::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
                 match self.history.lost_work(run)? {
                     None => StoryDecision::Done(run),
-                    Some(why) => StoryDecision::Begin(Some(format!("{why}, so it was begun anew"))),
+                    Some(why) => StoryDecision::Begin(Some(format!("{why}, so it was started again"))),
                 }
             }
             Some(EarlierOutcome::Open(run)) => StoryDecision::Leave(format!(
-                "{run} can go on with it: `adjutant resume {run}`; {} begins it anew",
+                "{run} can continue it: `adjutant resume {run}`; {} starts it again",
                 self.advised(&story.id, "--again")
             )),
             Some(EarlierOutcome::Spent(run)) => {
-                let goes_on = self.raised(run).map(|command| format!("`{command}` goes on with it, "));
+                let goes_on = self.raised(run).map(|command| format!("`{command}` continues it, "));
                 StoryDecision::Leave(format!(
-                    "{run} used up what it was given; {}{} begins it anew, with a higher --budget-usd, \
+                    "{run} used up its limits; {}{} starts it again, with a higher --budget-usd, \
                      --budget-tokens or the limit that `adjutant result {run}` names",
                     goes_on.unwrap_or_default(),
                     self.advised(&story.id, "--again")
@@ -63,8 +63,8 @@ impl PrdSession<'_> {
             Some(EarlierOutcome::Passed(_) | EarlierOutcome::Over) => StoryDecision::Begin(None),
             None => StoryDecision::Begin(self.history.unfinished().map(|run| {
                 format!(
-                    "{run} was left unfinished and was asked for something else (the story or its verify command \
-                     is another one), so it was begun anew; `adjutant diff {run}` shows what that run has"
+                    "{run} did not finish and had a different request (the story or its verify command has \
+                     changed), so the story was started again; `adjutant diff {run}` shows what that run has"
                 )
             })),
         })
@@ -111,7 +111,10 @@ impl PrdSession<'_> {
         if is_new {
             match record::save(&mut self.file, self.archive, &view, None) {
                 Ok(()) => {
-                    say(&format!("adjutant: {}: what came of {run} is written down now", story.id));
+                    say(&format!(
+                        "adjutant: {}: the outcome of {run} is now recorded in the PRD",
+                        story.id
+                    ));
                 }
                 Err(failure) => say(&format!("adjutant: {failure}")),
             }
@@ -128,7 +131,9 @@ impl PrdSession<'_> {
         let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
         let (view, _) = crate::records::fold(&files, crate::records::ViewDetail::Texts)?;
         let again = self.advised(id, "--again");
-        let remark = format!("was done by {run}; it is written down now, {again} begins it anew");
+        let remark = format!(
+            "was completed by {run}, which is now recorded in the PRD; {again} starts it again"
+        );
         advise(&format!("adjutant: {id} {remark}"));
         let merge = self.merge();
         // Creating a branch again is harmless. The files must not be changed a second time.

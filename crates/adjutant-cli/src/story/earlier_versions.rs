@@ -32,7 +32,7 @@ pub(super) fn runs_of_earlier_versions(
         }
         if looked_at == LOOKED_AT {
             say(&format!(
-                "adjutant: only the latest {LOOKED_AT} runs of this folder were looked at for what was done before; \
+                "adjutant: only the latest {LOOKED_AT} runs of this folder were searched for earlier work; \
                  `adjutant prune` clears old ones"
             ));
             break;

@@ -241,7 +241,7 @@ impl<'a> StoryHistory<'a> {
             let run = done.run;
             let Some(files) = runs.get(&run) else {
                 found.remarks.push(format!(
-                    "{run}, which did {id}, is not known here: it began with your files as if they had that work"
+                    "{run}, which completed {id}, is not known here, so your files are assumed to contain that work"
                 ));
                 continue;
             };
@@ -364,7 +364,7 @@ fn passing_commit(
 }
 
 fn unreadable(failure: &Failure) -> String {
-    format!("the work before it cannot be read: {failure}")
+    format!("the work of its dependencies cannot be read: {failure}")
 }
 
 /// Describes lost work of a dependency, and what to do about it.

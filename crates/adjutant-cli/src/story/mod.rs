@@ -146,11 +146,11 @@ fn settle_policy(policy: &mut LayeredPolicy, file: &PrdFile) -> Result<(), Failu
     if let Some(word) = file.prd().merge().filter(|word| MergeAfter::parse(word).is_none()) {
         let word = adjutant_view::sanitize::line(word);
         say(&format!(
-            "adjutant: {origin}: `merge`: `{word}` is none of report, apply, branch; it was ignored"
+            "adjutant: {origin}: `merge`: `{word}` is not report, apply or branch; it is ignored"
         ));
     }
     if file.prd().wants_delegation() && !policy.policy().enabled {
-        say("adjutant: the PRD would like to delegate; --enable-delegation allows it");
+        say("adjutant: the PRD requests delegation; --enable-delegation allows it");
     }
     for warning in file.prd().warnings() {
         say(&format!("adjutant: {origin}: {warning}"));
@@ -240,9 +240,7 @@ impl PrdSession<'_> {
             let taken = self.run_one(&id);
             let over = match &taken {
                 Ok(Some(Outcome::Cancelled)) => Some(format!("you cancelled {id} before it")),
-                Err(_) if self.has_begun => {
-                    Some(format!("{id} before it could not be brought to an end"))
-                }
+                Err(_) if self.has_begun => Some(format!("{id} before it could not be finished")),
                 Ok(_) | Err(_) => None,
             };
             if let Some(why) = &over {
@@ -262,8 +260,10 @@ impl PrdSession<'_> {
     /// Describes why no run was started, for an MCP client, which sees only the failure.
     fn nothing_begun(&self) -> Failure {
         let left = self.left.iter().map(|(id, why)| format!("{id}: not begun, {why}"));
-        let done =
-            self.reports.iter().map(|report| format!("{}: is done, and written down", report.id));
+        let done = self
+            .reports
+            .iter()
+            .map(|report| format!("{}: completed, and recorded in the PRD", report.id));
         Failure::new(Exit::Refused, done.chain(left).collect::<Vec<_>>().join("\n"))
     }
 
@@ -344,13 +344,13 @@ impl PrdSession<'_> {
     /// Rereads the PRD and returns the story if it can begin; otherwise its outcome, if it has one.
     fn check_ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
         if let Err(error) = self.reread() {
-            return Err(self.skip(id, &format!("its outcome could not be written down: {error}")));
+            return Err(self.skip(id, &format!("its outcome could not be written: {error}")));
         }
         let Some(story) = self.file.prd().story(id).cloned() else {
             return Err(self.skip(id, "it is not in the PRD any more"));
         };
         if story.passes {
-            self.skip(id, "it passes by now");
+            self.skip(id, "it already passes");
             return Err(Some(Outcome::Completed));
         }
         match self.file.prd().waits_for(&story).as_slice() {
@@ -365,11 +365,11 @@ impl PrdSession<'_> {
         self.history.load(id)?;
         Ok(completed(&match self.history.live_run() {
             Some(run) => format!(
-                "{run} works on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
-                 for its end"
+                "{run} is working on it ({process}): `adjutant watch {run}` follows it, `adjutant wait {run}` waits \
+                 until it ends"
             ),
             None => format!(
-                "{process} works on it: `adjutant status` lists its run once that has begun"
+                "{process} is working on it: `adjutant status` lists its run once it has started"
             ),
         }))
     }

@@ -37,11 +37,13 @@ pub(super) fn report_placement(report: &mut StoryReport, placed: WorkPlacement) 
     if let Some(branch) = &placed.branch {
         let usual = format!("adjutant/{}", report.id);
         if branch.starts_with(&format!("{usual}-")) {
-            report.remarks.push(format!("`{usual}` holds something else, which was left there"));
+            report.remarks.push(format!("`{usual}` already has other work, which was left there"));
         } else if branch.starts_with("adjutant-") {
-            report.remarks.push(format!("a branch called `adjutant` leaves no room for `{usual}`"));
+            report
+                .remarks
+                .push(format!("a branch called `adjutant` prevents a branch called `{usual}`"));
         } else if *branch != usual {
-            report.remarks.push(format!("git takes no branch called `{usual}`"));
+            report.remarks.push(format!("git does not allow a branch called `{usual}`"));
         }
     }
     report.branch = placed.branch;
@@ -102,19 +104,19 @@ pub(super) fn save(
         return Err(Failure::new(
             Exit::Partial,
             format!(
-                "`{path}`: story `{id}` {why}; nothing was written, and what came of it is kept in {run}"
+                "`{path}`: story `{id}` {why}; nothing was written; the outcome is kept in {run}"
             ),
         ));
     }
     let saved = file.save(&story.id, &outcome).map_err(|error| {
         Failure::caused(Exit::Partial, &error).hint(format!(
-            "What came of it is in {}; `adjutant story` writes it down once the file is in order and \
-             asks for the same.",
+            "The outcome is kept in {}; `adjutant story` writes it once the file is valid and the story \
+             is unchanged.",
             outcome.run
         ))
     })?;
     if saved == SaveOutcome::Merged {
-        say("adjutant: the PRD was changed meanwhile; the outcome is written into that version");
+        say("adjutant: the PRD has changed; the outcome was written into the new version");
     }
     Ok(())
 }
@@ -152,7 +154,7 @@ fn entry_conflict(
 ) -> Result<Option<String>, Failure> {
     let Some(entry) = prd.story(&work.id) else { return Ok(None) };
     if story_digest(entry, work.verify.as_deref()) != work.asked {
-        return Ok(Some("asks for something else than when it was begun".to_owned()));
+        return Ok(Some("has changed since the run started".to_owned()));
     }
     if let Some(recorded) = recorded(prd, &work.id).map(|it| it.run)
         && began_later(archive, recorded, run)?

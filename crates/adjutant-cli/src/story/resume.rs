@@ -68,12 +68,12 @@ impl<'a> ResumedStory<'a> {
         let Some(why) = resume_conflict(archive, work, *run)? else { return Ok(()) };
         let prd = work.prd.as_deref().unwrap_or_default();
         let text = format!(
-            "story `{}` of `{prd}` {why}, so nothing that {run} comes to would be written down",
+            "story `{}` of `{prd}` {why}, so the outcome of {run} could not be recorded",
             work.id
         );
         Err(Failure::usage(text).hint(completed(&format!(
-            "`adjutant diff {run}` shows what it has, `adjutant story {}` works on what the PRD asks for now, and \
-             `adjutant resume {run} --say \"TEXT\"` goes on all the same.",
+            "`adjutant diff {run}` shows what it has, `adjutant story {}` runs what the PRD asks for now, and \
+             `adjutant resume {run} --say \"TEXT\"` continues anyway.",
             quoted(prd)
         ))))
     }
@@ -95,7 +95,7 @@ impl<'a> ResumedStory<'a> {
             if let Err(error) = &begun {
                 let failure = Failure::caused(Exit::Failed, error);
                 say(&format!(
-                    "adjutant: the registry does not know that {} goes on: {failure}",
+                    "adjutant: cannot record in the registry that {} was resumed: {failure}",
                     self.run
                 ));
             }
@@ -111,7 +111,7 @@ impl<'a> ResumedStory<'a> {
             Some(Err(error)) => {
                 let failure = Failure::caused(Exit::Failed, &error);
                 say(&format!(
-                    "adjutant: the other stories are not known, so a task that is the name of one would be begun: {failure}"
+                    "adjutant: cannot read the other stories, so a task with the name of one would be started: {failure}"
                 ));
                 BTreeSet::new()
             }

@@ -23,7 +23,7 @@ pub(super) fn record_end(archive: &Archive, view: &RunView) {
     };
     if let Err(error) = archive.registry().end_story(run, outcome) {
         let failure = Failure::caused(Exit::Failed, &error);
-        say(&format!("adjutant: the registry does not know how {run} ended: {failure}"));
+        say(&format!("adjutant: cannot record in the registry how {run} ended: {failure}"));
     }
 }
 

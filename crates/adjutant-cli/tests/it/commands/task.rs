@@ -120,11 +120,11 @@ fn what_is_typed_wrong_adds_nothing() {
     adjutant: `a b` is no language; it is one word, such as rust
     [exit 2]
     /task "Fix it" --priority urgent
-    adjutant: `urgent` is no priority
+    adjutant: `urgent` is not a priority
       Priorities: low, medium, high, critical.
     [exit 2]
     /task "Fix it"
-    adjutant: /task is carried out by adjutant itself, so --agent names nobody
+    adjutant: /task is carried out by adjutant itself, so --agent has no effect
     [exit 2]
     /task "Fix it"
     adjutant: /task is carried out by adjutant itself, so --events has nothing to stream

@@ -164,7 +164,7 @@ fn one_subagent_of_a_stopped_process_is_ended_and_the_rest_can_be_resumed() {
         run_0000000000_aaaaaa interrupted
         --- stderr ---
         adjutant: the process that ran it is gone
-          `adjutant resume run_0000000000_aaaaaa` goes on with it, `adjutant cancel run_0000000000_aaaaaa` ends it.
+          `adjutant resume run_0000000000_aaaaaa` continues it, `adjutant cancel run_0000000000_aaaaaa` ends it.
         [exit 3]
     ");
 }
@@ -214,7 +214,7 @@ fn waiting_ends_with_the_runs_own_exit_code() {
     insta::assert_snapshot!(out, @"
         run_0000000000_aaaaaa running
         --- stderr ---
-        adjutant: the time is up and it goes on; `adjutant wait run_0000000000_aaaaaa` waits on
+        adjutant: the timeout passed and it is still running; `adjutant wait run_0000000000_aaaaaa` waits again
         [exit 124]
     ");
     let waiting = rig.call(["wait"]).start();
@@ -266,7 +266,7 @@ fn a_subagent_hears_what_it_is_told_before_it_ends() {
     assert_eq!(said["bytes"], 20);
     let piped = rig.call(["tell", &child, "-"]).stdin("Really: leave\nthe tests out.").run();
     insta::assert_snapshot!(piped, @"
-        sess_0000000000_aaaaaa hears it before its next turn
+        sess_0000000000_aaaaaa gets it before its next turn
         --- stderr ---
         [exit 0]
     ");
@@ -283,8 +283,8 @@ fn a_subagent_hears_what_it_is_told_before_it_ends() {
     insta::assert_snapshot!(rig.run(["tell", &child, "Hello?"]), @"
 
         --- stderr ---
-        adjutant: nobody works on run_0000000000_aaaaaa
-          `adjutant status run_0000000000_aaaaaa` says how it stands.
+        adjutant: no process works on run_0000000000_aaaaaa
+          `adjutant status run_0000000000_aaaaaa` shows its state.
         [exit 4]
     ");
 }

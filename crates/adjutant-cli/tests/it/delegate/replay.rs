@@ -108,7 +108,7 @@ fn a_recording_that_cannot_be_kept_or_played_is_said_before_anything_starts() {
     let scripted =
         rig.call(TASKS).args(["--model", "script:x.toml", "--record", "new.jsonl"]).run();
     insta::assert_snapshot!(scripted.talk(), @"
-    adjutant: --record keeps what a provider answers; script:x.toml asks none
+    adjutant: --record needs a provider; script:x.toml does not call one
       Record with --model provider/model, or leave --record out.
     [exit 2]
     ");

@@ -85,7 +85,7 @@ fn req_50_ctrl_c_cancels_everything_and_keeps_what_was_found() {
     Run run_0000000000_cccccc, transcripts in $PLACE/state/runs/run_0000000000_cccccc/transcripts
     ");
     assert_cancelled(&rig, &out);
-    let said = "adjutant: cancelling, keeping what was found (ctrl+c again leaves at once)";
+    let said = "adjutant: cancelling; results so far are kept (press ctrl+c again to exit at once)";
     assert!(out.stderr.contains(said), "{out}");
     let status = rig.run(["status", "latest", "--json"]).json();
     assert_fits("status", &status);

@@ -73,7 +73,7 @@ fn every_client_has_a_row_with_the_file_that_is_changed() {
             assert_eq!(code, 0, "{said}");
             let file = said
                 .lines()
-                .find_map(|line| line.strip_prefix("adjutant: ")?.strip_suffix(" must hold:"));
+                .find_map(|line| line.strip_prefix("adjutant: ")?.strip_suffix(" must contain:"));
             let file = file.unwrap().strip_prefix(folder.as_str()).unwrap().trim_start_matches('/');
             // Where there may be several, the folder is named.
             let named = [file, file.trim_end_matches("opencode.json")];

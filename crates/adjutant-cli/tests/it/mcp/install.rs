@@ -215,7 +215,7 @@ fn flags_before_the_subcommand_are_not_lost() {
     for flags in [&["--approve-below", "1"][..], &["--model", "a/b"], &["--set", "max_depth=1"]] {
         let out = rig.run([&["mcp"], flags, &["install", "claude"]].concat());
         assert_eq!(out.code, 2, "{out}");
-        assert!(out.stderr.contains(&format!("{} stands before", flags[0])), "{out}");
+        assert!(out.stderr.contains(&format!("{} is before", flags[0])), "{out}");
     }
     assert!(!file(&rig, "claude", "project").exists());
     let out = rig.call(["mcp", "install", "claude"]).env("ADJUTANT_MODEL", "a/b").run();

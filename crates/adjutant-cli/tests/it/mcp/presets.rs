@@ -106,7 +106,11 @@ fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
     let mut client = served(rig, STORIES, &[]);
     for (tool, arguments, words) in [
         ("delegate_command", json!({ "command": "/reserch 1" }), "did you mean"),
-        ("delegate_command", json!({ "command": "/etc/hosts is odd" }), "no command's name"),
+        (
+            "delegate_command",
+            json!({ "command": "/etc/hosts is odd" }),
+            "not with the name of a command",
+        ),
         ("delegate_command", json!({ "command": "/plan 99" }), "99"),
         ("delegate_command", json!({ "command": "/plan" }), "/plan"),
         (
@@ -134,7 +138,7 @@ fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
         ("delegate_story", json!({ "prd": "none.json" }), "none.json"),
         ("delegate_story", json!({ "prd": "/etc/passwd" }), "inside this server's tree"),
         ("delegate_story", json!({ "prd": "../script.json" }), "inside this server's tree"),
-        ("delegate_story", json!({ "prd": "out.json" }), "not in the tree"),
+        ("delegate_story", json!({ "prd": "out.json" }), "not inside this server's tree"),
         ("delegate_story", json!({ "prd": "prd.json\u{0}" }), "NUL"),
         ("delegate_story", json!({ "prd": "prd.json", "verify": "true" }), "unknown field"),
     ] {
@@ -239,7 +243,7 @@ fn a_story_can_be_cancelled_and_waited_for_by_its_handle() {
     assert_eq!((&again["run"], &again["repeated"]), (&json!(run), &json!(true)));
     let mut other = served(project.rig(), STORIES, &[]);
     let busy = other.call("delegate_story", json!({ "story": "US-001", "prd": "./prd.json" }));
-    assert!(busy.to_string().contains("works on it"), "{busy}");
+    assert!(busy.to_string().contains("is working on it"), "{busy}");
     assert_eq!(client.data("delegate_cancel", json!({ "run": run }))["state"], "cancelled");
     let ended = client.data("delegate_wait", json!({ "run": run }));
     assert_eq!((&ended["done"], &ended["state"]), (&json!(true), &json!("cancelled")), "{ended}");

@@ -59,13 +59,13 @@ fn a_run_without_work_says_so_and_the_latest_with_work_is_meant() {
     let repo = Repo::new();
     let none = repo.rig.run(["diff"]);
     assert_eq!(none.code, 2, "{none}");
-    assert!(none.stderr.contains("has kept work"), "{none}");
+    assert!(none.stderr.contains("has results"), "{none}");
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
     let later = repo.ran(&["two"]);
     let empty = repo.rig.run(["diff", &later.run]);
     assert_eq!((empty.code, empty.stdout.as_str()), (0, ""), "{empty}");
-    assert!(empty.stderr.contains("kept no work"), "{empty}");
+    assert!(empty.stderr.contains("has no results"), "{empty}");
     assert_eq!(repo.json(&["diff"], 0)["run"], json!(ran.run));
     assert_eq!(repo.json(&["merge", &later.run], 0)["results"], json!([]));
 }

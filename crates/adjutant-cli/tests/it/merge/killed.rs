@@ -99,6 +99,6 @@ fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
     fs::remove_file(repo.rig.work().join("new")).unwrap();
     let pruned = repo.rig.run(["prune"]);
     assert_eq!(pruned.code, 0, "{pruned}");
-    assert!(pruned.to_string().contains("a merge that was cut short"), "{pruned}");
+    assert!(pruned.to_string().contains("an interrupted merge"), "{pruned}");
     assert_eq!(repo.state(), before);
 }

@@ -302,7 +302,7 @@ fn who_may_be_at_work_on_a_task_is_said_before_another_begins() {
     assert_eq!(rig.run(["task", "set", "1", "planning"]).code, 0);
     let out = run(&rig, "/plan 1", &[]);
     assert!(
-        out.stderr.contains("adjutant: task 1 is [PLANNING]: a run may be at work on it, or was interrupted; `adjutant status` shows it"),
+        out.stderr.contains("adjutant: task 1 is [PLANNING]: a run may be working on it, or was interrupted; `adjutant status` shows it"),
         "{out}"
     );
     let first = rig.only_run();
@@ -315,7 +315,7 @@ fn who_may_be_at_work_on_a_task_is_said_before_another_begins() {
     let slow = rig.runs().into_iter().find(|run| *run != first).unwrap();
     fs::write(rig.path().join("script.toml"), COMMANDS).unwrap();
     let out = run(&rig, "/plan 1", &[]);
-    let said = format!("task 1 is [PLANNING]: {slow} is at work on it; `adjutant status {slow}`");
+    let said = format!("task 1 is [PLANNING]: {slow} is working on it; `adjutant status {slow}`");
     assert!(out.stderr.contains(&said), "{out}");
     assert_eq!(rig.run(["task", "set", "1", "planning"]).code, 0);
     live.signal(Signal::KILL);

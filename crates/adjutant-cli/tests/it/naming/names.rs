@@ -142,7 +142,7 @@ fn a_name_that_fits_nothing_or_several_says_what_there_is() {
     ");
     insta::assert_snapshot!(talk("lok"), @"
     adjutant: no run is called `lok`
-      Nor is it a label of the latest run here: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs. Did you mean look?
+      It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs. Did you mean look?
     [exit 2]
     ");
     insta::assert_snapshot!(talk("#3"), @"

@@ -49,7 +49,7 @@ fn a_torn_end_is_reported_and_the_rest_is_shown() {
     let last: usize = journal::lines(&whole).iter().rev().take(2).map(|line| line.len()).sum();
     fs::write(&journal, &whole[..whole.len() - 7]).unwrap();
     let said = format!(
-        "adjutant: {run}: the last {} bytes of the journal were torn and are passed over\n",
+        "adjutant: {run}: the last {} bytes of the journal were incomplete and are ignored\n",
         last - 7
     );
     for view in VIEWS {

@@ -106,7 +106,7 @@ fn names_that_fit_nothing_are_quoted_in_part_and_the_list_is_named() {
     insta::assert_snapshot!(rig.run(["resume", "nope"]), @"
         --- stderr ---
         adjutant: no run is called `nope`
-          Nor is it a label of the latest run here: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
+          It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
 }

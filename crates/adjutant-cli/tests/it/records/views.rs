@@ -426,13 +426,13 @@ fn a_name_that_fits_none_or_several_is_refused_with_the_choices() {
     insta::assert_snapshot!(rig.run(["log", "../.."]), @"
         --- stderr ---
         adjutant: no run is called `../..`
-          Nor is it a label of the latest run here: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
+          It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
     insta::assert_snapshot!(rig.run(["cost", ""]), @"
         --- stderr ---
         adjutant: no run is called ``
-          Nor is it a label of the latest run here: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
+          It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
 }

@@ -76,7 +76,7 @@ fn every_id_that_git_takes_is_the_name_of_its_branch() {
         assert!(branch.starts_with("adjutant/run_"), "{json:#}");
         assert_eq!(branches(&project), [branch], "{json:#}");
         let remark = json["stories"][0]["remarks"][0].as_str().unwrap();
-        assert!(remark.contains("git takes no branch called"), "{json:#}");
+        assert!(remark.contains("git does not allow a branch called"), "{json:#}");
     }
 }
 

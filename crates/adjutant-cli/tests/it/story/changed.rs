@@ -24,7 +24,7 @@ fn another_story_of_the_same_id_is_not_marked_by_a_run_on_the_first() {
     project.rig().write("prd.json", before.replace("Log in", "Send the bill"));
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
-    assert!(!out.stderr.contains("was done by"), "{out}");
+    assert!(!out.stderr.contains("was completed by"), "{out}");
     assert_eq!(project.rig().runs().len(), 2, "{out}");
     assert_ne!(project.entry("US-001")["adjutant"]["run"], first.as_str());
     // A command that decides now and did not then is another thing to ask for.
@@ -35,7 +35,7 @@ fn another_story_of_the_same_id_is_not_marked_by_a_run_on_the_first() {
     // Exactly what the first was asked is written down.
     project.rig().write("prd.json", &before);
     let out = project.story(&[]);
-    assert!(out.stderr.contains(&format!("was done by {first}")), "{out}");
+    assert!(out.stderr.contains(&format!("was completed by {first}")), "{out}");
     assert_eq!(project.rig().runs().len(), 3, "{out}");
 }
 
@@ -72,11 +72,11 @@ fn refused(project: &Project, run: &str, why: &str) {
 fn a_run_that_goes_on_does_not_overwrite_a_story_that_was_changed() {
     let (project, run) = interrupted(done("US-001"));
     let theirs = replaced(&project, "Log in", "Log in by mail");
-    refused(&project, &run, "asks for something else");
+    refused(&project, &run, "has changed since the run started");
     // Whoever has something to say pays for it knowingly.
     let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stderr.contains("asks for something else"), "{out}");
+    assert!(out.stderr.contains("has changed since the run started"), "{out}");
     assert_eq!(project.repo.read("prd.json"), theirs);
 }
 
@@ -131,7 +131,7 @@ fn no_story_is_begun_whose_outcome_could_not_be_written_down() {
     let (project, said) = changed_under(|project| {
         project.rig().write("prd.json", "{ \"userStories\": [");
     });
-    assert!(said.contains("B: not begun, its outcome could not be written down:"), "{said}");
+    assert!(said.contains("B: not begun, its outcome could not be written:"), "{said}");
     assert!(said.contains("[exit 3]"), "{said}");
     assert_eq!(project.rig().runs().len(), 1, "{said}");
     assert_eq!(project.repo.read("prd.json"), "{ \"userStories\": [", "theirs stays");
@@ -160,7 +160,7 @@ fn consent_is_not_for_what_the_prd_asks_for_later() {
         project.rig().write("prd.json", serde_json::to_string_pretty(&two("false")).unwrap());
     });
     assert_eq!(project.entry("A")["passes"], true, "{said}");
-    assert!(said.contains("asks for something else"), "{said}");
+    assert!(said.contains("requests something else"), "{said}");
     assert!(said.contains("story B: run `false`"), "{said}");
     assert!(said.contains("B: not begun, its verify command needs your consent"), "{said}");
     assert_eq!(project.rig().runs().len(), 1, "{said}");
@@ -174,7 +174,7 @@ fn a_story_that_passes_by_now_or_is_gone_is_not_begun() {
         project.rig().write("prd.json", serde_json::to_string_pretty(&prd).unwrap());
     });
     assert_eq!(project.entry("A")["passes"], true, "{said}");
-    assert!(said.contains("B: not begun, it passes by now"), "{said}");
+    assert!(said.contains("B: not begun, it already passes"), "{said}");
     assert!(said.contains("[exit 0]"), "{said}");
     assert_eq!(project.rig().runs().len(), 1, "{said}");
 
@@ -227,7 +227,7 @@ fn work_before_that_is_not_there_is_never_left_out_in_silence() {
     fs::remove_dir_all(project.rig().run_folder(&run)).unwrap();
     let out = project.story(&[]);
     for said in [&out.stderr, &out.stdout] {
-        assert!(said.contains(", which did A, is not known here"), "{out}");
+        assert!(said.contains(", which completed A, is not known here"), "{out}");
     }
     assert_eq!(project.entry("B")["passes"], true, "{out}");
 
@@ -235,7 +235,10 @@ fn work_before_that_is_not_there_is_never_left_out_in_silence() {
     fs::remove_dir_all(project.rig().work().join(".git")).unwrap();
     let out = project.story(&[]);
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains("B: not begun, the work before it cannot be read"), "{out}");
+    assert!(
+        out.stdout.contains("B: not begun, the work of its dependencies cannot be read"),
+        "{out}"
+    );
     assert_eq!(project.rig().runs().len(), 1, "{out}");
 }
 

@@ -37,7 +37,7 @@ fn an_interrupted_story_is_named_and_goes_on() {
     // While it is at work nobody else works on it.
     for flags in [&[][..], &["--again"]] {
         let mut waiting = project.working(flags).start();
-        waiting.wait_for(&format!("adjutant wait {run}")).wait_for("waiting for its end");
+        waiting.wait_for(&format!("adjutant wait {run}")).wait_for("waiting until it ends");
         waiting.signal(Signal::KILL);
         assert_eq!(waiting.finish().code, 128 + 9, "not even when it is to be begun anew");
     }
@@ -160,7 +160,7 @@ fn a_run_that_goes_on_knows_the_other_stories_also_of_a_file_that_is_read_only()
         let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
         let refused = project.told(&run, "US-001").join("\n").contains("is the name of a story");
         assert_eq!(refused, !is_gone, "{out}");
-        let said = out.stderr.contains("the other stories are not known");
+        let said = out.stderr.contains("cannot read the other stories");
         assert_eq!(said, is_gone, "{out}");
     }
 }

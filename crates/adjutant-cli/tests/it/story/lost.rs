@@ -97,7 +97,7 @@ fn a_story_whose_work_is_there_is_written_down_with_its_branch() {
         }
         let out = project.story(&["--story", "A"]);
         assert_eq!(out.code, 0, "{out}");
-        assert!(out.stdout.contains("--again begins it anew"), "{out}");
+        assert!(out.stdout.contains("--again starts it again"), "{out}");
         assert_eq!(run_of(&project, "A"), run, "{out}");
         assert_eq!(project.entry("A")["adjutant"]["branch"], "adjutant/A");
         assert_eq!(project.repo.git(["show", "adjutant/A:a"]), "by a");
@@ -132,7 +132,7 @@ fn what_changed_nothing_cannot_be_lost() {
     assert_eq!(project.story(&["--story", "A"]).code, 0);
     project.repo.git(["checkout", "-q", "prd.json"]);
     let out = project.story(&["--story", "A"]);
-    assert!(out.stderr.contains("it is written down now"), "{out}");
+    assert!(out.stderr.contains("which is now recorded in the PRD"), "{out}");
     assert_eq!(project.rig().runs().len(), 1);
 }
 
@@ -201,7 +201,7 @@ fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
         let json = project.json(&["--story", "A"], 3);
         let why = json["not_begun"][0]["why"].as_str().unwrap_or_default();
         assert!(why.starts_with(&format!("{run} cannot be read (")), "{line}: {json:#}");
-        assert!(why.contains("--again begins it anew"), "{line}: {json:#}");
+        assert!(why.contains("--again starts it again"), "{line}: {json:#}");
         assert_eq!(project.rig().runs().len(), 1, "{line}");
         let json = project.json(&["--story", "A", "--again"], 0);
         assert_eq!(json["passed"], 1, "{line}: {json:#}");
@@ -223,7 +223,7 @@ fn what_versions_without_a_registry_did_is_found_in_their_journals() {
         project.repo.git(["checkout", "-q", "prd.json"]);
         let out = project.story(&["--story", "A"]);
         assert_eq!(out.code, 0, "{out}");
-        assert!(out.stderr.contains("it is written down now"), "{out}");
+        assert!(out.stderr.contains("which is now recorded in the PRD"), "{out}");
         assert_eq!(project.rig().only_run(), run, "{out}");
         // The journals are searched once; from then on the registry knows it.
         let text = fs::read_to_string(&registry).unwrap();
@@ -339,5 +339,5 @@ fn a_run_that_is_not_known_here_is_named_in_the_report() {
     project.rig().write("prd.json", format!("{before}\"id\": \"B\"{again}"));
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
-    assert!(out.stdout.contains(&format!("note     {stranger}, which did A")), "{out}");
+    assert!(out.stdout.contains(&format!("note     {stranger}, which completed A")), "{out}");
 }

@@ -135,7 +135,7 @@ fn who_changes_another_part_meanwhile_keeps_it() {
     });
     assert_eq!(project.entry("US-009")["title"], "Much later", "{said}");
     assert_eq!(project.entry("US-001")["passes"], true, "{said}");
-    assert!(said.contains("changed meanwhile"), "{said}");
+    assert!(said.contains("the PRD has changed"), "{said}");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn who_changes_the_story_itself_meanwhile_is_never_overwritten() {
     let run = project.rig().only_run();
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
-    assert!(!out.stderr.contains("was done by"), "{out}");
+    assert!(!out.stderr.contains("was completed by"), "{out}");
     assert_eq!(project.entry("US-001")["title"], "Log in by mail");
     assert_eq!(project.rig().runs().len(), 2);
     assert_eq!(project.entry("US-001")["passes"], true, "{out}");

@@ -93,7 +93,7 @@ fn who_has_a_story_is_named_however_the_path_is_spelled_until_it_is_killed() {
         for path in &paths {
             for flags in [&[][..], &["--again"]] {
                 let mut waiting = by(&project, path, flags).start();
-                waiting.wait_for("waiting for its end");
+                waiting.wait_for("waiting until it ends");
                 waiting.signal(Signal::KILL);
                 let out = waiting.finish();
                 assert!(out.stderr.contains(&format!("(process {pid})")), "{path}: {out}");
@@ -159,7 +159,7 @@ fn a_signal_ends_the_wait_for_another_process_after_a_story_of_its_own() {
         let mut holder = project.working(&["--story", "US-002"]).start();
         holder.wait_for("[US-002] Write half");
         let mut waiting = project.working(&[]).start();
-        waiting.wait_for("waiting for its end (ctrl+c leaves)").signal(signal);
+        waiting.wait_for("waiting until it ends (ctrl+c stops waiting)").signal(signal);
         let out = waiting.finish();
         assert_eq!(out.code, 130, "{signal:?}: {out}");
         assert_eq!(project.entry("US-001")["passes"], true, "{out}");

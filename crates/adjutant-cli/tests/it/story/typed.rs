@@ -91,14 +91,17 @@ fn what_a_run_came_to_that_did_not_pass_is_written_down_by_the_next_command() {
     let out = project.story(&[]);
     assert_eq!(out.code, 3, "{out}");
     assert!(out.stdout.contains(&format!("adjutant resume {run}")), "{out}");
-    assert!(out.stderr.contains(&format!("what came of {run} is written down now")), "{out}");
+    assert!(
+        out.stderr.contains(&format!("the outcome of {run} is now recorded in the PRD")),
+        "{out}"
+    );
     let entry = project.entry("US-001");
     assert_eq!(entry["passes"], false, "{entry:#}");
     assert_eq!(entry["adjutant"]["run"], run.as_str(), "{entry:#}");
     assert_eq!(entry["adjutant"]["status"], "partial", "{entry:#}");
     // Once is enough.
     let out = project.story(&[]);
-    assert!(!out.stderr.contains("is written down now"), "{out}");
+    assert!(!out.stderr.contains("now recorded in the PRD"), "{out}");
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn what_stands_in_the_way_of_every_story_is_found_before_one_is_said_to_begin() 
         assert_ne!(out.code, 0, "{out}");
         assert!(out.stderr.contains(words), "{words}: {out}");
         assert!(!out.stderr.contains("US-001 Log in"), "{out}");
-        assert!(!out.stdout.contains("could not be brought to an end"), "{out}");
+        assert!(!out.stdout.contains("could not be finished"), "{out}");
     }
     assert!(project.rig().runs().is_empty());
 }

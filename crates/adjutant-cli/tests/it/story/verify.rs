@@ -299,7 +299,7 @@ fn the_wishes_of_a_prd_count_with_consent() {
     let before = project.own();
     let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
     assert_eq!(out.code, 0, "{out}");
-    assert!(out.stderr.contains("sideways` is none of report, apply, branch"), "{out}");
+    assert!(out.stderr.contains("sideways` is not report, apply or branch"), "{out}");
     assert_eq!(project.own(), before);
 }
 
@@ -354,7 +354,7 @@ fn a_run_that_was_asked_for_something_else_is_named_when_its_story_begins_anew()
     let run = project.rig().only_run();
     let out = project.story(&["--verify", "true"]);
     assert_eq!(out.code, 0, "{out}");
-    let remark = format!("{run} was left unfinished and was asked for something else");
+    let remark = format!("{run} did not finish and had a different request");
     assert!(out.stdout.contains(&remark) && out.stderr.contains(&remark), "{out}");
     let shown = project.rig().run(["diff", &run]);
     assert_eq!(shown.code, 0, "the advice can be typed: {shown}");

@@ -31,8 +31,8 @@ fn a_story_whose_budget_is_used_up_goes_on_by_the_command_that_is_advised_first(
     assert!(advised.starts_with(&format!("adjutant resume {run} --budget-tokens ")), "{advised}");
     let out = project.story(&[&tight[..], &["--story", "US-001"]].concat());
     assert_eq!(out.code, 3, "{out}");
-    let resume = out.stdout.find(&format!("`{advised}` goes on with it")).unwrap();
-    assert!(resume < out.stdout.find("--again begins it anew").unwrap(), "{out}");
+    let resume = out.stdout.find(&format!("`{advised}` continues it")).unwrap();
+    assert!(resume < out.stdout.find("--again starts it again").unwrap(), "{out}");
     let out = project.call(advised.split(' ').skip(1)).run();
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-001")["passes"], true);

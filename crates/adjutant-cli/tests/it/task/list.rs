@@ -72,7 +72,7 @@ fn what_is_typed_wrong_is_answered_in_the_words_of_the_commands() {
     [exit 2]
     ");
     insta::assert_snapshot!(said(&["set", "1", "planing"]), @r"
-    adjutant: `planing` is no status, did you mean `planning`?
+    adjutant: `planing` is not a status, did you mean `planning`?
       Statuses: not_started, in_progress, blocked, abandoned, completed, researching, researched, planning, planned, revising, revised, implementing, partial.
     [exit 2]
     ");
@@ -87,7 +87,7 @@ fn what_is_typed_wrong_is_answered_in_the_words_of_the_commands() {
     [exit 2]
     ");
     insta::assert_snapshot!(said(&["add", "y", "--priority", "urgent"]), @r"
-    adjutant: `urgent` is no priority
+    adjutant: `urgent` is not a priority
       Priorities: low, medium, high, critical.
     [exit 2]
     ");
@@ -146,7 +146,7 @@ fn files_that_disagree_or_are_damaged_are_named_and_left_alone() {
         let out = task(&rig, args);
         assert_eq!((out.code, out.stdout.as_str()), (2, ""), "{out}");
         assert!(out.stderr.contains(".opencode/specs/state.json: not JSON, line 1"), "{out}");
-        assert!(out.stderr.contains("Mend it, or move it away"), "{out}");
+        assert!(out.stderr.contains("Fix it, or move it away"), "{out}");
     }
     assert_eq!(read(&rig, ".opencode/specs/state.json"), half);
 }

@@ -96,7 +96,7 @@ fn what_somebody_changed_since_is_named_and_left_alone() {
     assert_eq!(
         out.stdout,
         "removed    made/b.txt\n\
-         left       src/a.txt: somebody changed it since, so it is not what was left\n"
+         left       src/a.txt: it was changed after the run\n"
     );
     assert!(out.stderr.contains("1 file put back or removed, 1 left alone"), "{out}");
     assert_eq!(text(&rig, "src/a.txt").unwrap(), "a person was here");
