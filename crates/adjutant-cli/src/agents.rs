@@ -24,7 +24,7 @@ use crate::wiring::ChosenModel;
 const DESCRIPTION_CHARS: usize = 160;
 
 /// Printed if there is no agent file.
-const NOBODY: &str = "\
+const NO_AGENT_FILES: &str = "\
 No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
 .codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
 
@@ -210,7 +210,7 @@ fn as_text(roster: &AgentRoster, roles: &[AgentRole], whole: bool) -> String {
     let mut text: String = roles.iter().map(|role| paragraph(role, whole)).collect();
     text += &left_out(&roster.shadowed, &roster.problems);
     if !roles.iter().any(|role| role.definition.scope != DefinitionScope::BuiltIn) && !whole {
-        text += NOBODY;
+        text += NO_AGENT_FILES;
     }
     format!("{}\n", text.trim_end())
 }

@@ -1,5 +1,4 @@
-//! The `adjutant` command as its users meet it: the real binary, its output, its exit codes and
-//! the files it leaves behind.
+//! Tests of the `adjutant` binary: its output, its exit codes and the files it writes. One directory per command.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod agents;

@@ -1,4 +1,4 @@
-//! `agents` and `--agent`: who is described by a file.
+//! `agents` and `--agent` with agent files.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn at_home(rig: &Rig, path: &str, text: &str) {
 }
 
 #[test]
-fn where_nobody_is_described_the_way_to_begin_is() {
+fn without_agent_files_agents_explains_how_to_write_one() {
     insta::assert_snapshot!(Rig::new().run(["agents"]), @r#"
     researcher  built-in, for slash commands, also `general`, as in opencode
       Finds out what a task needs to be known; reads, compares, reports with sources.
@@ -173,7 +173,7 @@ fn agents_are_listed_with_what_counts_and_what_does_not() {
 }
 
 #[test]
-fn one_agent_is_shown_with_its_prompt_and_a_slip_is_understood() {
+fn one_agent_is_shown_with_its_prompt_and_a_misspelled_name_gets_a_suggestion() {
     let rig = place();
     insta::assert_snapshot!(rig.run(["agents", "reviewer"]).data(), @r#"
     reviewer  project .claude/agents/reviewer.md
@@ -206,7 +206,7 @@ fn one_agent_is_shown_with_its_prompt_and_a_slip_is_understood() {
 }
 
 #[test]
-fn what_a_file_says_cannot_steer_the_terminal() {
+fn agent_files_cannot_control_the_terminal() {
     let rig = Rig::new();
     rig.write(
         ".claude/agents/a.md",

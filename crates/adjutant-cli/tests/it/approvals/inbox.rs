@@ -119,7 +119,7 @@ fn a_person_says_no_and_nothing_starts() {
     assert!(said.contains("Do not ask again unless the person wants it."), "{said}");
     assert!(!said.contains("--yes"), "{said}");
     assert!(!has_begun(&rig, &data["run"]));
-    // Whoever asks again asks anew.
+    // A repeated call is a new question.
     let again = client.data("delegate_start", task("a"));
     assert_ne!(again["run"], data["run"]);
     assert_eq!(rig.run(["cancel", again["run"].as_str().unwrap()]).code, 0);
@@ -144,7 +144,7 @@ fn a_question_expires_and_an_answer_after_that_starts_nothing() {
 }
 
 #[test]
-fn an_answer_to_one_call_is_none_to_another() {
+fn an_answer_to_one_call_does_not_answer_another() {
     let rig = rig();
     let mut client = plain(&rig, &[]);
     let one = client.data("Delegate", task("a"));
@@ -190,7 +190,7 @@ fn killing_the_server_between_question_and_answer_loses_neither() {
 }
 
 #[test]
-fn what_is_asked_on_behalf_of_a_run_that_died_is_asked_no_more() {
+fn the_question_of_a_dead_run_leaves_the_inbox() {
     let rig = rig();
     let mut client = plain(&rig, &[]);
     let data = client.data("Delegate", task("a"));

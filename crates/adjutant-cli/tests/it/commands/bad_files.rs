@@ -65,7 +65,7 @@ fn without_a_list_no_model_is_asked_and_a_command_says_how_to_begin_one() {
 }
 
 #[test]
-fn files_that_disagree_are_named_and_the_work_goes_on() {
+fn files_that_disagree_are_named_and_the_work_continues() {
     let rig = rig();
     let state = rig.work().join(SPECS).join("state.json");
     let text = fs::read_to_string(&state).unwrap();

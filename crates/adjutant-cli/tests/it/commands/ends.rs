@@ -144,7 +144,7 @@ fn a_fault_in_the_last_stage_says_that_the_work_is_done_and_how_to_mark_it() {
 }
 
 #[test]
-fn who_cannot_write_completes_without_a_file() {
+fn an_agent_that_cannot_write_completes_without_a_file() {
     let returned = json!({ "status": "completed", "summary": "It is done. It is here.",
         "artifacts": [], "errors": [] });
     let answers =
@@ -161,7 +161,7 @@ fn who_cannot_write_completes_without_a_file() {
 }
 
 #[test]
-fn the_way_on_names_in_place_where_the_run_had_it() {
+fn the_recommended_resume_repeats_in_place() {
     let fails = "[[turn]]\nagent = \"researcher\"\nerror = 'bad_request'\nmessage = 'not now'";
     for flags in [&["--in-place"][..], &[]] {
         let rig = rig(fails);
@@ -181,7 +181,7 @@ fn the_way_on_names_in_place_where_the_run_had_it() {
 }
 
 #[test]
-fn a_question_is_asked_answered_and_the_work_goes_on() {
+fn a_question_is_asked_answered_and_the_work_continues() {
     let error = json!({ "type": "execution", "message": "Which of the two libraries?",
         "code": "QUESTION", "recoverable": true, "recommendation": "Choose one." });
     let asks = json!({ "status": "blocked", "summary": "Two ways are open. A person must choose.",

@@ -164,7 +164,7 @@ fn what_others_wrote_stays_and_the_next_run_is_added() {
 }
 
 #[test]
-fn what_is_no_file_of_errors_is_left_alone_and_said() {
+fn an_invalid_errors_file_is_left_alone_with_a_warning() {
     for (text, said) in [
         ("{\"errors\": [", "`.adjutant/specs/errors.json` is not JSON, line 1 column 12"),
         ("[]", "`.adjutant/specs/errors.json` is not a JSON object"),

@@ -79,7 +79,7 @@ fn what_was_typed_reaches_the_command_without_the_flag() {
 }
 
 #[test]
-fn no_agent_and_no_file_can_type_it() {
+fn agents_and_files_cannot_set_in_place() {
     let by_agent = WRITES.replace("\"Task: 1\"", "\"/implement 1 --in-place\"");
     let (out, is_written) = written(&by_agent, &["/implement 1"]);
     assert!(!is_written, "{out}");
@@ -97,7 +97,7 @@ fn no_agent_and_no_file_can_type_it() {
 }
 
 #[test]
-fn a_task_that_was_handed_to_nobody_is_named_and_the_command_is_partial() {
+fn a_task_that_was_not_delegated_is_named_and_the_command_is_partial() {
     let rig = Rig::with_script(WRITES);
     for title in ["One", "Two"] {
         assert_eq!(rig.run(["task", "add", title]).code, 0);

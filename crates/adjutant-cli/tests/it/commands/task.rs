@@ -54,7 +54,7 @@ fn a_task_is_added_without_a_model_a_key_or_a_run() {
 
 /// One code adds tasks, so both ways leave the same bytes.
 #[test]
-fn it_is_what_task_add_does() {
+fn the_slash_command_task_equals_task_add() {
     let (slash, plain) = (Rig::new(), Rig::new());
     let by_slash = slash
         .call(["run", "/task \"Fix it\" --language rust --effort small", "--json"])
@@ -168,7 +168,7 @@ fn commands_say_that_the_program_does_it() {
     assert_eq!(ours, ["task"]);
 }
 
-/// An agent that hands `/task` down is told that nobody takes it, instead of a prompt about nothing.
+/// An agent that delegates `/task` is told that no agent runs it, instead of delegating an empty prompt.
 #[test]
 fn no_agent_is_given_what_the_program_does() {
     let script = r#"

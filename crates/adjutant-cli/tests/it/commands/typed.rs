@@ -368,7 +368,7 @@ fn commands_are_listed_with_file_agent_and_what_is_ignored() {
 }
 
 #[test]
-fn what_a_command_file_says_cannot_steer_the_terminal() {
+fn command_files_cannot_control_the_terminal() {
     let rig = Rig::with_script(ONE_WORD);
     rig.write(
         ".claude/commands/a.md",

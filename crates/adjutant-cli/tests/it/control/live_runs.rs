@@ -1,4 +1,4 @@
-//! `cancel`, `wait` and `tell`: one process works, another deals with it.
+//! `cancel`, `wait` and `tell` from another process.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ fn a_live_run_is_cancelled_from_another_terminal() {
 }
 
 #[test]
-fn one_subagent_is_cancelled_and_the_others_go_on() {
+fn one_subagent_is_cancelled_and_the_others_continue() {
     let rig = rig();
     let run = hanging(&rig, &["slow", "other"]);
     let id = rig.only_run();
@@ -238,7 +238,7 @@ fn waiting_on_a_terminal_shows_how_the_run_stands() {
     assert_eq!((terminal.finish(), run.finish().code), (130, 130));
 }
 
-/// Thinks for a while, and answers whoever speaks to it.
+/// A script that waits for a while and answers messages.
 const LISTENING: &str = r#"
 [[turn]]
 text = "First I take a note."
@@ -290,7 +290,7 @@ fn a_subagent_hears_what_it_is_told_before_it_ends() {
 }
 
 #[test]
-fn what_nobody_would_hear_is_refused() {
+fn a_message_that_no_agent_would_get_is_refused() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow", "quick"]);
     run.wait_for("[quick] ✓ complete");
@@ -337,7 +337,7 @@ fn a_stopped_process_is_told_of_within_two_seconds() {
 }
 
 #[test]
-fn empty_words_to_a_run_that_is_over_are_bad_input() {
+fn an_empty_message_to_an_ended_run_is_a_usage_error() {
     let rig = rig();
     assert_eq!(rig.delegate(&["-t", "quick=now"]).code, 0);
     for say in ["", " ", &"x".repeat(20_000)] {

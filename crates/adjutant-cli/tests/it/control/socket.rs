@@ -1,4 +1,4 @@
-//! What else may arrive at a run's socket: nonsense, too much of it, and too many.
+//! The control socket of a run with invalid input, too much input, and too many connections.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -109,7 +109,7 @@ fn a_line_without_an_end_is_not_kept() {
 }
 
 #[test]
-fn a_thousand_connections_keep_nobody_from_being_heard() {
+fn a_thousand_connections_do_not_block_the_control_socket() {
     let rig = Rig::with_script(SCRIPT);
     let (run, socket) = at_work(&rig);
     let idle: Vec<UnixStream> = (0..1_000).map(|_| connect(&socket)).collect();

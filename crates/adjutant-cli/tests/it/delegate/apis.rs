@@ -1,5 +1,5 @@
-//! The same task file through the real binary on every API, and bills against what the servers
-//! themselves say they reported. `tests/foreign` does it with servers nobody here wrote.
+//! The same task file on every API, and costs compared with what the fake servers reported. `tests/foreign` does the
+//! same with third-party servers.
 
 use adjutant_testkit::fake::{Api, Delivered, Recorded, Script, Turn, Usage};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn with_effort(rig: &Rig, word: &str) {
 }
 
 #[test]
-fn how_hard_a_model_should_think_reaches_every_api() {
+fn the_reasoning_effort_reaches_every_api() {
     for api in Api::ALL {
         let rig = Rig::new();
         let server = Server::start(api, Script::new().on("Think", [Turn::says("Thought.")]));
@@ -127,7 +127,7 @@ fn how_hard_a_model_should_think_reaches_every_api() {
 }
 
 #[test]
-fn an_effort_nobody_knows_is_said_before_anything_starts() {
+fn an_unknown_effort_is_reported_before_anything_starts() {
     let rig = Rig::new();
     let server = Server::start(Api::Chat, Script::new());
     let call = server.call(&rig, &["delegate", "-t", "a=Think", "--yes", "--model", "fake/priced"]);

@@ -48,7 +48,7 @@ fn yes_starts_the_run() {
 
 /// `^D` at the start of a line is the end of input.
 #[test]
-fn no_nothing_and_the_end_of_input_refuse_with_exit_4() {
+fn no_an_empty_line_and_end_of_input_refuse_with_exit_4() {
     for no in ["n\r", "No\r", "\r", "\u{4}"] {
         let rig = delegate::rig();
         let mut terminal = asked(&rig, 80, &[]);
@@ -82,7 +82,7 @@ fn ctrl_c_at_the_question_cancels() {
 }
 
 #[test]
-fn on_a_narrow_terminal_the_question_does_not_run_over_the_edge() {
+fn the_question_fits_a_narrow_terminal() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 40, &[]);
     insta::assert_snapshot!(terminal.screen(), @"
@@ -149,9 +149,9 @@ fn ctrl_c_at_the_question_about_a_host_ends_the_run() {
     assert_eq!(terminal.finish(), 130, "{}", terminal.screen());
 }
 
-/// A terminal that is gone is nobody's no: the question stays open, and going on asks it again.
+/// A terminal that is gone is not a no: the question stays open, and `resume` asks it again.
 #[test]
-fn a_terminal_that_goes_away_at_the_question_leaves_it_open() {
+fn a_terminal_that_closes_at_the_question_leaves_it_open() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 80, &[]);
     terminal.hang_up();

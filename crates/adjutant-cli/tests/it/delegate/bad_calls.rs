@@ -160,7 +160,7 @@ fn req_42_properties_and_numbers_are_those_of_the_schema() {
 }
 
 #[test]
-fn what_is_no_json_is_named_with_its_place() {
+fn invalid_json_is_reported_with_its_position() {
     let rig = Rig::with_script("[[turn]]\ntext = 'should not run'");
     for (input, said) in [
         ("", "adjutant: standard input: EOF while parsing a value at line 1 column 0\n"),
@@ -238,7 +238,7 @@ fn a_task_that_names_a_model_runs_on_it() {
 }
 
 #[test]
-fn a_task_that_names_a_model_nobody_has_is_refused_alone() {
+fn only_the_task_with_an_unavailable_model_is_refused() {
     let rig = Rig::with_script("[[turn]]\ntext = 'ok'");
     let tasks = json!([{ "label": "a", "prompt": "x", "model": "other/model" }, { "label": "b", "prompt": "y" }]);
     let out = rig.delegating(&["-"]).stdin(tasks.to_string()).run();

@@ -1,4 +1,4 @@
-//! Bad input: context files, texts that are no text, and scripts.
+//! Bad input: context files, files that are not UTF-8, and scripts.
 
 use serde_json::json;
 
@@ -119,7 +119,7 @@ fn a_fifo_a_folder_and_a_file_over_the_cap_refuse_that_task_at_once() {
 }
 
 #[test]
-fn a_context_file_that_is_no_utf_8_is_handed_over_with_a_warning() {
+fn a_context_file_that_is_not_utf_8_is_passed_on_with_a_warning() {
     let rig = Rig::with_script(
         "[[turn]]\ntext = '''{{prompt}}'''\nusage = { input = 1000, output = 10 }",
     );
@@ -151,7 +151,7 @@ fn a_context_file_that_is_no_utf_8_is_handed_over_with_a_warning() {
 }
 
 #[test]
-fn other_texts_that_are_no_utf_8_are_refused_with_the_byte() {
+fn other_files_that_are_not_utf_8_are_refused_with_the_byte() {
     let rig = Rig::with_script(SCRIPT);
     rig.write("latin.txt", b"caf\xe9\n");
     insta::assert_snapshot!(rig.delegate(&["latin.txt"]).talk(), @"

@@ -1,4 +1,4 @@
-//! Bad input: limits that do not exist, make no sense or loosen where nobody may.
+//! Bad input: unknown or invalid limits, and project files that loosen one.
 
 use crate::support::rig::{Output, Rig};
 
@@ -90,7 +90,7 @@ fn values_must_make_sense() {
 
 /// They used to arrive at the policy as `null`, which took the limit away.
 #[test]
-fn a_budget_that_is_no_number_does_not_mean_no_limit() {
+fn a_budget_that_is_not_a_number_does_not_mean_no_limit() {
     let rig = rig();
     insta::assert_snapshot!(told(&rig, &["--budget-usd", "nan"]), @"
         error: invalid value 'nan' for '--budget-usd <USD>': not an amount of dollars, such as 2.50

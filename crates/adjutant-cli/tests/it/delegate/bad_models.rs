@@ -1,5 +1,5 @@
-//! Providers and models that are wrong, as a person meets them: what is said, the exit code, and
-//! a run that still ended well. What a client makes of each error is tested in `adjutant-model`.
+//! Wrong providers and models: the message, the exit code, and a run that still ends in order. `adjutant-model` tests
+//! the errors themselves.
 
 use std::net::TcpListener;
 
@@ -26,7 +26,7 @@ fn complaint(rig: &Rig, output: &Output) -> String {
 }
 
 #[test]
-fn a_model_that_cannot_be_is_said_before_anything_starts() {
+fn an_invalid_model_is_reported_before_anything_starts() {
     let rig = Rig::new();
     let mut said = Vec::new();
     for (model, url) in [
@@ -84,7 +84,7 @@ fn a_wrong_key_ends_the_task_and_is_not_tried_again() {
 }
 
 #[test]
-fn a_server_that_is_something_else_is_said_with_what_to_look_at() {
+fn a_server_that_is_not_a_model_api_is_reported_with_what_to_check() {
     let answer = |status: u16, kind: &str, body: &str| {
         let headers = vec![("content-type".to_owned(), kind.to_owned())];
         Turn { answer: Some(Answer { status, headers, body: body.into() }), ..Turn::default() }
@@ -120,7 +120,7 @@ fn a_server_that_is_something_else_is_said_with_what_to_look_at() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_said_with_the_port() {
+fn a_closed_port_is_reported_with_the_port() {
     let rig = Rig::new();
     // Bound and closed again, so that it is free.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -134,7 +134,7 @@ fn a_port_where_nobody_listens_is_said_with_the_port() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_answered_and_told_in_few_lines() {
+fn invalid_tool_calls_are_answered_and_reported_in_few_lines() {
     let call = |name: &str, raw: &str, id: &str| {
         let (name, raw, id) = (name.into(), Some(raw.into()), Some(id.into()));
         Part::Call(Call { name, raw, id, ..Call::default() })

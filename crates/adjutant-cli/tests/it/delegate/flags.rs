@@ -1,4 +1,4 @@
-//! `delegate`: where tasks come from, what the flags do, and what comes out.
+//! `delegate`: sources of tasks, flags, and output.
 
 use serde_json::{Value, json};
 
@@ -241,7 +241,7 @@ fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
 }
 
 #[test]
-fn a_preset_that_asks_nobody_needs_no_yes() {
+fn a_preset_without_approval_needs_no_yes() {
     // Stories write in workspaces, which need a repository.
     let repo = Repo { rig: rig() };
     repo.git(["init", "-q", "-b", "main", "."]);

@@ -1,4 +1,4 @@
-//! What is drawn while a run goes on.
+//! The live tree during a run.
 
 use crate::support::rig::Rig;
 use crate::support::terminal::Terminal;
@@ -32,7 +32,7 @@ fn start(columns: u16, env: &[(&str, &str)], flags: &[&str]) -> (Rig, Terminal) 
 }
 
 #[test]
-fn the_picture_is_drawn_in_place_and_the_last_one_stays() {
+fn the_live_tree_is_redrawn_in_place_and_the_last_one_stays() {
     let (rig, mut terminal) = start(80, &[], &[]);
     assert_eq!(terminal.finish(), 0);
     assert!(terminal.raw.contains("→ thinking"), "it was drawn meanwhile: {}", terminal.raw);
@@ -88,7 +88,7 @@ fn a_dumb_terminal_gets_lines() {
 }
 
 #[test]
-fn events_on_a_terminal_are_not_mixed_with_a_picture() {
+fn events_on_a_terminal_are_not_mixed_with_a_live_tree() {
     let (_rig, mut terminal) = start(80, &[], &["--events"]);
     assert_eq!(terminal.finish(), 0);
     for line in terminal.raw.lines() {

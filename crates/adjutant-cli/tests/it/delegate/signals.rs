@@ -1,4 +1,4 @@
-//! Signals, deaths, and other processes that look on while a run goes on.
+//! Signals, killed processes, and other processes that read a live run.
 
 use rustix::process::Signal;
 
@@ -116,7 +116,7 @@ fn a_termination_signal_that_is_repeated_still_keeps_what_was_found() {
 /// A cancelled run ends at once by itself here, so the second signal may come too late to matter:
 /// either way the command is gone, with 130, long before the child would have answered.
 #[test]
-fn ctrl_c_twice_leaves_at_once() {
+fn ctrl_c_twice_exits_at_once() {
     let rig = rig();
     let mut run = hanging(&rig);
     run.signal(Signal::INT).signal(Signal::INT);
@@ -213,7 +213,7 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
 }
 
 #[test]
-fn another_process_sees_a_run_that_goes_on() {
+fn another_process_sees_a_live_run() {
     let rig = rig();
     let mut run = hanging(&rig);
     run.wait_for("[quick] ✓ complete");
@@ -293,7 +293,7 @@ fn two_runs_at_once_share_a_state_directory() {
 }
 
 #[test]
-fn events_go_on_to_the_end_when_a_run_is_cancelled() {
+fn events_continue_to_the_end_when_a_run_is_cancelled() {
     let rig = rig();
     let mut run = rig.delegating(&["-t", "slow=think", "--events"]).start();
     run.wait_for_data("\"event\":\"note\"").signal(Signal::INT);

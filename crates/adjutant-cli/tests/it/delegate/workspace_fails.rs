@@ -1,4 +1,4 @@
-//! One workspace of several cannot be made: who was to work in it fails and says why, the others go on.
+//! One workspace of several cannot be created: its agent fails with the reason, the others continue.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What an agent that works in a workspace sees: its own tree and those below it the same, nothing of
-//! the person's, and the ignored folders that were asked for.
+//! What an agent in a workspace sees: its own tree, shared with its children, the ignored directories that were
+//! included, and nothing of the person's files.
 
 use std::fs;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn a_reader_below_a_writer_sees_the_writers_files_and_not_the_persons() {
 }
 
 #[test]
-fn an_agent_that_a_writer_describes_is_known_to_nobody() {
+fn an_agent_file_in_a_workspace_is_ignored() {
     let one = "label = \"one\"";
     let file = "{ file_path = \".claude/agents/new.md\", content = \"---\\nname: new\\ndescription: New.\\ntools: Read\\n---\\nNew.\\n\" }";
     let script = call(one, "Write", file)
@@ -323,7 +323,7 @@ fn a_command_that_wants_a_terminal_or_input_gets_none_although_the_person_has_on
     for sandbox in ["on", "off"] {
         let repo = repository(&script);
         repo.commit("first");
-        // The same works for whoever has the terminal.
+        // The same works for a process that has the terminal.
         let mut theirs =
             Terminal::shell(&repo.rig, "tty > /dev/null && exec < /dev/tty && echo reached");
         theirs.wait_for("reached");

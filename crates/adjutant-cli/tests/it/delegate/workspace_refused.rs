@@ -1,4 +1,4 @@
-//! What is typed about workspaces and can never hold: it is refused before anything begins.
+//! Workspace flags that can never apply are refused before anything starts.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! From `delegate --write` to the user's files: agents work in workspaces, and what they made is merged as
-//! was said beforehand.
+//! From `delegate --write` to the user's files: agents work in workspaces, and their work is merged as `--merge` says.
 
 use std::fs;
 
@@ -44,7 +43,7 @@ fn delegate(repo: &Repo, labels: &[&str], flags: &[&str]) -> Output {
 }
 
 #[test]
-fn what_agents_made_is_reported_shown_merged_and_taken_back() {
+fn results_are_reported_shown_merged_and_undone() {
     for kind in ["overlay", "worktree"] {
         let repo = repository();
         let before = repo.state();
@@ -73,7 +72,7 @@ fn what_agents_made_is_reported_shown_merged_and_taken_back() {
 }
 
 #[test]
-fn only_what_completed_is_merged_by_itself() {
+fn only_completed_results_are_merged_automatically() {
     let repo = repository();
     let out = delegate(&repo, &["one", "three"], &["--merge", "apply"]);
     assert_eq!(out.code, 3, "{out}");
@@ -163,7 +162,7 @@ fn undo_says_where_the_work_is_and_never_touches_a_file_of_that_name() {
 }
 
 #[test]
-fn with_the_last_result_of_a_run_goes_what_it_began_from() {
+fn discarding_the_last_result_of_a_run_removes_its_base() {
     for kind in ["overlay", "worktree"] {
         let repo = repository();
         assert_eq!(delegate(&repo, &["one", "two"], &["--workspace", kind]).code, 0, "{kind}");
@@ -178,7 +177,7 @@ fn with_the_last_result_of_a_run_goes_what_it_began_from() {
 }
 
 #[test]
-fn undo_after_a_merge_says_how_the_merge_is_taken_back() {
+fn undo_after_a_merge_names_the_command_that_undoes_the_merge() {
     let repo = repository();
     assert_eq!(delegate(&repo, &["one"], &[]).code, 0);
     assert_eq!(repo.rig.run(["merge"]).code, 0);

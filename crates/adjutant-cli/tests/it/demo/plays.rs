@@ -1,4 +1,4 @@
-//! `demo`: the first thing anybody runs.
+//! `demo`: output, exit code and what it leaves behind.
 
 use std::fs;
 use std::path::Path;

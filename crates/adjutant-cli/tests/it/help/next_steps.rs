@@ -1,4 +1,4 @@
-//! `adjutant` without a command: what waits for a person here, or how to begin.
+//! `adjutant` without a command: what waits for a person in this directory, or how to begin.
 
 use std::fs;
 

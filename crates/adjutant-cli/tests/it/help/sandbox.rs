@@ -9,7 +9,7 @@ fn adjutant(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn the_binary_is_its_own_sandbox_helper_before_it_is_anything_else() {
+fn the_binary_acts_as_sandbox_helper_before_parsing_arguments() {
     let said = "adjutant sandbox: unknown role\n".to_owned();
     assert_eq!(adjutant(&["__sandbox", "no-such-role"]), (Some(125), said));
 }

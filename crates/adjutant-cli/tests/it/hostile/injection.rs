@@ -1,4 +1,4 @@
-//! What models, files and callers write cannot steer the terminal.
+//! Text of models, files and callers cannot control the terminal.
 
 use serde_json::json;
 

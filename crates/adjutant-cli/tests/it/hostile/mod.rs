@@ -1,4 +1,4 @@
-//! Repositories, models and files that mean harm, across commands.
+//! Hostile repositories, models and files, across commands.
 
 mod attempts;
 mod injection;

@@ -1,4 +1,4 @@
-//! A journal as a checker of its own reads it: bytes, `docs/journal.md`, and nothing of ours.
+//! An independent reader of journals, written after `docs/journal.md` without code of the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

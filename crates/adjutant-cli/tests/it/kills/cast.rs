@@ -1,5 +1,5 @@
-//! Who is killed: the real binary with subagents, the same with a parent agent, the same with agents
-//! that change files, and the engine in another program whose tool leaves traces.
+//! The programs that are killed: the binary with subagents, with a parent agent, with agents that change files, and
+//! the engine in another program whose tool records its calls.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

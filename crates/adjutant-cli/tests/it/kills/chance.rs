@@ -1,4 +1,4 @@
-//! Chance that can be had again: all of it follows from one number.
+//! Pseudo-random choices that one seed reproduces.
 
 /// SplitMix64: small, and good enough to choose moments.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What must hold of a run however often it was killed. The oracle is the server's own log.
+//! The invariants of a run after any number of kills. The oracle is the log of the fake server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -67,7 +67,7 @@ fn nothing_is_bought_twice(played: &Played) {
     }
 }
 
-/// Every request holds what the one before it held, word for word, whoever made it.
+/// Every request of a conversation repeats the previous one word for word, also across processes.
 fn conversations_go_on(requests: &[Recorded]) {
     let mut latest: BTreeMap<&str, (u64, Vec<Value>)> = BTreeMap::new();
     for request in requests {

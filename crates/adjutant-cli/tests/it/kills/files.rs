@@ -1,5 +1,5 @@
-//! Agents that change files, and what must hold of the files: each change that was told as done is
-//! there once, nothing half written stays, and all of it can be taken back.
+//! Agents that change files, and the invariants of these files: each reported change is present once, nothing is
+//! half written, and `undo` restores everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,7 +37,7 @@ fn made(who: &str) -> String {
 /// Content and mode of every file before anybody has worked.
 fn before() -> BTreeMap<String, (String, u32)> {
     let own_files = LOOKS.iter().zip([0o750, 0o600, 0o664]).map(|(who, mode)| {
-        // Line ends of both kinds, and none at the end: bytes that are in nobody's way stay.
+        // Both kinds of line endings, and none at the end: bytes outside the edit must stay.
         (own(who), (format!("{who}\r\n{END}\nthe rest"), mode))
     });
     let shared = (SHARED.to_owned(), (format!("{END}\n"), 0o640));

@@ -1,5 +1,5 @@
-//! Journals that were cut, changed, swapped or repeated, through the binary: it goes on or says what
-//! is wrong and where, and touches no other run.
+//! Journals with truncated, changed, swapped or repeated records: the run can be resumed, or the damage is reported with
+//! its position, and other runs are not affected.
 
 use std::fs;
 use std::path::PathBuf;

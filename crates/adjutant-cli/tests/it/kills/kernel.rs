@@ -1,4 +1,4 @@
-//! What the kernel says about a process: whether it syncs its journal, and who works where.
+//! What the kernel reports about a process: whether it fsyncs its journal, and its working directory.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A run that was told to merge its results, killed after its end: `resume` merges them once and whole, wherever
-//! the process that merges is killed.
+//! Kills a run with `--merge` after its end: `resume` merges the results completely and once, at whatever step the
+//! merge was killed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -161,7 +161,7 @@ fn a_merge_that_a_kill_prevented_is_done_once_by_resume() {
 }
 
 #[test]
-fn resume_does_not_merge_again_what_a_person_took_back() {
+fn resume_does_not_repeat_a_merge_that_a_person_undid() {
     let ended = EndedRun::new("apply");
     let before = ended.repo.state();
     assert_eq!(ended.resume().code, 0);

@@ -1,5 +1,5 @@
-//! Nothing lost, nothing paid twice: real processes are killed at random moments, go on, are killed
-//! again while they do, and in the end everything is as if nobody had disturbed them.
+//! Kills real processes at random moments, resumes them and kills them again. In the end nothing is lost and nothing was
+//! paid twice: everything is as without the kills.
 //!
 //! `ADJUTANT_KILLS=2000` is the long version; `ADJUTANT_KILLS_SEED` repeats a failure's choices.
 
@@ -36,7 +36,7 @@ use chance::{Chance, seed};
 use check::{check, ends};
 use play::{Plan, Tally, play};
 
-/// Kills when nobody says how many.
+/// The default number of kills.
 const KILLS: u64 = 200;
 
 /// Runs at the same time; they mostly wait for the disk and for slow answers.
@@ -100,7 +100,7 @@ pub(crate) fn tell(text: &str) {
 }
 
 #[test]
-fn whatever_is_killed_goes_on_and_nothing_is_lost_or_bought_twice() {
+fn killed_runs_resume_without_losing_or_repeating_paid_work() {
     let runtime = servers();
     let (seed, wanted, began) = (seed(), wanted(), Instant::now());
     let ends = undisturbed(&runtime);

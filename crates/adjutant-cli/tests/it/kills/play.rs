@@ -1,4 +1,4 @@
-//! One run that is killed until it is left alone: where each kill fell, and what was known then.
+//! One run that is killed repeatedly: when each kill happened, and what was recorded by then.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -282,7 +282,7 @@ fn calm(stage: &Stage, runtime: &Handle) {
     runtime.block_on(stage.server.wait_until_closed());
 }
 
-/// A run nobody works on is not shown as running.
+/// A run without a live process is not shown as running.
 fn no_ghost(stage: &Stage) {
     let out = stage.rig.run(["status", "--json"]);
     assert_eq!(out.code, 0, "{out}");

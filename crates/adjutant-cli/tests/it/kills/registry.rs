@@ -1,5 +1,5 @@
-//! Runs for clients, killed at the Nth write, sync or rename: what the registry says is never less than what was
-//! spent, and what a killed process held is free.
+//! Kills runs of MCP clients at the Nth write, fsync or rename. The registry never reports less than was spent, and
+//! releases what a killed process held.
 
 use std::fs;
 use std::io::Write as _;
@@ -65,7 +65,7 @@ fn cost(rig: &Rig) -> f64 {
 }
 
 #[test]
-fn a_kill_at_any_write_of_the_registry_frees_what_was_held_and_forgets_no_spending() {
+fn a_kill_at_any_registry_write_releases_slots_and_keeps_spending() {
     if !has_strace() {
         tell("NOT CHECKED: there is no strace here, so no kill was aimed at a system call");
         return;
@@ -118,8 +118,7 @@ const ONE_PLACE: [&str; 2] = ["--max-runs", "1"];
 
 /// The process of a run makes the folder of the run after it has its place, and writes the first record after that.
 #[test]
-fn a_run_killed_between_its_place_and_its_first_record_is_reported_and_begun_anew_by_an_equal_call()
-{
+fn a_run_killed_before_its_first_record_is_reported_and_an_equal_call_starts_a_new_one() {
     if !has_strace() {
         tell("NOT CHECKED: there is no strace here, so no kill was aimed at a system call");
         return;

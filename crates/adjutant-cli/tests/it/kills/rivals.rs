@@ -1,4 +1,4 @@
-//! Two processes on one run, and one that was stopped past its deadline.
+//! Two processes that resume the same run, and a process stopped past its deadline.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn interrupted(stage: &Stage) -> String {
 }
 
 #[test]
-fn of_two_processes_on_one_run_one_goes_on_and_the_other_says_who() {
+fn of_two_processes_that_resume_a_run_one_continues_and_the_other_names_it() {
     let runtime = servers();
     for _ in 0..8 {
         let stage = Stage::new(Part::Subagents, Api::Anthropic, &runtime);
@@ -52,7 +52,7 @@ text = "too late"
 "#;
 
 #[test]
-fn one_that_was_stopped_past_its_deadline_ends_as_soon_as_it_may_and_can_go_on() {
+fn a_process_stopped_past_its_deadline_ends_and_can_be_resumed() {
     let rig = Rig::with_script(SLOW);
     let mut run = rig.delegating(&["-t", "slow=think", "--set", "timeout_s=1"]).start();
     run.wait_for("note: half of it is done").signal(Signal::STOP);

@@ -1,8 +1,8 @@
-//! Writers in workspaces of both kinds, killed until they are left alone: each result holds the work
-//! once, the user's files are as they were, and nothing of a workspace stays behind.
+//! Kills writers in both kinds of workspaces repeatedly. In the end each result contains the work once, the user's files
+//! are unchanged, and no workspace remains.
 //!
-//! A kill falls after something that was seen to happen, a record or a change of the folders that
-//! workspaces are made of: how fast the machine is decides nothing.
+//! A kill follows an observed event, a record or a change in the directories of workspaces, so the result does not
+//! depend on the speed of the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::support::repository::Repo;
 use crate::support::rig::{Call, Rig};
 use crate::support::running::Running;
 
-/// Kills when nobody says how many.
+/// The default number of kills.
 const KILLS: u64 = 24;
 
 /// Kills of one run before it is left alone.
@@ -351,7 +351,7 @@ fn rounds(kind: &'static str, wanted: u64, seed: u64) -> Tally {
 }
 
 #[test]
-fn writers_in_workspaces_are_killed_and_their_work_is_there_once() {
+fn killed_writers_in_workspaces_leave_their_work_exactly_once() {
     let wanted = std::env::var("ADJUTANT_KILLS").map_or(KILLS, |count| count.parse().unwrap());
     let (seed, began) = (seed(), Instant::now());
     let mut total = Tally::default();

@@ -1,4 +1,4 @@
-//! A change of a task that is killed at any step: every command after it shows both files in one state.
+//! Kills a change of a task at every step. Afterwards every command shows both task files in the same state.
 
 use std::fs;
 use std::process::Stdio;

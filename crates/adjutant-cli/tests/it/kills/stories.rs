@@ -1,6 +1,5 @@
-//! A story with children, killed whenever its journal has reached a line chosen by chance, until it is
-//! left alone: nothing is handed down, answered or paid for twice, the PRD has the outcome once, and the
-//! user's files are as they were.
+//! Kills a story with children each time its journal has reached a random line. In the end nothing was delegated,
+//! answered or paid twice, the PRD has the outcome once, and the user's files are unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +17,7 @@ use crate::support::project::{Project, calls, done, says, writes};
 use crate::support::rig::Call;
 use crate::support::running::{GUARD, Running};
 
-/// Kills when nobody says how many, half of them on each kind of workspace.
+/// The default number of kills, half of them on each kind of workspace.
 const KILLS: u64 = 100;
 
 /// Kills of one story before it is left alone.

@@ -1,5 +1,5 @@
-//! A kill at the Nth write, sync or rename, for every N until a run gets through, by strace. The
-//! engine's tests do the same in memory, where failing disks and lost power can be had too.
+//! Kills a run with strace at the Nth write, fsync or rename, for every N until the run completes. The engine's tests do
+//! the same in memory, with failing disks and power loss too.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::{servers, tell, undisturbed};
 /// The system calls that change what is on disk; the first is also that of pipes and sockets.
 pub(super) const CALLS: [&str; 4] = ["write", "fdatasync", "fsync", "/^rename"];
 
-/// Which calls are hit when nobody asks for all of them.
+/// The calls that are killed, unless all of them are requested.
 pub(super) const SHORT: [u64; 12] = [1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31];
 
 pub(crate) fn has_strace() -> bool {

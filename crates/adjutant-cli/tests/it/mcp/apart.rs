@@ -1,4 +1,4 @@
-//! Nobody is kept waiting by what another request reads, and nothing is read more often than it must be.
+//! Large reads do not delay other requests, and nothing is read more often than necessary.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn first_answer(client: &mut Client, asked: &[(&str, Value)]) -> Value {
 }
 
 #[test]
-fn whoever_reads_much_keeps_nobody_else_waiting() {
+fn a_client_that_reads_much_does_not_delay_others() {
     let (rig, mut client, run) = long_run(40_000);
     let status = client.data("delegate_status", json!({ "run": run }));
     let session = text(&status["runs"][0]["delegations"][7], "session_id");

@@ -84,7 +84,7 @@ fn a_person_is_asked_through_the_client_and_yes_starts_the_run() {
 }
 
 #[test]
-fn whatever_is_not_a_plain_yes_is_a_no_and_asking_again_is_another_question() {
+fn anything_but_yes_is_a_no_and_a_repeated_call_asks_again() {
     let rig = rig();
     let mut client = asking(&rig, &[], "2025-11-25");
     for (nth, (answer, said)) in [
@@ -114,7 +114,7 @@ fn whatever_is_not_a_plain_yes_is_a_no_and_asking_again_is_another_question() {
 
 /// Headless Claude Code says `cancel` after 12 ms, headless Codex `decline` after 1 ms; others accept everything.
 #[test]
-fn what_no_person_answered_stays_open_in_the_inbox_and_the_client_is_told_where() {
+fn a_question_without_an_answer_stays_in_the_inbox_and_the_client_is_told() {
     let (patient, strict) = ("answer_min_ms=none", "answer_min_ms=600000");
     for (setting, answer) in [
         (patient, json!({ "action": "cancel" })),
@@ -268,7 +268,7 @@ fn a_client_is_not_asked_where_the_person_does_not_want_that() {
 }
 
 #[test]
-fn a_question_that_nobody_answers_in_time_gives_way_to_a_handle_and_is_put_again_by_a_wait() {
+fn an_unanswered_question_returns_a_handle_and_waiting_asks_again() {
     let rig = rig();
     let mut client = asking(&rig, &["--detach-after", "1"], "2025-11-25");
     let call = client.begin("Delegate", task("a"));
@@ -290,9 +290,9 @@ fn a_question_that_nobody_answers_in_time_gives_way_to_a_handle_and_is_put_again
     assert_eq!(data["state"], "completed", "{data}");
 }
 
-/// A question is for whoever has the call: another client that can ask does not get to answer it.
+/// A question goes to the client of the call: other clients cannot answer it.
 #[test]
-fn what_another_began_is_not_asked_about_here() {
+fn questions_about_runs_of_other_clients_are_not_asked_here() {
     let rig = rig();
     let mut first = Client::start(&rig, &[], &[]);
     first.initialize_with("first", "2025-11-25", json!({}));
@@ -326,7 +326,7 @@ fn equal_calls_at_once_are_one_question() {
 }
 
 #[test]
-fn a_call_that_is_taken_back_while_its_person_is_asked_ends_its_run() {
+fn cancelling_a_call_during_its_question_ends_its_run() {
     let rig = rig();
     let mut client = asking(&rig, &[], "2025-11-25");
     let call = client.begin("Delegate", task("a"));

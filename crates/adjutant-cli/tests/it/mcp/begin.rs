@@ -54,7 +54,7 @@ fn has_strace() -> bool {
 }
 
 #[test]
-fn a_client_that_leaves_behind_its_call_finds_the_run_begun() {
+fn a_client_that_disconnects_after_its_call_finds_the_started_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     client.begin("delegate_start", task("quick"));
@@ -243,7 +243,7 @@ fn hold_registry(rig: &Rig) -> File {
 }
 
 #[test]
-fn whoever_waits_for_a_beginning_is_told_so_and_answered_in_time() {
+fn a_call_that_waits_for_a_run_to_start_gets_an_answer_in_time() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--detach-after", "7"]);
     let run = text(&client.data("Delegate", task("quick")), "run");
@@ -261,7 +261,7 @@ fn whoever_waits_for_a_beginning_is_told_so_and_answered_in_time() {
 }
 
 #[test]
-fn a_call_that_is_taken_back_while_it_is_begun_has_its_run_cancelled() {
+fn a_call_cancelled_while_its_run_starts_cancels_the_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let first = text(&client.data("delegate_start", task("slow")), "run");

@@ -155,7 +155,7 @@ fn a_call_that_takes_too_long_is_answered_with_what_is_done_and_a_handle() {
     rig.assert_unharmed();
 }
 
-/// Nobody said how long this client waits, and it is none that is known by name.
+/// An unknown client, whose timeout is not known.
 #[test]
 fn a_client_that_gives_up_after_half_a_minute_gets_a_handle_in_time_and_later_the_result() {
     let rig = rig();
@@ -185,7 +185,7 @@ fn killing_the_server_and_its_group_leaves_the_run_and_another_server_finds_it()
     rig.assert_unharmed();
 }
 
-/// A run whose process is killed ends nobody's wait with silence.
+/// If the process of a run is killed, waiting calls get an answer.
 #[test]
 fn a_wait_ends_when_the_process_of_the_run_is_killed() {
     let rig = rig();
@@ -238,7 +238,7 @@ fn a_call_that_is_taken_back_ends_its_run() {
     let method = "notifications/cancelled";
     client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     let taken_back = Instant::now();
-    // Not through the server: whoever waits there for a run keeps it.
+    // Not through the server, where a waiting call would keep the run alive.
     let run = rig.only_run();
     assert_ne!(rig.run(["wait", &run, "--timeout", "20"]).code, 124);
     assert!(taken_back.elapsed() < Duration::from_secs(4), "{:?}", taken_back.elapsed());
@@ -265,7 +265,7 @@ fn take_back(client: &mut Client, call: i64) {
     client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": call } }));
 }
 
-/// Whoever joined a run did not begin it, and whoever began it is not the only one who wants it.
+/// A call that joined a run cannot cancel it, and neither can the call that started it while others wait.
 #[test]
 fn a_call_that_is_taken_back_ends_no_run_that_another_server_waits_for() {
     let rig = rig();

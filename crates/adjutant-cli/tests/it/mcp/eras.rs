@@ -47,7 +47,7 @@ fn assert_unsupported(answer: &Value, asked: &str) {
 
 /// A version that is agreed on by a handshake cannot be named in its place.
 #[test]
-fn an_older_version_in_a_request_is_no_handshake() {
+fn an_older_version_in_a_request_is_not_a_handshake() {
     let rig = rig();
     let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
     for version in ["2025-06-18", "2025-11-25"] {
@@ -84,7 +84,7 @@ fn without_a_handshake_each_request_says_its_version_and_is_answered() {
 }
 
 #[test]
-fn without_a_handshake_a_call_is_taken_back_as_ever() {
+fn without_a_handshake_a_call_can_still_be_cancelled() {
     let rig = rig();
     let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
     let call = client.ask("tools/call", inline(NEW, delegate(&task("slow"))));
@@ -98,7 +98,7 @@ fn without_a_handshake_a_call_is_taken_back_as_ever() {
 }
 
 #[test]
-fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
+fn an_unsupported_version_is_refused_with_the_supported_ones() {
     let rig = rig();
     let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
     for asked in ["2099-01-01", "1999-01-01", "nonsense"] {

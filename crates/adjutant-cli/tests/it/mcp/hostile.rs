@@ -25,7 +25,7 @@ fn complaint(client: &mut Client, line: &[u8]) -> Value {
 }
 
 #[test]
-fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
+fn an_invalid_message_is_answered_and_the_next_one_is_read() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let deep = [b"[".repeat(200_000), b"]".repeat(200_000)].concat();
@@ -154,7 +154,7 @@ fn wrong_arguments_are_told_to_the_model_and_begin_nothing() {
 }
 
 #[test]
-fn ids_used_twice_and_cancels_of_nothing_do_no_harm() {
+fn duplicate_ids_and_unknown_cancellations_are_harmless() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     for id in [json!(4711), json!("no such"), json!(null), json!({}), json!(-1)] {
@@ -198,7 +198,7 @@ fn write_until_full(stdin: &mut ChildStdin, line: &str) -> usize {
 }
 
 #[test]
-fn a_client_that_never_reads_is_read_no_further_and_cannot_keep_the_server() {
+fn a_client_that_never_reads_cannot_fill_memory_or_keep_the_server_alive() {
     let rig = rig();
     let long = format!(r#"{{"jsonrpc":"2.0","id":"{}ID","method":"ping"}}"#, "x".repeat(1000));
     let list = r#"{"jsonrpc":"2.0","id":"ID","method":"tools/list"}"#;
@@ -287,7 +287,7 @@ fn a_task_cannot_name_a_file_as_its_model() {
     assert!(rig.runs().is_empty());
 }
 
-/// What the program keeps of other runs is nobody's to read, although it lies in the tree.
+/// No agent can read the records of other runs, even if the state directory is inside the tree.
 #[test]
 fn the_state_directory_is_out_of_reach_wherever_it_lies() {
     let rig = Rig::new();
@@ -341,9 +341,9 @@ fn the_state_directory_is_out_of_reach_wherever_it_lies() {
     }
 }
 
-/// Whoever shows the data shows it as it is, so nothing in it steers a terminal or turns text around.
+/// Clients print the data unchanged, so it must not control a terminal or reverse text.
 #[test]
-fn the_data_of_an_answer_holds_no_character_that_steers() {
+fn answers_contain_no_control_characters() {
     let rig = Rig::new();
     let said = "plain \u{1b}[2J \u{202e}desrever \u{7}end";
     let script = json!({ "turn": [{ "text": said }], "price": { "input": 1.0, "output": 1.0 } });

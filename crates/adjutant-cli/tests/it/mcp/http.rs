@@ -96,7 +96,7 @@ fn a_token_is_made_and_shown_once_and_nothing_is_heard_without_it() {
 }
 
 #[test]
-fn other_names_and_other_pages_are_turned_away() {
+fn other_hosts_and_origins_are_rejected() {
     let rig = rig();
     let host = Host::start(&rig, &["--allow-origin", "https://app.example"]);
     let port = host.address.rsplit(':').next().unwrap().to_owned();
@@ -130,7 +130,7 @@ fn other_names_and_other_pages_are_turned_away() {
 }
 
 #[test]
-fn a_body_has_as_much_as_the_cap_and_no_byte_more() {
+fn a_body_may_have_exactly_the_limit_and_no_byte_more() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -157,7 +157,7 @@ fn a_body_has_as_much_as_the_cap_and_no_byte_more() {
 
 /// Without the token nothing of a body is waited for.
 #[test]
-fn strangers_are_answered_from_the_head_alone_and_the_slow_are_hung_up_on() {
+fn unauthenticated_requests_are_rejected_by_their_headers_and_slow_ones_disconnected() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let mut slow = host.connect();
@@ -186,7 +186,7 @@ fn shows_the_token(host: &Host, stream: &mut std::net::TcpStream) -> String {
 }
 
 #[test]
-fn who_comes_when_all_places_are_taken_is_told_so_and_has_one_later() {
+fn a_connection_beyond_the_limit_is_rejected_and_succeeds_later() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let places: Vec<_> = (0..256)
@@ -205,7 +205,7 @@ fn who_comes_when_all_places_are_taken_is_told_so_and_has_one_later() {
 }
 
 #[test]
-fn strangers_take_no_places_of_clients() {
+fn unauthenticated_connections_take_no_slots_of_clients() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -240,7 +240,7 @@ fn an_id_that_is_in_use_is_refused_and_each_has_the_answer_that_is_its_own() {
 
 /// A call whose client has gone waits on, and holds files open: there are only so many of them.
 #[test]
-fn calls_that_were_broken_off_are_bounded_and_the_server_goes_on() {
+fn aborted_calls_are_limited_and_the_server_continues() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("claude-code", VERSION);
@@ -280,7 +280,7 @@ fn sessions_cannot_be_guessed_and_end_when_they_are_deleted() {
 }
 
 #[test]
-fn there_are_as_many_sessions_as_there_may_be_and_the_most_silent_makes_room() {
+fn beyond_the_session_limit_the_longest_idle_session_ends() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let clients: Vec<_> = (0..64).map(|n| host.session(&n.to_string(), VERSION)).collect();
@@ -292,7 +292,7 @@ fn there_are_as_many_sessions_as_there_may_be_and_the_most_silent_makes_room() {
 }
 
 #[test]
-fn a_session_that_waits_for_an_answer_makes_no_room() {
+fn a_session_that_waits_for_an_answer_is_not_evicted() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let waits = host.session("waits", VERSION);
@@ -311,7 +311,7 @@ fn a_session_that_waits_for_an_answer_makes_no_room() {
 }
 
 #[test]
-fn a_closed_terminal_ends_the_server_as_any_other_word_does() {
+fn a_closed_terminal_ends_the_server_like_other_signals() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let mut answer = host.session("tester", VERSION).post(&call(5, "Delegate", &task("slow")));
@@ -347,7 +347,7 @@ fn two_clients_at_once_do_not_get_into_each_others_way() {
 }
 
 #[test]
-fn a_stream_that_broke_off_is_heard_again_with_the_answer_that_came_meanwhile() {
+fn a_broken_stream_is_resumed_with_the_answer_sent_in_between() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -419,7 +419,7 @@ fn runs_belong_to_the_token_they_were_begun_with() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_answers_those_who_wait_and_the_run_goes_on() {
+fn a_server_that_shuts_down_answers_waiting_calls_and_the_run_continues() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -450,7 +450,7 @@ fn a_run_does_not_have_the_token() {
 }
 
 #[test]
-fn what_is_no_message_is_answered_and_the_next_one_is_heard() {
+fn an_invalid_message_is_answered_and_the_next_one_is_read() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);

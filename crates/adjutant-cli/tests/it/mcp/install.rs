@@ -89,7 +89,7 @@ fn lived_in(client: &str, section: &str) -> String {
 }
 
 #[test]
-fn what_else_stands_in_the_file_stays_byte_for_byte_and_the_old_file_beside_it() {
+fn install_keeps_the_rest_of_the_file_and_makes_a_backup() {
     for (client, section, ..) in CLIENTS {
         let rig = Rig::new();
         let path = file(&rig, client, "project");
@@ -166,7 +166,7 @@ fn flags_and_what_a_person_added_to_the_entry_are_kept_and_a_path_that_moved_is_
 
 /// A project's file comes with the project, and nothing in a project decides what may be spent.
 #[test]
-fn an_entry_of_a_project_is_not_made_to_work_on_terms_that_nobody_typed() {
+fn install_does_not_keep_flags_of_a_project_entry_that_were_not_typed() {
     let server = |more: &str| {
         format!(r#"{{"mcpServers":{{"adjutant":{{"command":"./adjutant-evil",{more}}}}}}}"#)
     };
@@ -193,7 +193,7 @@ fn an_entry_of_a_project_is_not_made_to_work_on_terms_that_nobody_typed() {
 }
 
 #[test]
-fn nobody_is_answered_after_they_gave_up() {
+fn the_server_answers_before_each_client_times_out() {
     let rig = Rig::new();
     let old = "[mcp_servers.adjutant]\ncommand = \"adjutant\"\nargs = [\"mcp\", \"--detach-after\", \"540\"]\n\
                tool_timeout_sec = 60\n";
@@ -250,7 +250,7 @@ fn what_was_installed_can_be_removed_whatever_else_the_file_says() {
 }
 
 #[test]
-fn a_program_on_the_path_is_named_as_people_name_it() {
+fn a_program_on_the_path_is_entered_by_its_name() {
     let rig = Rig::new();
     let bin = rig.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -383,7 +383,7 @@ fn files_of_the_second_opencode_and_those_with_comments_are_found() {
 }
 
 #[test]
-fn a_server_of_somebody_else_and_flags_for_no_client_are_left_alone() {
+fn an_entry_of_another_program_is_left_alone() {
     let rig = Rig::new();
     let path = file(&rig, "cursor", "project");
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -30,7 +30,7 @@ fn resources(client: &mut Client) -> Vec<Vec<String>> {
     }
 }
 
-/// Puts a run beside another that looks newer and is not of this tree: nobody can say what it is of.
+/// Adds a run that looks newer than the other and whose tree is unknown.
 fn stranger(rig: &Rig, run: &str, later: u64) {
     let (stamp, chance) = run.trim_start_matches("run_").split_once('_').unwrap();
     let id = format!("run_{}_{chance}", stamp.parse::<u64>().unwrap() + later);

@@ -334,7 +334,7 @@ fn what_an_earlier_run_on_a_story_left_is_said_with_commands_that_work() {
     assert_flags_have_their_command(&said);
 }
 
-/// A PRD can ask for much; over MCP nobody agrees to it.
+/// Over MCP no person consents to the requests of a PRD.
 #[test]
 fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {
     let checked =

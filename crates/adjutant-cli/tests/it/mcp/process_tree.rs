@@ -67,7 +67,7 @@ fn start_run(client: &mut Client, label: &str) -> String {
 }
 
 #[test]
-fn a_run_goes_on_when_a_client_kills_the_process_tree_of_the_server() {
+fn a_run_continues_when_a_client_kills_the_process_tree_of_the_server() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &[]);
     let run = start_run(&mut client, "soon");
@@ -105,7 +105,7 @@ fn the_process_of_a_run_has_its_own_session_and_no_file_of_the_client() {
 }
 
 #[test]
-fn what_keeps_a_run_from_beginning_reaches_the_client() {
+fn the_client_learns_why_a_run_did_not_start() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &[]);
     let config = rig.write(".adjutant/config.toml", "policy = 12\n");

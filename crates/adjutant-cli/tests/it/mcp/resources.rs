@@ -88,7 +88,7 @@ fn a_report_of_a_megabyte_fits_the_client_and_names_where_the_rest_is() {
 }
 
 #[test]
-fn whoever_follows_the_pages_has_all_of_it() {
+fn following_the_pages_yields_the_whole_report() {
     let rig = long_rig();
     let mut client = long_client(&rig, "tester", &["--result-bytes", "200000"]);
     let result = client.call("Delegate", task("a"));
@@ -210,7 +210,7 @@ fn the_runs_of_this_tree_are_resources_and_no_others() {
 }
 
 #[test]
-fn what_is_missing_is_an_error_of_the_era() {
+fn a_missing_resource_is_an_error_of_the_protocol_version() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::start(&rig, &[], &[]);
     let meta = json!({

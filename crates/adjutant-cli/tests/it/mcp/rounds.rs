@@ -109,7 +109,7 @@ fn a_no_is_a_no() {
 
 /// The time of the question travels in the seal, so that another server judges it too.
 #[test]
-fn what_no_person_answered_stays_open() {
+fn a_question_without_an_answer_stays_open() {
     for (setting, answer) in [
         ("answer_min_ms=none", json!({ "action": "cancel" })),
         ("answer_min_ms=600000", json!({ "action": "decline" })),
@@ -132,7 +132,7 @@ fn what_no_person_answered_stays_open() {
 
 /// A seal is bound to the exact call and cannot be made up.
 #[test]
-fn what_is_sealed_for_one_call_is_of_no_use_for_another() {
+fn a_question_sealed_for_one_call_cannot_be_used_for_another() {
     let rig = rig();
     let mut client = Client::start(&rig, &[], &[]);
     let state = state(&call(&mut client, "Delegate", &task("a"), &json!({})));
@@ -162,7 +162,7 @@ fn what_is_sealed_for_one_call_is_of_no_use_for_another() {
     assert_eq!(rig.run(["cancel", &runs[0]]).code, 0);
 }
 
-/// Whoever brings no answer is asked the same again, as the protocol wants it, and answers that.
+/// A retry without an answer gets the same question again, as the protocol requires.
 #[test]
 fn a_retry_without_an_answer_is_asked_again() {
     let rig = rig();

@@ -272,7 +272,7 @@ fn where_the_client_cannot_ask_the_run_waits_in_the_inbox() {
 
     let (said, exit) = typed(rig, &["approve", &id, "WRONG2"]);
     assert_eq!(exit, 4, "{said}");
-    // Whoever began it may be gone by then.
+    // The client that started it may be gone by then.
     client.kill();
     let code = code(rig, &id);
     let (said, exit) = typed(rig, &["approve", &id, &code]);
@@ -295,7 +295,7 @@ fn a_person_refuses_a_run_in_a_terminal() {
     let result = client.call("delegate_wait", json!({ "run": data["run"] }));
     assert_eq!(result["structuredContent"]["state"], "refused", "{result}");
     assert_untouched(&rig, &run_of(&result));
-    // Whoever asks again asks anew, and may take it back.
+    // A repeated call is a new question, and can be cancelled.
     let again = client.data("delegate_command", research());
     assert_ne!(again["run"], data["run"]);
     let cancelled = client.data("delegate_cancel", json!({ "run": again["run"] }));

@@ -1,4 +1,4 @@
-//! What a killed process leaves around workspaces and merges, and that nobody stumbles over it.
+//! What a killed process leaves of workspaces and merges, and that later commands clean it up.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

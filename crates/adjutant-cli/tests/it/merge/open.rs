@@ -1,5 +1,5 @@
-//! Work of runs that are not over, and what is typed in vain: nobody is told that nothing was changed while it
-//! may yet be.
+//! Results of runs that have not ended, and arguments without effect: `diff` and `merge` do not say that nothing was
+//! changed while results may follow.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -208,7 +208,7 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_begins() {
     let repo = repository();
     let closed = repo.rig.work().join(".git/refs");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
-    // Whoever is root writes anywhere, unless that right is given away.
+    // Root can write anywhere unless it drops that capability.
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set", "-dac_override", BINARY]);

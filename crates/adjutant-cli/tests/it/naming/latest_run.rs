@@ -1,4 +1,4 @@
-//! Which run a command means where none is named, and whether a task can be taken up where it stands.
+//! Which run a command uses if none is named, and whether a task can be started in its current status.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn todo(rig: &Rig) -> String {
 }
 
 #[test]
-fn what_changes_something_means_the_latest_run_of_this_tree() {
+fn commands_that_change_something_use_the_latest_run_of_this_tree() {
     let rig = rig();
     assert_eq!(run(&rig, "/research 1", &[]).code, 0);
     let first = rig.only_run();
@@ -198,7 +198,7 @@ text = 'done'
 }
 
 #[test]
-fn a_live_run_elsewhere_is_named_and_goes_on() {
+fn a_live_run_elsewhere_is_named_and_not_cancelled() {
     let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
     let mut live = rig.delegating(&["-t", "slow=x"]).start();
     live.wait_for("[slow] started");
@@ -260,7 +260,7 @@ fn a_list_never_outgrows_what_can_be_read() {
 }
 
 #[test]
-fn a_completed_task_is_opened_again_by_a_person_and_by_nobody_else() {
+fn only_a_person_can_reopen_a_completed_task() {
     let rig = rig();
     for command in ["/research 1", "/plan 1"] {
         assert_eq!(run(&rig, command, &[]).code, 0);
@@ -286,7 +286,7 @@ fn a_completed_task_is_opened_again_by_a_person_and_by_nobody_else() {
 }
 
 #[test]
-fn where_agents_may_write_is_said_once_before_they_begin() {
+fn the_directory_where_agents_may_write_is_printed_once() {
     const WORDS: &str =
         "adjutant: the agents may write only below .adjutant/specs; --in-place lets";
     let rig = rig();
@@ -297,7 +297,7 @@ fn where_agents_may_write_is_said_once_before_they_begin() {
 }
 
 #[test]
-fn who_may_be_at_work_on_a_task_is_said_before_another_begins() {
+fn a_run_that_may_work_on_the_task_is_named_before_another_starts() {
     let rig = rig();
     assert_eq!(rig.run(["task", "set", "1", "planning"]).code, 0);
     let out = run(&rig, "/plan 1", &[]);
@@ -326,7 +326,7 @@ fn who_may_be_at_work_on_a_task_is_said_before_another_begins() {
 }
 
 #[test]
-fn a_command_in_words_of_their_own_is_shown_quoted() {
+fn a_slash_command_in_separate_arguments_is_shown_quoted() {
     let rig = Rig::new();
     for (args, expected) in [
         (vec!["run", "/plan", "1"], "quote it: adjutant run '/plan 1'\n"),
@@ -378,7 +378,7 @@ fn a_built_in_command_with_a_broken_file_is_listed_as_unusable() {
 }
 
 #[test]
-fn what_is_typed_next_keeps_the_tree_that_was_given() {
+fn recommended_commands_repeat_the_root_that_was_given() {
     let rig = Rig::new();
     let at = rig.path().to_owned();
     let out = rig.call(["run", "/task \"x\"", "--root", "work"]).cwd(&at).run();

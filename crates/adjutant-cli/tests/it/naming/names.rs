@@ -1,4 +1,4 @@
-//! What a person may call a run or a subagent: an id, the start of one, a label of the latest run, or `#N`.
+//! The names of runs and subagents: an id, the start of one, a label of the latest run, or `#N`.
 
 use std::fs;
 
@@ -128,7 +128,7 @@ text = "seen"
 "#;
 
 #[test]
-fn a_name_that_fits_nothing_or_several_says_what_there_is() {
+fn an_unknown_or_ambiguous_name_lists_the_choices() {
     let rig = Rig::with_script(TWICE);
     let out = rig.call(["run", "Look twice", "--yes", "--model", rig.model()]).run();
     assert_eq!(out.code, 0, "{out}");

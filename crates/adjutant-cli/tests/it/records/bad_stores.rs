@@ -1,5 +1,5 @@
-//! Bad input: journals that are damaged, torn or from the future, and state directories that cannot
-//! be used. What can be read is still shown.
+//! Damaged or truncated journals, journals of newer versions, and unusable state directories. Readable runs are still
+//! shown.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -106,7 +106,7 @@ fn a_run_without_a_journal_is_named() {
 }
 
 #[test]
-fn strangers_in_the_state_directory_are_passed_over() {
+fn unknown_files_in_the_state_directory_are_ignored() {
     let (rig, ..) = rig();
     fs::write(rig.state().join("runs/notes.txt"), "mine").unwrap();
     fs::create_dir(rig.state().join("runs/run_x")).unwrap();
@@ -190,7 +190,7 @@ fn without_a_home_the_ways_out_are_named() {
 }
 
 #[test]
-fn state_is_kept_where_the_system_keeps_such_things() {
+fn the_state_directory_follows_the_xdg_variables() {
     let rig = delegate::rig();
     let call = || rig.delegating(&["-t", "a=x"]).env_remove("ADJUTANT_HOME");
     assert_eq!(call().run().code, 0);

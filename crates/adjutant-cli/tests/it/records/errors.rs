@@ -1,4 +1,4 @@
-//! What went wrong, over all runs; the log of delegations; and runs whose content has expired.
+//! `errors` of all runs, `log --delegations`, and runs whose content has expired.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::support::journal;
 use crate::support::rig::Rig;
 use crate::support::schema::assert_fits;
 
-/// One that completes; whoever else asks finds the script at its end.
+/// A script for one task that completes; every other task reaches the end of the script and fails.
 const SCRIPT: &str =
     "[[turn]]\nlabel = 'good'\ntext = 'done'\nusage = { input = 100, output = 10 }";
 
@@ -70,7 +70,7 @@ fn errors_are_listed_with_what_to_do_about_them() {
 }
 
 #[test]
-fn an_error_is_ticked_off_by_an_event_of_its_run() {
+fn an_error_is_marked_as_fixed_by_an_event_of_its_run() {
     let rig = rig();
     let run = rig.only_run();
     let before = rig.run(["status", &run]).stdout;
@@ -97,7 +97,7 @@ fn an_error_is_ticked_off_by_an_event_of_its_run() {
 }
 
 #[test]
-fn the_errors_of_a_live_run_are_seen_but_not_ticked_off() {
+fn the_errors_of_a_live_run_are_listed_but_cannot_be_marked_as_fixed() {
     let rig = signals::rig();
     let tasks = json!({ "tasks": [
         { "label": "slow", "prompt": "think" },
@@ -118,7 +118,7 @@ fn the_errors_of_a_live_run_are_seen_but_not_ticked_off() {
 }
 
 #[test]
-fn all_errors_are_kept_as_a_file_when_asked() {
+fn errors_write_saves_all_errors_in_a_file() {
     let rig = rig();
     let file = rig.state().join("errors.json");
     assert!(!file.exists(), "nothing is a second truth unless asked for");
@@ -150,7 +150,7 @@ fn req_60_the_log_of_delegations_has_a_line_for_each_beginning_and_end() {
     assert_eq!(good["parent_story"], "root");
 }
 
-/// What was said is gone; what is left tells that nobody can go on from it.
+/// The content has expired, and the remaining records say that the run cannot be resumed.
 #[test]
 fn an_interrupted_run_that_expired_is_not_resumable_and_keeps_its_bill() {
     let rig = signals::rig();
@@ -206,9 +206,9 @@ fn status_and_cost_of_a_session_are_its_own_alone() {
     );
 }
 
-/// Nothing but the files is read, so it makes no difference that somebody writes them.
+/// Views only read files, so a process that writes them makes no difference.
 #[test]
-fn every_view_works_while_a_run_goes_on_and_after_it_died() {
+fn every_view_works_during_a_run_and_after_its_process_died() {
     let rig = signals::rig();
     let mut run = signals::hanging(&rig);
     run.wait_for("[quick] ✓ complete");

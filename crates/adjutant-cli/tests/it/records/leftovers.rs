@@ -1,4 +1,4 @@
-//! Runs that never began, stores that cannot be used, and what is said of them.
+//! Runs that never began, unusable state directories, and the messages about them.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -19,7 +19,7 @@ fn leave(rig: &Rig, files: &[&str]) {
 }
 
 #[test]
-fn a_run_that_never_began_does_not_stand_before_the_others_and_prune_removes_it() {
+fn a_run_that_never_began_is_not_the_latest_and_prune_removes_it() {
     for files in [&[][..], &["lock"], &["lock", "journal.jsonl"]] {
         let rig = delegate::rig();
         assert_eq!(rig.delegate(&["-t", "echo=first"]).code, 0);
@@ -48,7 +48,7 @@ fn a_run_that_never_began_does_not_stand_before_the_others_and_prune_removes_it(
 }
 
 #[test]
-fn a_folder_that_holds_anything_else_is_left_alone() {
+fn prune_leaves_a_directory_with_other_content_alone() {
     let rig = delegate::rig();
     leave(&rig, &["lock", "notes.txt"]);
     assert_eq!(rig.run(["prune"]).stdout, "0 runs expired\n");
@@ -56,7 +56,7 @@ fn a_folder_that_holds_anything_else_is_left_alone() {
 }
 
 #[test]
-fn runs_that_cannot_be_read_are_not_called_none() {
+fn unreadable_runs_are_not_reported_as_no_runs() {
     let rig = Rig::new();
     leave(&rig, &[]);
     insta::assert_snapshot!(rig.run(["status"]), @"
@@ -70,7 +70,7 @@ fn runs_that_cannot_be_read_are_not_called_none() {
 
 /// The tests may run as root, whom no permission stops; then there is nothing to see.
 #[test]
-fn runs_that_cannot_be_listed_fail_alike() {
+fn every_command_fails_the_same_way_if_runs_cannot_be_listed() {
     let rig = Rig::new();
     let runs = rig.state().join("runs");
     fs::DirBuilder::new().mode(0o700).recursive(true).create(&runs).unwrap();
@@ -83,7 +83,7 @@ fn runs_that_cannot_be_listed_fail_alike() {
 }
 
 #[test]
-fn the_doctor_tries_to_write() {
+fn doctor_checks_that_the_state_directory_is_writable() {
     let rig = Rig::new();
     let store = |out: crate::support::rig::Output| {
         let found = out.json()["findings"].as_array().unwrap().clone();
@@ -98,7 +98,7 @@ fn the_doctor_tries_to_write() {
 }
 
 #[test]
-fn names_that_fit_nothing_are_quoted_in_part_and_the_list_is_named() {
+fn unknown_names_are_quoted_shortened_with_the_command_that_lists_runs() {
     let rig = delegate::rig();
     assert_eq!(rig.delegate(&["-t", "echo=first"]).code, 0);
     let long = rig.run(["status", &"x".repeat(5_000)]);
@@ -154,7 +154,7 @@ fn resuming_a_run_of_refused_tasks_prints_its_result_whatever_models_there_are()
 }
 
 #[test]
-fn an_empty_variable_says_nothing_and_an_empty_flag_is_a_slip() {
+fn an_empty_variable_is_ignored_and_an_empty_flag_is_an_error() {
     let rig = delegate::rig();
     assert_eq!(rig.delegating(&["-t", "a=x"]).env("ADJUTANT_HOME", "").run().code, 0);
     assert!(rig.home().join(".local/state/adjutant/runs").is_dir());
@@ -162,7 +162,7 @@ fn an_empty_variable_says_nothing_and_an_empty_flag_is_a_slip() {
 }
 
 #[test]
-fn init_names_its_file_to_programs() {
+fn init_prints_the_path_of_its_file_as_json() {
     let rig = Rig::new();
     let out = rig.run(["init", "--json"]);
     let path = rig.home().join(".config/adjutant/config.toml");
@@ -198,7 +198,7 @@ fn recommended_commands_repeat_the_store_that_was_named() {
 }
 
 #[test]
-fn a_goal_that_cannot_be_begun_says_why_and_what_to_do() {
+fn a_goal_that_cannot_start_says_why_and_what_to_do() {
     let rig = Rig::with_script("[[turn]]\ntext = \"done\"\n");
     let goal = ["run", "--yes", "--model", rig.model(), "--set", "budget_tokens_run=10", "Look."];
     let out = rig.run(goal);

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::delegate;
 use crate::support::rig::{BINARY, Rig};
 
-/// Returns the end of a pipe that nobody reads.
+/// Returns the write end of a pipe without a reader.
 fn unread() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -14,7 +14,7 @@ fn unread() -> Stdio {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let rig = delegate::rig();
     assert_eq!(rig.delegate(&["-t", "echo=x"]).code, 0);
     for args in [
@@ -35,7 +35,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
-fn a_run_whose_events_nobody_reads_goes_on_to_its_end() {
+fn a_run_ends_normally_after_the_reader_of_its_events_has_left() {
     let rig = delegate::rig();
     let out = rig.delegating(&["-t", "echo=x", "--events"]).stdout(unread()).finish();
     assert_eq!((out.code, out.stderr.as_str()), (0, ""));
@@ -47,7 +47,7 @@ fn a_run_whose_events_nobody_reads_goes_on_to_its_end() {
 
 /// A result that cannot be written is kept, and the exit code does not claim that it was given.
 #[test]
-fn a_full_disk_behind_standard_output_is_said() {
+fn a_full_disk_behind_standard_output_is_reported() {
     let rig = delegate::rig();
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let out = rig.delegating(&["-t", "echo=x"]).stdout(full()).finish();
@@ -72,7 +72,7 @@ fn shell(rig: &Rig, line: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn closed_streams_are_no_reason_to_panic() {
+fn closed_standard_streams_do_not_panic() {
     let rig = delegate::rig();
     let delegate = format!("\"$0\" delegate --yes --model {} ", rig.model());
     let (code, _, said) = shell(&rig, &format!("{delegate} - <&-"));
@@ -91,7 +91,7 @@ fn closed_streams_are_no_reason_to_panic() {
 
 /// The run goes on and says nothing more, so no write would ever fail.
 #[test]
-fn watching_ends_when_its_reader_leaves() {
+fn watch_ends_when_its_reader_closes_the_pipe() {
     let rig = crate::delegate::signals::rig();
     let mut run = crate::delegate::signals::hanging(&rig);
     for line in ["\"$0\" watch | head -n 2", "\"$0\" watch --json | head -n 2"] {

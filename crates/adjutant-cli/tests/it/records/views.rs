@@ -1,4 +1,4 @@
-//! Looking at a run afterwards: every view, as text and as JSON, from the files alone.
+//! Every command that shows a recorded run, as text and as JSON.
 
 use std::fs;
 
@@ -110,7 +110,7 @@ fn status_of_one_run_shows_its_delegations() {
 }
 
 #[test]
-fn tree_shows_who_works_for_whom() {
+fn tree_shows_the_parents_of_delegations() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["tree"]), @"
         run_0000000000_aaaaaa
@@ -305,7 +305,7 @@ fn log_of_a_session_is_its_own_alone() {
 
 /// The journal is plain JSON lines, and the last of them was synced before the result was printed.
 #[test]
-fn the_journal_can_be_read_without_us() {
+fn the_journal_can_be_read_without_adjutant() {
     let rig = rig();
     let folder = rig.run_folder(&rig.only_run());
     let journal = fs::read_to_string(folder.join("journal.jsonl")).unwrap();

@@ -1,4 +1,4 @@
-//! Limits that a person changes when a run goes on, through the binary.
+//! `resume` with changed limits.
 
 use crate::support::rig::Rig;
 
@@ -26,7 +26,7 @@ fn used_up(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn a_run_whose_budget_was_used_up_goes_on_by_the_command_that_is_recommended() {
+fn the_recommended_command_resumes_a_run_whose_budget_was_used_up() {
     let rig = Rig::with_script(SCRIPT);
     let command = used_up(&rig);
     assert_eq!(command[0], "resume");
@@ -46,7 +46,7 @@ fn a_run_whose_budget_was_used_up_goes_on_by_the_command_that_is_recommended() {
 }
 
 #[test]
-fn other_limits_are_fixed_and_a_wrong_one_is_a_usage_error() {
+fn resume_refuses_other_limits_and_invalid_values() {
     let rig = Rig::with_script(SCRIPT);
     used_up(&rig);
     let run = rig.only_run();
@@ -88,7 +88,7 @@ fn new_time_is_bounded_by_the_maximum_that_is_set_with_it() {
 }
 
 #[test]
-fn limits_for_a_run_with_nothing_to_go_on_with_are_a_usage_error() {
+fn limits_for_a_run_with_nothing_to_resume_are_a_usage_error() {
     let rig = Rig::with_script(SCRIPT);
     let out = rig.delegate(&["-t", "look=Look", "--budget-tokens", "10"]);
     assert_eq!(out.code, 4, "{out}");

@@ -1,5 +1,4 @@
-//! What a person said about workspaces when a run began: it holds when the run goes on, is never wider than it was
-//! unless that is typed, and is shown wherever the run is.
+//! The workspace flags of a run: `resume` applies them again, widens them only if that is typed, and views show them.
 
 use std::fs;
 
@@ -103,7 +102,7 @@ const CASES: [Case; 7] = [
 ];
 
 #[test]
-fn what_was_said_at_the_start_holds_when_the_run_goes_on_and_no_more() {
+fn resume_keeps_the_workspace_flags_of_the_start_and_adds_none() {
     for (flags, again, before, after) in CASES {
         let stage = Stage::new();
         let began = stage.begin(flags);
@@ -124,7 +123,7 @@ fn what_was_said_at_the_start_holds_when_the_run_goes_on_and_no_more() {
 }
 
 #[test]
-fn what_cannot_hold_any_more_is_said_and_left_out() {
+fn resume_warns_about_workspace_flags_that_no_longer_apply() {
     let stage = Stage::new();
     stage.begin(&["--grant", "../kit"]);
     let kit = stage.repo.rig.path().join("kit");
@@ -137,7 +136,7 @@ fn what_cannot_hold_any_more_is_said_and_left_out() {
 }
 
 #[test]
-fn an_overlay_is_not_left_without_its_sandbox() {
+fn resume_refuses_to_turn_the_sandbox_off_for_overlays() {
     let stage = Stage::new();
     stage.begin(&["--workspace", "overlay"]);
     let resumed = stage.resume(&["--sandbox", "off", "--workspace", "worktree"]);
@@ -146,7 +145,7 @@ fn an_overlay_is_not_left_without_its_sandbox() {
 }
 
 #[test]
-fn a_run_whose_agents_only_read_takes_nothing_about_workspaces_when_it_goes_on() {
+fn resume_refuses_workspace_flags_for_agents_that_only_read() {
     let stage = Stage::new();
     let rig = &stage.repo.rig;
     fs::write(rig.path().join("script.toml"), "[[turn]]\nlabel = \"other\"\ntext = \"x\"\n")

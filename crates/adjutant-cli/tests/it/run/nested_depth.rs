@@ -1,4 +1,4 @@
-//! A run that is started within another: `DELEGATION_DEPTH` says how deep, and limits count from there.
+//! A run that is started inside another: `DELEGATION_DEPTH` gives its depth, and limits count from there.
 
 use serde_json::Value;
 

@@ -1,5 +1,4 @@
-//! Returns that are no returns at first, through the real binary: what the agent is told, how often,
-//! and what is kept of what it said.
+//! Invalid returns: what the agent is told, how often, and what is kept of its answers.
 
 use crate::run::safety::{Play, research};
 
@@ -10,7 +9,7 @@ fn original(nth: usize) -> String {
 
 #[test]
 fn a_return_is_repaired_at_the_first_try_at_the_second_or_never() {
-    // What was wrong with the last is told as well, for whoever takes the work up again.
+    // The error of the last attempt is reported too, for a later resume.
     for (bad, outcome) in [(0, "completed"), (1, "completed"), (2, "completed"), (3, "failed")] {
         let mut play = Play::research().writes("researcher");
         for nth in 1..=bad {

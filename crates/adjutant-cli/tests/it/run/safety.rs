@@ -47,7 +47,7 @@ impl Play {
         self.turn(agent, &whom.iter().map(call).collect::<String>())
     }
 
-    /// The report is written, once there is nobody left to wait for.
+    /// The report is written after all delegations have ended.
     pub(crate) fn writes(self, agent: &str) -> Self {
         let args = format!("args = {{ path = \"{REPORT}\", content = \"by {agent}\" }}");
         self.turn(agent, &format!("[[turn.call]]\ntool = \"Write\"\n{args}"))
@@ -163,7 +163,7 @@ impl Seen {
 
 #[test]
 fn seed_000_test_1_a_cycle_is_refused_and_nobody_works_below_it() {
-    // The deepest has nobody to ask; that is the second test.
+    // The deepest level cannot delegate; the second test covers it.
     for (at, agent) in BELOW[..2].iter().enumerate() {
         let play = Play::research().down_to(at);
         // Itself, and everyone above, the command included.

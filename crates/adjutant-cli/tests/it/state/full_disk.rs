@@ -1,4 +1,4 @@
-//! Disks that fill up, are read-only or go away, and a process that is stopped past its deadline.
+//! Disks that fill up, are read-only or disappear, and a process that is stopped past its deadline.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -194,7 +194,7 @@ text = "an answer that came while nobody was awake"
 "#;
 
 #[test]
-fn a_state_directory_that_goes_away_costs_the_files_and_not_the_result() {
+fn a_state_directory_that_disappears_costs_the_files_and_not_the_result() {
     let rig = Rig::with_script(&HANGING.replace("DELAY", "300000"));
     let mut run = rig.delegating(&["-t", "slow=think"]).start();
     run.wait_for("[slow] note: half of it is done");
@@ -206,7 +206,7 @@ fn a_state_directory_that_goes_away_costs_the_files_and_not_the_result() {
     assert!(out.stderr.contains("cannot write transcripts"), "{out}");
 }
 
-/// The deadline counts while a process is stopped. Whoever wakes up behind it is out of time, also
+/// The deadline counts while a process is stopped. A process that continues after it is out of time, also
 /// when an answer came meanwhile: that one is kept as late.
 #[test]
 fn a_run_that_was_stopped_past_its_deadline_ends_with_what_it_had() {

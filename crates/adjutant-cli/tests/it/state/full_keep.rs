@@ -1,4 +1,4 @@
-//! A disk that is full when work is kept: the work waits in its workspace until there is room.
+//! A disk that is full when work is committed: the work stays in its workspace until there is space.
 
 use std::fs;
 

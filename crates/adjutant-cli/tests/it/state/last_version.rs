@@ -1,5 +1,5 @@
-//! Runs and state directories that the last version left, read and resumed by this one. What it must come to is what the
-//! last version itself came to: see `tests/fixtures/v0.1/README.md`.
+//! Runs and state directories of the last version, read and resumed by this one. The expected outcomes are those of the
+//! last version: see `tests/fixtures/v0.1/README.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -247,7 +247,7 @@ fn a_question_that_was_open_stays_open_until_a_person_answers() {
 }
 
 #[test]
-fn a_repeated_call_finds_its_run_and_what_started_unasked_today_is_still_booked() {
+fn a_repeated_call_finds_its_run_and_todays_auto_approvals_still_count() {
     let left = Left::new("mcp-call");
     assert_eq!(left.resume().code, 0);
     let flags: Vec<&str> =
@@ -288,7 +288,7 @@ fn a_consent_that_was_given_still_counts() {
 }
 
 #[test]
-fn a_result_that_was_merged_is_known_as_merged_and_can_be_taken_back() {
+fn a_merged_result_is_known_as_merged_and_can_be_undone() {
     let left = Left::new("merged");
     let merge = |args: &[&str]| left.json(&[&["merge", &left.run], args].concat());
     assert_eq!(fates(&merge(&[])), ["already"]);

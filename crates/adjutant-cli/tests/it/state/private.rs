@@ -1,4 +1,4 @@
-//! The state directory belongs to one person: its modes, and what lies where a lock is expected.
+//! The state directory is private: its modes, and links or pipes in place of lock files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,4 +1,4 @@
-//! The registry of runs: who writes to it, and what a damaged one stops.
+//! The registry of runs: which commands write to it, and what a damaged one stops.
 
 use std::fs;
 
@@ -56,7 +56,7 @@ fn a_damaged_registry_stops_new_runs_of_clients_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_registry_stops_a_story_and_not_one_that_goes_on() {
+fn a_damaged_registry_stops_new_stories_but_not_resume() {
     let wait = json!({ "label": "US-001", "delay_ms": 60_000, "text": "I wait." });
     let project = Project::new(&one_story(), [writes("US-001", "half", "x\n"), wait]);
     let mut running = project.working(&[]).start();
@@ -75,7 +75,7 @@ fn a_damaged_registry_stops_a_story_and_not_one_that_goes_on() {
 }
 
 #[test]
-fn a_merge_is_registered_and_a_damaged_registry_refuses_one_and_lets_one_be_taken_back() {
+fn a_damaged_registry_refuses_a_merge_but_allows_undoing_one() {
     let repo = Repo::new();
     let ran = repo.ran(&["one", "two"]);
     let first = repo.keep_lines(&ran, 0, &[(3, "by one")]);

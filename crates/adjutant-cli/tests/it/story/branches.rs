@@ -1,4 +1,4 @@
-//! What the branch of a story is called, who is told so, and which stories have one.
+//! The name of the branch of a story, where it is reported, and which stories have one.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn each_run_on_a_story_has_a_branch_of_its_own() {
 }
 
 #[test]
-fn a_branch_that_leaves_no_room_has_another_beside_it() {
+fn a_branch_name_that_is_blocked_gets_an_alternative() {
     for (id, expected) in [("A", "adjutant-A"), ("a~1", "adjutant-run_")] {
         let project = project(id);
         project.repo.git(["branch", "adjutant"]);
@@ -110,7 +110,7 @@ fn a_branch_that_leaves_no_room_has_another_beside_it() {
 }
 
 #[test]
-fn a_branch_that_cannot_be_made_is_a_reason_in_the_report() {
+fn the_report_says_why_a_branch_could_not_be_created() {
     let project = project("A");
     // As another git leaves it that writes that branch, or was killed.
     project.rig().write(".git/refs/heads/adjutant/A.lock", "");
@@ -121,7 +121,7 @@ fn a_branch_that_cannot_be_made_is_a_reason_in_the_report() {
 }
 
 #[test]
-fn what_no_provider_reported_is_written_down_as_an_estimate() {
+fn usage_that_no_provider_reported_is_recorded_as_an_estimate() {
     let script = |first: Value| {
         json!({
             "price": { "input": 1.0, "output": 1.0, "cache_read": 1.0, "cache_write": 1.0 },

@@ -81,7 +81,7 @@ fn assert_prd_left_out(project: &Project, stories: &[&str]) {
 }
 
 #[test]
-fn each_branch_of_a_chain_stands_on_the_one_before() {
+fn each_branch_of_a_chain_builds_on_the_previous_one() {
     let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
     let turns = [
         sed("A", "s/^line 2$/by a/"),
@@ -102,7 +102,7 @@ fn each_branch_of_a_chain_stands_on_the_one_before() {
         assert_eq!(one_by_one.read("long"), lines(&[(2, "by a, b, c")]), "{kind}");
         assert_eq!(one_by_one.git(&["rev-parse", "HEAD"]), tips[0], "all of it fast-forwards");
         assert_eq!(Checkout::of(&project, "last").merged(&["C"]).tree(), one_by_one.tree());
-        // The PRD that was written back is in nobody's way.
+        // The PRD that was written back does not prevent the merge.
         project.repo.git(["merge", "-q", "--ff-only", "adjutant/C"]);
     }
 }
@@ -125,7 +125,7 @@ fn diamond() -> Project {
 }
 
 #[test]
-fn a_story_on_two_branches_stands_on_a_merge_of_them() {
+fn a_story_on_two_branches_builds_on_their_merge() {
     for kind in KINDS {
         let project = diamond();
         let out = project.story(&["--workspace", kind]);
@@ -313,7 +313,7 @@ fn what_was_done_again_below_a_story_takes_the_place_of_what_was_done_first() {
 }
 
 #[test]
-fn references_that_git_keeps_in_tables_are_as_good() {
+fn stories_work_with_the_reftable_format() {
     let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
     let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
     fs::remove_dir_all(project.rig().work().join(".git")).unwrap();
@@ -326,7 +326,7 @@ fn references_that_git_keeps_in_tables_are_as_good() {
 }
 
 #[test]
-fn a_broken_branch_of_somebody_else_is_in_nobodys_way() {
+fn a_broken_branch_of_another_tool_does_not_stop_a_story() {
     let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
     let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
     assert_eq!(project.story(&["--story", "A"]).code, 0);
@@ -357,7 +357,7 @@ fn a_merge_that_a_person_has_not_settled_is_named_in_the_report() {
 }
 
 #[test]
-fn a_prd_that_is_not_committed_is_not_in_the_way_of_a_merge() {
+fn an_uncommitted_prd_does_not_prevent_a_merge() {
     let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
     for kind in KINDS {
         let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns.clone());
@@ -374,7 +374,7 @@ fn a_prd_that_is_not_committed_is_not_in_the_way_of_a_merge() {
 }
 
 #[test]
-fn what_stands_on_work_that_is_not_merged_names_it_in_its_order() {
+fn a_result_that_builds_on_unmerged_work_names_it_in_order() {
     let stories = prd(&[("A", &[]), ("B", &["A"]), ("C", &["B"])]);
     let turns = [
         writes("A", "chain", "a\n"),
@@ -433,7 +433,7 @@ pub(crate) fn git_calls(project: &Project, story: &str) -> usize {
 }
 
 #[test]
-fn what_a_story_takes_does_not_grow_with_those_before_it() {
+fn the_time_of_a_story_does_not_grow_with_the_stories_before_it() {
     const STORIES: usize = 16;
     let id = |number: usize| format!("S-{number:02}");
     let story = |number: usize| {

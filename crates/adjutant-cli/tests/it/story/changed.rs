@@ -1,4 +1,4 @@
-//! A PRD that changes between runs and under one: what counts for which story, and what is left alone.
+//! A PRD that changes between runs or during one: what applies to which story, and what is not overwritten.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn interrupted(last: Value) -> (Project, String) {
     (project, run)
 }
 
-/// Checks that a run does not go on, for this reason, and that nothing is paid for.
+/// Checks that `resume` refuses the run for this reason and costs nothing.
 #[track_caller]
 fn refused(project: &Project, run: &str, why: &str) {
     let (events, theirs) = (project.rig().events(run).len(), project.repo.read("prd.json"));
@@ -69,11 +69,11 @@ fn refused(project: &Project, run: &str, why: &str) {
 }
 
 #[test]
-fn a_run_that_goes_on_does_not_overwrite_a_story_that_was_changed() {
+fn a_resumed_run_does_not_overwrite_a_changed_story() {
     let (project, run) = interrupted(done("US-001"));
     let theirs = replaced(&project, "Log in", "Log in by mail");
     refused(&project, &run, "has changed since the run started");
-    // Whoever has something to say pays for it knowingly.
+    // With `--say` the person accepts that the outcome cannot be recorded.
     let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
     assert_eq!(out.code, 3, "{out}");
     assert!(out.stderr.contains("has changed since the run started"), "{out}");
@@ -81,7 +81,7 @@ fn a_run_that_goes_on_does_not_overwrite_a_story_that_was_changed() {
 }
 
 #[test]
-fn a_run_that_goes_on_does_not_overwrite_a_later_one() {
+fn a_resumed_run_does_not_overwrite_the_outcome_of_a_later_one() {
     let (project, run) = interrupted(done("US-001"));
     let out = project.story(&["--again"]);
     assert_eq!(out.code, 0, "{out}");
@@ -96,7 +96,7 @@ fn a_run_that_goes_on_does_not_overwrite_a_later_one() {
 }
 
 #[test]
-fn a_run_that_goes_on_and_fails_does_not_take_back_what_passes() {
+fn a_resumed_run_that_fails_does_not_reset_passes() {
     let (project, run) =
         interrupted(json!({ "label": "US-001", "error": "bad_request", "message": "no" }));
     let theirs = replaced(&project, "\"passes\": false", "\"passes\": true");
@@ -127,7 +127,7 @@ fn changed_under(change: impl FnOnce(&Project)) -> (Project, String) {
 }
 
 #[test]
-fn no_story_is_begun_whose_outcome_could_not_be_written_down() {
+fn a_story_whose_outcome_could_not_be_written_is_skipped() {
     let (project, said) = changed_under(|project| {
         project.rig().write("prd.json", "{ \"userStories\": [");
     });
@@ -155,7 +155,7 @@ fn no_story_is_begun_whose_outcome_could_not_be_written_down() {
 }
 
 #[test]
-fn consent_is_not_for_what_the_prd_asks_for_later() {
+fn consent_does_not_cover_later_requests_of_the_prd() {
     let (project, said) = changed_under(|project| {
         project.rig().write("prd.json", serde_json::to_string_pretty(&two("false")).unwrap());
     });
@@ -167,7 +167,7 @@ fn consent_is_not_for_what_the_prd_asks_for_later() {
 }
 
 #[test]
-fn a_story_that_passes_by_now_or_is_gone_is_not_begun() {
+fn a_story_that_already_passes_or_is_gone_is_skipped() {
     let (project, said) = changed_under(|project| {
         let mut prd = two("true");
         prd["userStories"][1]["passes"] = json!(true);
@@ -190,7 +190,7 @@ fn a_story_that_passes_by_now_or_is_gone_is_not_begun() {
 }
 
 #[test]
-fn numbers_go_on_behind_children_that_no_entry_names() {
+fn child_numbers_continue_after_children_without_an_entry() {
     let turns = [
         says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),
         done("US-001"),
@@ -221,7 +221,7 @@ fn half_done() -> (Project, Value) {
 }
 
 #[test]
-fn work_before_that_is_not_there_is_never_left_out_in_silence() {
+fn missing_work_of_a_dependency_is_always_reported() {
     let (project, _) = half_done();
     let run = project.rig().only_run();
     fs::remove_dir_all(project.rig().run_folder(&run)).unwrap();
@@ -243,7 +243,7 @@ fn work_before_that_is_not_there_is_never_left_out_in_silence() {
 }
 
 #[test]
-fn the_work_before_is_that_of_the_run_that_the_entry_names() {
+fn the_work_of_a_dependency_is_that_of_the_run_in_its_entry() {
     for is_named in [true, false] {
         let (project, mut other) = half_done();
         if !is_named {
@@ -273,7 +273,7 @@ fn a_planned_child_is_told_its_files() {
 }
 
 #[test]
-fn a_wish_is_one_line_and_consent_is_for_that_file() {
+fn a_request_is_shown_on_one_line_and_consent_is_for_that_file() {
     let verify = "true\n  story US-001: run `nothing else`";
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "verify": verify, "passes": false },

@@ -1,5 +1,5 @@
-//! Children that changed the same thing: the second is not merged, its parent is told each file and how
-//! to settle it, and settles it.
+//! Children that change the same file: the second is not merged; its parent is told each file and how to resolve the
+//! conflict, and resolves it.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn clashes() -> [Clash; 4] {
 }
 
 #[test]
-fn a_conflict_is_told_and_settled_by_the_parent() {
+fn the_parent_is_told_of_a_conflict_and_resolves_it() {
     for clash in clashes() {
         let name = clash.name;
         let turns = [
@@ -228,7 +228,7 @@ fn a_child_passes_only_where_its_work_is_in_the_story() {
 }
 
 #[test]
-fn what_was_merged_into_a_task_in_conflict_does_not_pass() {
+fn work_merged_into_a_conflicting_task_does_not_pass() {
     const DEEP: &str = "Do a part of it";
     let turns = [
         says("US-001", &format!("[delegate:{ONE}:2]\n[delegate:{TWO}:2]")),
@@ -250,7 +250,7 @@ fn what_was_merged_into_a_task_in_conflict_does_not_pass() {
 }
 
 #[test]
-fn what_is_quoted_of_a_conflict_holds_no_secret() {
+fn quotes_of_a_conflict_contain_no_secrets() {
     let turns = [
         says("US-001", &format!("[delegate:{ONE}:1]\n[delegate:{TWO}:1]")),
         done("US-001"),

@@ -123,7 +123,7 @@ fn depth_limit_rejection() {
     assert_refused(&project, &json, "Two", "MAX_DEPTH_EXCEEDED", text);
     assert_eq!(project.events(&run, "granted").len(), 2);
 
-    // The third level is there for who configures it, and the fourth for nobody.
+    // The third level can be configured, the fourth cannot.
     let deeper = Project::new(&one_story(), too_deep());
     let out = deeper.story(&["--set", "max_depth=3"]);
     assert_eq!(out.code, 0, "{out}");
@@ -136,7 +136,7 @@ fn depth_limit_rejection() {
 }
 
 #[test]
-fn a_cycle_by_words_shows_the_words() {
+fn a_cycle_by_description_shows_the_descriptions() {
     let turns = [
         says("US-001", "[delegate:Write the tests:1]"),
         done("US-001"),
@@ -397,7 +397,7 @@ fn failure_handling() {
 }
 
 #[test]
-fn tools_hand_down_work_in_stories_too() {
+fn tools_delegate_in_stories_too() {
     let tasks = json!({ "tasks": [{ "label": "Implement JWT", "prompt": "Implement JWT" }] });
     let turns = [
         calls("US-001", "Delegate", &tasks),

@@ -1,5 +1,4 @@
-//! How a story ends that does not simply end: cut short, cancelled, taken up again, or never begun because
-//! what was typed makes no sense.
+//! Stories that are interrupted, cancelled or resumed, or that never start because of invalid arguments.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,12 +28,12 @@ fn quick(mut turns: Vec<Value>) -> Value {
 }
 
 #[test]
-fn an_interrupted_story_is_named_and_goes_on() {
+fn an_interrupted_story_is_named_and_can_be_resumed() {
     let project = Project::new(&one_story(), slow());
     let mut running = project.working(&["--enable-delegation"]).start();
     running.wait_for("[Implement JWT] Write jwt");
     let run = project.rig().only_run();
-    // While it is at work nobody else works on it.
+    // While it runs no other process works on it.
     for flags in [&[][..], &["--again"]] {
         let mut waiting = project.working(flags).start();
         waiting.wait_for(&format!("adjutant wait {run}")).wait_for("waiting until it ends");
@@ -66,7 +65,7 @@ fn an_interrupted_story_is_named_and_goes_on() {
 }
 
 #[test]
-fn going_on_prints_json_too() {
+fn resume_prints_json_for_stories_too() {
     let project = Project::new(&one_story(), slow());
     let mut running = project.working(&["--enable-delegation"]).start();
     running.wait_for("[Implement JWT] Write jwt");
@@ -79,7 +78,7 @@ fn going_on_prints_json_too() {
 }
 
 #[test]
-fn who_cancels_ends_the_story_and_begins_no_other() {
+fn ctrl_c_ends_the_story_and_starts_no_other() {
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "passes": false },
         { "id": "US-002", "title": "Log out", "passes": false },
@@ -115,7 +114,7 @@ fn who_cancels_ends_the_story_and_begins_no_other() {
 }
 
 #[test]
-fn a_partial_story_says_how_to_go_on_and_does() {
+fn a_partial_story_names_the_command_that_resumes_it() {
     let turns = vec![
         writes("US-001", "half", "half\n"),
         partial("US-001"),
@@ -137,7 +136,7 @@ fn a_partial_story_says_how_to_go_on_and_does() {
 }
 
 #[test]
-fn a_run_that_goes_on_knows_the_other_stories_also_of_a_file_that_is_read_only() {
+fn a_resumed_run_knows_the_other_stories_of_a_read_only_prd() {
     let mut prd = one_story();
     let other = json!({ "id": "US-002", "title": "Other", "dependencies": ["US-001"] });
     prd["userStories"].as_array_mut().unwrap().push(other);
@@ -226,7 +225,7 @@ fn the_preset_serves_other_commands_without_a_story() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_begins() {
+fn invalid_arguments_are_refused_before_anything_starts() {
     let project = Project::new(&one_story(), [done("US-001")]);
     for (flags, named) in [
         (&["--story", "US-9"][..], "US-9"),

@@ -233,7 +233,7 @@ fn paths(project: &Project) -> Vec<String> {
 }
 
 #[test]
-fn what_a_person_tells_git_to_ignore_reaches_nobody() {
+fn files_that_git_ignores_reach_no_agent() {
     for way in &WAYS {
         for kind in KINDS {
             let project = project();
@@ -261,7 +261,7 @@ fn what_a_person_tells_git_to_ignore_reaches_nobody() {
 }
 
 #[test]
-fn patterns_in_a_pipe_or_a_device_hold_nobody() {
+fn ignore_patterns_in_a_pipe_or_device_do_not_block() {
     let pipe = |project: &Project| {
         let path = project.rig().path().join("pipe");
         let made = Command::new("mkfifo").arg(&path).status().unwrap();
@@ -281,7 +281,7 @@ fn patterns_in_a_pipe_or_a_device_hold_nobody() {
 }
 
 #[test]
-fn a_configuration_that_git_cannot_read_lets_nothing_out() {
+fn an_unreadable_git_configuration_copies_nothing() {
     let project = project();
     let config = project.rig().home().join(".gitconfig");
     fs::write(&config, "[core]\n\texcludesFile\n").unwrap();

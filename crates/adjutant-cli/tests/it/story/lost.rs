@@ -1,4 +1,4 @@
-//! Work of earlier runs that is not there any more: no story counts as done by it or is built without it.
+//! Lost work of earlier runs: no story counts as completed by it, and none is built without it.
 
 use std::fs;
 
@@ -76,7 +76,7 @@ fn lose(project: &Project, run: &str, how: &str) {
 }
 
 #[test]
-fn a_story_whose_work_is_lost_is_begun_anew() {
+fn a_story_whose_work_is_lost_is_started_again() {
     for (how, why) in [("discarded", "was discarded"), ("cloned", "is not in this repository")] {
         let (project, run) = after_a(true);
         lose(&project, &run, how);
@@ -89,7 +89,7 @@ fn a_story_whose_work_is_lost_is_begun_anew() {
 }
 
 #[test]
-fn a_story_whose_work_is_there_is_written_down_with_its_branch() {
+fn a_story_whose_work_exists_is_recorded_with_its_branch() {
     for is_branch_gone in [false, true] {
         let (project, run) = after_a(true);
         if is_branch_gone {
@@ -127,7 +127,7 @@ fn work_that_was_to_be_applied_before_a_crash_is_applied_once() {
 }
 
 #[test]
-fn what_changed_nothing_cannot_be_lost() {
+fn a_run_that_changed_nothing_has_no_lost_work() {
     let project = Project::new(&chain(), [done("A"), done("B")]);
     assert_eq!(project.story(&["--story", "A"]).code, 0);
     project.repo.git(["checkout", "-q", "prd.json"]);
@@ -137,7 +137,7 @@ fn what_changed_nothing_cannot_be_lost() {
 }
 
 #[test]
-fn what_is_to_be_begun_anew_is_not_taken_from_an_earlier_run() {
+fn again_ignores_an_earlier_run() {
     let (project, run) = after_a(true);
     let out = project.story(&["--story", "A", "--again"]);
     assert_eq!(out.code, 0, "{out}");
@@ -145,7 +145,7 @@ fn what_is_to_be_begun_anew_is_not_taken_from_an_earlier_run() {
 }
 
 #[test]
-fn what_was_done_before_is_no_part_of_what_is_spent_now() {
+fn the_cost_of_earlier_runs_does_not_count_now() {
     let (project, _) = after_a(true);
     let first = project.json(&["--story", "A"], 0);
     assert_eq!(first["stories"][0]["earlier"], true, "{first:#}");
@@ -187,8 +187,8 @@ fn a_story_is_not_built_without_the_work_it_depends_on() {
 }
 
 #[test]
-fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
-    // Damaged after it said what it works on, and before: then nobody knows whose it is.
+fn a_story_with_an_unreadable_run_is_not_repeated_silently() {
+    // Damaged after the record that names the story, and before it: then the story is unknown.
     for (line, is_known) in [(7, true), (2, false)] {
         let (project, run) = after_a(true);
         damage_journal(&project, &run, line);
@@ -213,7 +213,7 @@ fn a_run_that_cannot_be_read_is_not_paid_for_again_in_silence() {
 }
 
 #[test]
-fn what_versions_without_a_registry_did_is_found_in_their_journals() {
+fn runs_of_versions_without_a_registry_are_found_by_their_journals() {
     let (project, run) = after_a(true);
     let registry = project.rig().state().join("registry.jsonl");
     for is_known in [false, true] {
@@ -232,7 +232,7 @@ fn what_versions_without_a_registry_did_is_found_in_their_journals() {
     }
 }
 
-/// Has A done, and then goes on with its run, which ends partial and has another work than what passed.
+/// Completes A, then resumes its run, which ends partial with a commit other than the one that passed.
 fn after_more(first: &[Value]) -> (Project, String) {
     let more = [runs("A", "echo more >> a; echo half > half"), partial("A")];
     let second = [runs("B", "cat a > b || echo none > b"), done("B")];
@@ -247,7 +247,7 @@ fn after_more(first: &[Value]) -> (Project, String) {
 }
 
 #[test]
-fn a_story_is_built_on_the_work_that_passed_though_its_run_went_on() {
+fn a_story_builds_on_the_commit_that_passed_even_if_the_run_was_resumed() {
     for is_registered in [true, false] {
         let (project, run) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
         let passed = project.repo.git(["rev-parse", "adjutant/A"]);
@@ -265,7 +265,7 @@ fn a_story_is_built_on_the_work_that_passed_though_its_run_went_on() {
 }
 
 #[test]
-fn the_registry_knows_what_passed_where_the_journal_is_damaged() {
+fn the_registry_knows_the_commit_that_passed_if_the_journal_is_damaged() {
     let (project, run) = after_a(false);
     damage_journal(&project, &run, 7);
     let out = project.story(&[]);
@@ -274,7 +274,7 @@ fn the_registry_knows_what_passed_where_the_journal_is_damaged() {
 }
 
 #[test]
-fn a_story_is_built_on_nothing_where_what_passed_changed_nothing() {
+fn a_dependency_that_changed_nothing_adds_no_commit() {
     let (project, _) = after_more(&[done("A")]);
     assert_eq!(project.entry("A")["adjutant"].get("commit"), None);
     let out = project.story(&[]);
@@ -283,7 +283,7 @@ fn a_story_is_built_on_nothing_where_what_passed_changed_nothing() {
 }
 
 #[test]
-fn a_story_is_left_where_nobody_knows_what_passed() {
+fn a_story_is_skipped_if_the_commit_of_its_dependency_is_unknown() {
     for (how, why) in [("no commit", "names no commit"), ("another commit", "is not the commit")] {
         let (project, _) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
         let mut prd = project.prd();

@@ -1,5 +1,5 @@
-//! Markers as models really write them, by a provider that streams: in pieces, in code, quoted, too many,
-//! and ones that are none.
+//! Delegation markers from a streaming provider as models write them: in pieces, in code, quoted, too many, and
+//! invalid.
 
 use adjutant_testkit::fake::{Api, Script, Turn};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn markers_cut_across_the_pieces_of_a_stream_are_whole() {
             let run = project.rig().only_run();
             assert_eq!(granted(&project, &run), ["Schlüssel prüfen → ✓", "Create UI"], "{api:?}");
             assert_eq!(project.entry("US-001-DEL-001")["description"], "Schlüssel prüfen → ✓");
-            // The story twice, each child once: nobody was asked again.
+            // Two requests for the story, one per child: none was repeated.
             assert_eq!(server.stop().len(), 4, "{api:?} by {pieces}");
         }
     }
@@ -74,7 +74,7 @@ fn parts(of: std::ops::RangeInclusive<u32>) -> String {
 }
 
 #[test]
-fn eleven_at_once_are_refused_together_and_told() {
+fn eleven_markers_at_once_are_all_refused_and_reported() {
     let mut turns = vec![says("US-001", &parts(1..=11)), says("US-001", &parts(1..=10))];
     turns.push(done("US-001"));
     turns.extend((1..=11).map(|n| done(&format!("Part {n}"))));

@@ -1,5 +1,5 @@
-//! Work that was merged once: a story begins with it where the files have nothing of it any more, and never
-//! brings back what a person made of it.
+//! Work that was merged earlier: a story takes it in again if the files no longer have any of it, and never reverts
+//! what a person changed in it.
 
 use std::fs;
 
@@ -114,7 +114,7 @@ fn a_story_begins_with_merged_work_that_is_in_the_files_no_more() {
 }
 
 #[test]
-fn any_kind_of_change_is_missed_where_it_is_gone_and_seen_where_it_is_not() {
+fn every_kind_of_reverted_change_is_detected() {
     type Seen = fn(&Project, &str) -> bool;
     let kinds: [(&str, &str, Seen); 5] = [
         ("edit", "sed -i 's/^line 2$/by a/' long", |project, id| {

@@ -1,4 +1,4 @@
-//! Stories that depend on each other: their order, what each begins with, and what one call may spend.
+//! Stories that depend on each other: their order, the work each builds on, and their shared budget.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -101,7 +101,7 @@ fn a_story_may_change_what_those_before_it_wrote() {
 }
 
 #[test]
-fn work_that_was_taken_over_meanwhile_is_not_merged_twice() {
+fn work_that_was_merged_in_between_is_not_merged_twice() {
     for (how, committed) in [("apply", false), ("apply", true), ("branch", true)] {
         let turns = [
             runs("A", "sed -i 's/line 2$/by a/' long"),
@@ -134,7 +134,7 @@ fn work_that_was_taken_over_meanwhile_is_not_merged_twice() {
 }
 
 #[test]
-fn work_before_that_does_not_go_together_is_named() {
+fn conflicting_work_of_dependencies_is_named() {
     let turns = [
         runs("A", "sed -i 's/line 2$/by a/' long"),
         done("A"),
@@ -154,7 +154,7 @@ fn work_before_that_does_not_go_together_is_named() {
 }
 
 #[test]
-fn cycles_and_what_is_missing_are_named() {
+fn dependency_cycles_and_missing_stories_are_named() {
     let project = Project::new(&prd(&[("A", &["C"]), ("B", &["A"]), ("C", &["B"])]), [done("A")]);
     let out = project.story(&[]);
     assert_eq!(out.code, 2, "{out}");
@@ -171,7 +171,7 @@ fn cycles_and_what_is_missing_are_named() {
 }
 
 #[test]
-fn what_cannot_be_begun_is_told_before_consent_or_a_model_is_asked_for() {
+fn a_story_that_cannot_begin_is_reported_before_asking_for_consent_or_a_model() {
     let mut wishes = prd(&[("A", &["B"]), ("B", &["A"])]);
     wishes["userStories"][0]["verify"] = "true".into();
     let project = Project::new(&wishes, []);
@@ -184,7 +184,7 @@ fn what_cannot_be_begun_is_told_before_consent_or_a_model_is_asked_for() {
 }
 
 #[test]
-fn a_prd_whose_path_is_no_text_is_refused_at_once() {
+fn a_prd_whose_path_is_not_utf_8_is_refused_at_once() {
     let project = Project::new(&prd(&[("A", &[])]), [done("A")]);
     let name = OsStr::from_bytes(b"prd-\xff.json");
     fs::copy(project.rig().work().join("prd.json"), project.rig().work().join(name)).unwrap();
@@ -226,7 +226,7 @@ fn one_story_is_chosen_by_its_id() {
 }
 
 #[test]
-fn what_depends_on_a_failed_story_is_not_begun_and_the_rest_is() {
+fn stories_that_depend_on_a_failed_one_are_skipped_and_the_rest_runs() {
     let turns = [
         json!({ "label": "A", "error": "bad_request", "message": "no" }),
         done("B"),

@@ -1,4 +1,4 @@
-//! The PRD on disk: what is wrong with one, who else writes in it, and what is never lost or overwritten.
+//! The PRD on disk: invalid ones, concurrent changes, and what is never lost or overwritten.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::support::project::{Project, done, one_story, runs, says, writes};
 use crate::support::schema::assert_fits;
 
-/// A PRD as people write it, with fields nobody knows and lines of their own.
+/// A PRD as people write it, with unknown fields and unusual formatting.
 const ODD: &str = "{\n\t\"project\" : \"odd\",   \"x-budget\": 1.50e2,\n\n  \"userStories\": [\n\
     \t{ \"id\":\"US-001\", \"title\":\"Log in\",\"passes\":false , \"owner\": {\"a\" : [1,2 ,3]} },\n\n\
     \t{ \"id\":\"US-002\",\"title\":\"Log \\u006fut\",   \"passes\":true }\n  ],\n  \"unicode\":\"h\\u00e9\"  }\n\n";
 
 #[test]
-fn what_is_not_touched_stays_as_it_was_written() {
+fn the_rest_of_the_prd_stays_byte_for_byte() {
     let project = Project::new(&json!({}), [done("US-001")]);
     project.rig().write("prd.json", ODD);
     let out = project.story(&[]);
@@ -124,7 +124,7 @@ fn changed_meanwhile(prd: &Value, change: impl FnOnce(&Project)) -> (Project, St
 }
 
 #[test]
-fn who_changes_another_part_meanwhile_keeps_it() {
+fn a_concurrent_change_of_another_story_is_kept() {
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "passes": false },
         { "id": "US-009", "title": "Later", "passes": true },
@@ -139,7 +139,7 @@ fn who_changes_another_part_meanwhile_keeps_it() {
 }
 
 #[test]
-fn who_changes_the_story_itself_meanwhile_is_never_overwritten() {
+fn a_concurrent_change_of_the_same_story_is_never_overwritten() {
     let mut theirs = String::new();
     let (project, said) = changed_meanwhile(&one_story(), |project| {
         theirs = project.repo.read("prd.json").replace("Log in", "Log in by mail");
@@ -159,7 +159,7 @@ fn who_changes_the_story_itself_meanwhile_is_never_overwritten() {
 }
 
 #[test]
-fn what_became_no_prd_meanwhile_is_left_alone() {
+fn a_file_that_is_no_longer_a_prd_is_left_alone() {
     let (project, said) = changed_meanwhile(&one_story(), |project| {
         project.rig().write("prd.json", "half a fi");
     });
@@ -214,7 +214,7 @@ fn a_model_cannot_write_the_prd_of_the_user() {
 }
 
 #[test]
-fn what_an_agent_writes_into_the_prd_is_no_part_of_its_work() {
+fn changes_of_an_agent_to_the_prd_are_not_part_of_its_work() {
     for kind in ["overlay", "worktree"] {
         let prd = json!({ "userStories": [
             { "id": "US-001", "title": "Log in", "passes": false },
@@ -231,7 +231,7 @@ fn what_an_agent_writes_into_the_prd_is_no_part_of_its_work() {
         let kept = &project.events(&run, "space_kept")[0];
         let left_out = "prd.json (only Adjutant changes it)";
         assert_eq!(kept["skipped"], json!([left_out]), "{kind}");
-        // Whoever reads what was done reads what was not taken over.
+        // The report names the file that was left out.
         assert!(out.stdout.contains(&format!("left out: {left_out}")), "{kind}: {out}");
         assert!(out.stderr.contains(&format!("1 path left out: {left_out}")), "{kind}: {out}");
         let shown = project.call(["diff", "--stat", &run]).run();
@@ -243,7 +243,7 @@ fn what_an_agent_writes_into_the_prd_is_no_part_of_its_work() {
 }
 
 #[test]
-fn numbers_of_children_go_on_in_a_later_run() {
+fn child_numbers_continue_in_a_later_run() {
     let turns = [
         says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),
         done("US-001"),

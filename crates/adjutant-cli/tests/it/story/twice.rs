@@ -1,4 +1,4 @@
-//! Several processes on one PRD, however they spell its path: no story is begun twice.
+//! Several processes on one PRD, under different paths to it: no story is started twice.
 
 use std::os::unix::fs::symlink;
 
@@ -81,7 +81,7 @@ fn by<'p>(project: &'p Project, path: &str, flags: &[&str]) -> Call<'p> {
 }
 
 #[test]
-fn who_has_a_story_is_named_however_the_path_is_spelled_until_it_is_killed() {
+fn the_process_that_claims_a_story_is_named_until_it_is_killed() {
     let project = linked(&one_story(), slow());
     for killed in 0..2 {
         let again: &[&str] = if killed == 0 { &[] } else { &["--again"] };
@@ -112,7 +112,7 @@ fn who_has_a_story_is_named_however_the_path_is_spelled_until_it_is_killed() {
 }
 
 #[test]
-fn a_run_does_not_go_on_with_a_story_that_another_has_begun_anew() {
+fn resume_refuses_a_story_that_another_run_has_started_again() {
     let project = linked(&one_story(), slow());
     let mut first = project.working(&[]).start();
     first.wait_for("[US-001] Write half");

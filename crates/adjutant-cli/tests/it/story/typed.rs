@@ -1,5 +1,5 @@
-//! What is typed for `adjutant story`: flags that mean nothing here, what is recommended with the flags it takes,
-//! and mistakes that are found before anything begins.
+//! The flags of `adjutant story`: refused ones, those repeated in recommended commands, and mistakes that are found
+//! before anything starts.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn project() -> Project {
 }
 
 #[test]
-fn flags_that_mean_something_elsewhere_are_refused_and_not_listed() {
+fn flags_of_other_commands_are_refused_and_not_listed() {
     let project = project();
     let before = project.repo.read("prd.json");
     let help = project.call(["story", "--help"]).run();
@@ -41,7 +41,7 @@ fn flags_that_mean_something_elsewhere_are_refused_and_not_listed() {
 }
 
 #[test]
-fn going_on_advises_the_command_that_the_first_report_did() {
+fn resume_recommends_the_same_command_as_the_first_report() {
     let mut spends = writes("US-001", "jwt", "a token\n");
     spends["usage"] = json!({ "input": 49_000, "output": 100 });
     let project = Project::new(&one_story(), [spends, done("US-001")]);
@@ -71,7 +71,7 @@ fn going_on_advises_the_command_that_the_first_report_did() {
 }
 
 #[test]
-fn what_a_run_came_to_that_did_not_pass_is_written_down_by_the_next_command() {
+fn the_next_command_records_the_outcome_of_a_run_that_did_not_pass() {
     let partial = json!({ "label": "US-001", "call": [{ "tool": "Return", "args": {
         "status": "partial", "summary": "Half of it is done. The rest needs a word.", "artifacts": [],
         "errors": [{ "type": "execution", "message": "a word is missing", "code": "EXECUTION_ERROR",
@@ -105,7 +105,7 @@ fn what_a_run_came_to_that_did_not_pass_is_written_down_by_the_next_command() {
 }
 
 #[test]
-fn whoever_leaves_at_once_while_all_is_cancelled_goes_on_with_one_command() {
+fn after_a_second_ctrl_c_one_command_resumes_the_story() {
     let slow = json!({ "label": "Implement JWT", "delay_ms": 60_000, "text": "I wait." });
     let turns = |slow: Vec<Value>| {
         let mut turns = vec![
@@ -132,7 +132,7 @@ fn whoever_leaves_at_once_while_all_is_cancelled_goes_on_with_one_command() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_every_story_is_found_before_one_is_said_to_begin() {
+fn a_problem_of_all_stories_is_found_before_one_is_announced() {
     let two = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "passes": false },
         { "id": "US-002", "title": "Log out", "passes": false },

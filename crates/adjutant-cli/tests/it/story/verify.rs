@@ -1,5 +1,5 @@
-//! What decides that a story passes: the command, run in the sandbox, and never a model's word. And who
-//! may name that command.
+//! A story passes only if its verify command succeeds in the sandbox, whatever the model claims. Who may set that
+//! command.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn a_claim_does_not_pass_while_the_command_fails() {
 }
 
 #[test]
-fn what_is_mended_after_the_first_failure_passes() {
+fn a_story_fixed_after_the_first_failure_passes() {
     let turns = [done("US-001"), writes("US-001", "jwt", "a token\n"), done("US-001")];
     let project = Project::new(&with_verify("test -f jwt"), turns);
     let out = project.story(&["--trust-prd"]);
@@ -63,7 +63,7 @@ fn what_is_mended_after_the_first_failure_passes() {
 }
 
 #[test]
-fn what_the_command_itself_writes_is_no_part_of_the_work() {
+fn files_written_by_the_verify_command_are_not_part_of_the_work() {
     let verify = "echo formatted > jwt; echo x > snap; rm long; echo built > out.log; test -f seen";
     for kind in ["overlay", "worktree"] {
         let turns = [
@@ -86,7 +86,7 @@ fn what_the_command_itself_writes_is_no_part_of_the_work() {
 }
 
 #[test]
-fn whatever_a_command_does_that_passes_the_branch_is_what_it_judged() {
+fn the_branch_has_what_the_verify_command_judged_whatever_it_changed() {
     for kind in ["overlay", "worktree"] {
         for verify in [
             "echo '*' > .gitignore; echo junk > junk.txt; true",
@@ -110,7 +110,7 @@ fn whatever_a_command_does_that_passes_the_branch_is_what_it_judged() {
 }
 
 #[test]
-fn an_agent_goes_on_with_its_work_after_a_command_that_spoilt_it() {
+fn an_agent_continues_with_its_own_work_after_a_destructive_verify_command() {
     let verify = "rm -f jwt; mkdir jwt; echo x > jwt/x.o; echo '*' > .gitignore; echo x > junk; \
                   test -e done";
     for kind in ["overlay", "worktree"] {
@@ -131,7 +131,7 @@ fn an_agent_goes_on_with_its_work_after_a_command_that_spoilt_it() {
 }
 
 #[test]
-fn whoever_was_told_to_stop_short_of_the_command_goes_on_when_told_more() {
+fn an_agent_that_stopped_before_the_verify_command_can_be_resumed() {
     let mut turns = vec![done("US-001"), done("US-001"), done("US-001")];
     turns.extend([writes("US-001", "jwt", "a token\n"), done("US-001")]);
     let project = Project::new(&with_verify("test -f jwt"), turns);
@@ -168,7 +168,7 @@ fn a_planned_child_has_a_command_of_its_own() {
 }
 
 #[test]
-fn a_story_with_a_planned_task_whose_command_nobody_allowed_is_not_begun() {
+fn a_story_whose_planned_task_has_an_unapproved_verify_command_is_skipped() {
     let prd = json!({ "userStories": [{
         "id": "US-001", "title": "Log in", "passes": false,
         "delegationStrategy": [{ "description": "Implement JWT", "verify": "false" }],
@@ -195,7 +195,7 @@ fn the_command_runs_in_the_sandbox() {
     let outside = project.rig().home().join("outside");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // What it writes elsewhere stays in the sandbox, whether it is refused or not; it reaches nobody.
+    // What it writes elsewhere stays in the sandbox, whether the write is refused or not.
     let verify = format!(
         "touch {out}; touch {tree}/touched; \
          (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && exit 1; \
@@ -212,7 +212,7 @@ fn the_command_runs_in_the_sandbox() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_no_part_of_the_users_files() {
+fn remains_of_the_verify_command_do_not_reach_the_users_files() {
     let project =
         Project::new(&one_story(), [writes("US-001", "jwt", "a token\n"), done("US-001")]);
     let before = project.own();
@@ -242,7 +242,7 @@ fn configure(project: &Project, config: &str) {
 }
 
 #[test]
-fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
+fn the_requests_of_a_prd_are_ignored_without_consent() {
     let project = with_wishes("false", &json!("apply"));
     let before = project.own();
     // A person's own command decides, so the story can be begun.
@@ -259,7 +259,7 @@ fn the_wishes_of_a_prd_count_for_nothing_without_consent() {
 }
 
 #[test]
-fn a_story_that_nobody_may_check_is_not_begun() {
+fn a_story_with_an_unapproved_verify_command_is_skipped() {
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "verify": "test -f jwt", "passes": false },
         { "id": "US-002", "title": "Log out", "passes": false },
@@ -285,7 +285,7 @@ fn a_story_that_nobody_may_check_is_not_begun() {
 }
 
 #[test]
-fn the_wishes_of_a_prd_count_with_consent() {
+fn the_requests_of_a_prd_apply_with_consent() {
     for merge in [json!("apply"), json!(true)] {
         let project = with_wishes("test -f jwt", &merge);
         let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
@@ -304,7 +304,7 @@ fn the_wishes_of_a_prd_count_with_consent() {
 }
 
 #[test]
-fn consent_is_remembered_for_exactly_these_wishes() {
+fn consent_is_remembered_for_exactly_these_requests() {
     let project = Project::new(&with_verify("test -f jwt"), claims());
     let checks = |project: &Project| {
         let runs = project.rig().runs();
@@ -312,7 +312,7 @@ fn consent_is_remembered_for_exactly_these_wishes() {
     };
     assert_eq!(project.story(&["--trust-prd"]).code, 3);
     assert_eq!(checks(&project), 3);
-    // Asked for the same again, nobody is asked.
+    // The same requests are not asked about again.
     let out = project.story(&["--again"]);
     assert_eq!((out.code, checks(&project)), (3, 6), "{out}");
     assert!(!out.stderr.contains("--trust-prd"), "{out}");
@@ -338,7 +338,7 @@ fn a_person_is_asked_at_the_terminal_once() {
     let mut again = start();
     assert_eq!(again.finish(), 3, "{}", again.raw);
     assert!(!again.raw.contains(asked), "{}", again.raw);
-    // Whoever says no is asked again, and a claim is not enough until then.
+    // After a no the question is asked again, and until a yes the agent's claim is not enough.
     let text = project.repo.read("prd.json").replace("test -f jwt", "test -f ui");
     project.rig().write("prd.json", text);
     let mut terminal = start();
@@ -348,7 +348,7 @@ fn a_person_is_asked_at_the_terminal_once() {
 }
 
 #[test]
-fn a_run_that_was_asked_for_something_else_is_named_when_its_story_begins_anew() {
+fn an_earlier_run_with_a_different_request_is_named_when_its_story_starts_again() {
     let project = Project::new(&one_story(), claims());
     assert_eq!(project.story(&["--verify", "false"]).code, 3);
     let run = project.rig().only_run();
@@ -361,7 +361,7 @@ fn a_run_that_was_asked_for_something_else_is_named_when_its_story_begins_anew()
 }
 
 #[test]
-fn what_a_person_names_needs_no_consent_and_a_project_names_none() {
+fn a_typed_verify_command_needs_no_consent_and_a_project_file_cannot_set_one() {
     let project = Project::new(&one_story(), claims());
     let out = project.story(&["--verify", "false"]);
     assert_eq!(out.code, 3, "{out}");
@@ -386,7 +386,7 @@ fn what_a_person_names_needs_no_consent_and_a_project_names_none() {
 }
 
 #[test]
-fn a_command_that_is_not_there_fails() {
+fn a_missing_verify_command_fails() {
     let project = Project::new(&one_story(), claims());
     let out = project.story(&["--verify", "no-such-program-at-all"]);
     assert_eq!(out.code, 3, "{out}");
@@ -396,7 +396,7 @@ fn a_command_that_is_not_there_fails() {
 }
 
 #[test]
-fn the_agent_cannot_make_the_command_pass_by_changing_what_it_means() {
+fn the_agent_cannot_make_the_verify_command_pass_by_changing_it() {
     // A program of that name in the workspace is not found before that of the system.
     let turns = [
         runs("US-001", "printf '#!/bin/sh\\nexit 0\\n' > grep; chmod +x grep"),
@@ -450,7 +450,7 @@ fn a_file_that_git_ignores_is_no_artifact_and_its_agent_is_told() {
 }
 
 #[test]
-fn of_what_git_ignores_only_what_the_agent_wrote_is_named() {
+fn only_ignored_files_that_the_agent_wrote_are_named() {
     for (kind, verify) in
         [("overlay", "true"), ("worktree", "true"), ("overlay", ""), ("worktree", "")]
     {

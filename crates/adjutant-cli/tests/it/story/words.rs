@@ -1,4 +1,4 @@
-//! What people are told of stories: advice that works, wishes and files that do not fit, where to look.
+//! Messages about stories: advice that works when pasted, invalid PRDs, transcripts.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn two(second: &[&str]) -> Value {
 }
 
 #[test]
-fn a_story_whose_budget_is_used_up_goes_on_by_the_command_that_is_advised_first() {
+fn the_first_advised_command_resumes_a_story_whose_budget_is_used_up() {
     let (project, tight) = spends_all();
     let json = project.json(&tight, 3);
     let advised = json["stories"][0]["resume"].as_str().unwrap().to_owned();
@@ -49,7 +49,7 @@ fn spends_all() -> (Project, Vec<&'static str>) {
 }
 
 #[test]
-fn a_story_whose_budget_is_used_up_is_begun_anew_as_advised_and_the_rest_is_named() {
+fn the_advised_command_starts_a_story_again_whose_budget_is_used_up() {
     let (project, tight) = spends_all();
     let json = project.json(&tight, 3);
     let story = &json["stories"][0];
@@ -86,7 +86,7 @@ fn a_context_that_not_even_the_beginning_fits_is_begun_anew() {
 }
 
 #[test]
-fn work_before_that_does_not_go_together_with_the_files_is_said_in_these_words() {
+fn work_of_dependencies_that_conflicts_with_the_files_is_reported() {
     let turns = [
         runs("US-001", "sed -i 's/line 2$/by the story/' long"),
         done("US-001"),
@@ -129,7 +129,7 @@ fn a_field_of_a_person_where_the_outcome_goes_is_never_overwritten() {
 }
 
 #[test]
-fn a_name_that_is_there_twice_is_named_with_its_line() {
+fn a_duplicate_story_id_is_reported_with_its_line() {
     let project = Project::new(&one_story(), [done("US-001")]);
     let text = "{ \"userStories\": [\n  { \"id\": \"A\", \"title\": \"x\", \"verify\": \"true\",\n    \
                 \"verify\": \"false\" }\n] }\n";
@@ -171,7 +171,7 @@ fn the_transcript_of_a_story_is_that_of_its_own_agent_and_names_the_others() {
 }
 
 #[test]
-fn who_cancels_is_told_so_and_which_stories_were_not_begun() {
+fn after_ctrl_c_the_report_names_the_skipped_stories() {
     let story = |id: &str| json!({ "id": id, "title": id, "passes": false });
     let prd = json!({ "userStories": [story("A"), story("B"), story("C")] });
     let waits = json!({ "label": "B", "delay_ms": 60_000, "text": "I wait." });
@@ -230,7 +230,7 @@ fn a_suggested_model_needs_no_other_and_says_that_it_works() {
 }
 
 #[test]
-fn a_prd_makes_nobody_open_a_file_as_a_model() {
+fn a_prd_cannot_make_a_file_the_model() {
     for wish in ["script:../script.json", "replay:../script.json"] {
         let project = suggesting(wish);
         let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();

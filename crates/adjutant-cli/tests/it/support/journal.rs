@@ -1,4 +1,4 @@
-//! Journals as bytes, for tests that harm them. The format is that of `docs/journal.md`.
+//! Journals as bytes, for tests that damage them. The format is that of `docs/journal.md`.
 
 use std::fs::{self, FileTimes};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A client of the MCP server: the real binary over real pipes.
 //!
-//! Every line that comes back is held to be a message of JSON-RPC, in every test.
+//! Every test checks that each line from the server is a JSON-RPC message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -51,7 +51,7 @@ pub(crate) fn task(label: &str) -> Value {
     json!({ "tasks": [{ "label": label, "prompt": "Look around" }] })
 }
 
-/// Starts a server that nobody speaks with yet.
+/// Starts a server without a handshake.
 pub(crate) fn spawn(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Child {
     let mut command = Command::new(BINARY);
     command.args(["mcp", "--model", model]).args(args).env_clear();

@@ -1,4 +1,4 @@
-//! What every test here stands on: a rig, processes, terminals, servers, repositories, and checks of what is printed.
+//! Shared test support: the rig, processes, terminals, servers, repositories, and checks of output.
 
 pub(crate) mod journal;
 pub(crate) mod mcp_client;

@@ -1,4 +1,4 @@
-//! Makes output equal from run to run without moving its columns.
+//! Replaces ids and times in output with placeholders of the same width, so that snapshots are stable.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Where every test stands: a state directory, a work tree and a home of its own, no environment
-//! but what is said here, and no terminal.
+//! The environment of a test: its own state directory, work tree and home, only the variables set here, and no
+//! terminal.
 //!
 //! Start at [`Rig::new`], then [`Rig::run`] or [`Rig::call`].
 
@@ -198,7 +198,7 @@ impl Rig {
     }
 }
 
-/// Puts a command into a session of its own, so that it cannot ask on the terminal of whoever runs
+/// Puts a command into its own session, so that it cannot ask on the terminal of the person who runs
 /// the tests.
 #[expect(unsafe_code, reason = "the standard library has no stable way to begin a session")]
 fn detach(command: &mut Command) {

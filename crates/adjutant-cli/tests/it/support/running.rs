@@ -1,7 +1,6 @@
-//! A command at work: its output as it comes, signals to it, and its end.
+//! A running command: its output line by line, signals to it, and its exit.
 //!
-//! Nothing here sleeps: a test waits for a line. The guard only keeps a broken program from
-//! hanging the tests for ever.
+//! Nothing here sleeps: a test waits for a line. The timeout only keeps a broken program from hanging the tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,4 +1,4 @@
-//! Holds what is printed to `docs/schemas`: every required name, and no name that is not described.
+//! Checks output against `docs/schemas`: every required field, and no field that is not described.
 
 use std::path::{Path, PathBuf};
 

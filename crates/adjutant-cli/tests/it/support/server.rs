@@ -1,4 +1,4 @@
-//! Strict fakes of the providers beside the binary under test.
+//! Strict fake servers of the providers for the binary under test.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};

@@ -1,4 +1,4 @@
-//! A command on a terminal: what it draws, as a person would see it, and what is typed.
+//! A command on a pseudo-terminal: the screen as a person sees it, and typed input.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, channel};

@@ -1,4 +1,4 @@
-//! `task add`, `list`, `show` and `set`: what people type, what is said, what lies on the disk.
+//! `task add`, `list`, `show` and `set`: arguments, output, and files on disk.
 
 use std::os::unix::fs::symlink;
 
@@ -51,7 +51,7 @@ fn a_task_is_added_listed_shown_and_moved() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_answered_in_the_words_of_the_commands() {
+fn invalid_task_arguments_are_explained() {
     let rig = Rig::new();
     assert_eq!(task(&rig, &["add", "x"]).code, 0);
     let said = |args: &[&str]| task(&rig, args).talk();
@@ -152,7 +152,7 @@ fn files_that_disagree_or_are_damaged_are_named_and_left_alone() {
 }
 
 #[test]
-fn another_word_for_a_status_is_read_with_a_warning_and_written_as_the_standard_has_it() {
+fn an_alias_of_a_status_is_read_with_a_warning_and_written_as_the_standard_word() {
     let rig = Rig::new();
     assert_eq!(task(&rig, &["add", "Fix it"]).code, 0);
     let todo = read(&rig, ".adjutant/specs/TODO.md").replace("[NOT STARTED]", "[COMPLETE]");

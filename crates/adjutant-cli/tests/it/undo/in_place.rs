@@ -1,4 +1,4 @@
-//! Agents that write, through the real binary: where they may, what is kept, and putting it back.
+//! Agents that write in place: where they may write, what is saved for `undo`, and restoring it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +55,7 @@ fn undo(rig: &Rig, args: &[&str], code: i32) -> Vec<String> {
 }
 
 #[test]
-fn what_agents_changed_is_put_back_once_nobody_touched_it() {
+fn undo_restores_files_that_are_as_the_agents_left_them() {
     let rig = writer();
     let path = rig.work().join("src/a.txt");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o754)).unwrap();
@@ -63,7 +63,7 @@ fn what_agents_changed_is_put_back_once_nobody_touched_it() {
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(text(&rig, "src/a.txt").unwrap(), "an new line\r\nno end");
     assert_eq!(text(&rig, "made/b.txt").unwrap(), "made\n");
-    // What was lost is kept for this, for nobody else to read.
+    // The earlier content is saved for `undo`, readable only by the user.
     let run = &rig.runs()[0];
     let kept = rig.state().join("runs").join(run).join("before");
     let kept: Vec<_> = fs::read_dir(kept).unwrap().map(|entry| entry.unwrap()).collect();
@@ -87,7 +87,7 @@ fn what_agents_changed_is_put_back_once_nobody_touched_it() {
 }
 
 #[test]
-fn what_somebody_changed_since_is_named_and_left_alone() {
+fn undo_leaves_files_that_changed_after_the_run() {
     let rig = writer();
     assert_eq!(in_place(&rig).code, 0);
     rig.write("src/a.txt", "a person was here");
@@ -110,7 +110,7 @@ fn what_somebody_changed_since_is_named_and_left_alone() {
 }
 
 #[test]
-fn one_delegation_is_put_back_without_the_others() {
+fn undo_restores_one_delegation_alone() {
     let call = |label: &str, path: &str| {
         format!(
             "[[turn]]\nlabel = \"{label}\"\n[[turn.call]]\ntool = \"Write\"\n\
@@ -132,7 +132,7 @@ fn one_delegation_is_put_back_without_the_others() {
 }
 
 #[test]
-fn nothing_to_put_back_and_nothing_left_to_do_it_with() {
+fn undo_explains_when_there_is_nothing_to_restore() {
     let rig = Rig::with_script("[[turn]]\ntext = \"nothing\"\n");
     assert_eq!(rig.delegate(&["-t", "a=Look"]).code, 0);
     let out = rig.run(["undo"]);

@@ -1,4 +1,4 @@
-//! Following a run from another terminal.
+//! `watch` on a terminal, in a pipe and as JSON.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::support::schema::assert_fits;
 use crate::support::terminal::Terminal;
 
 #[test]
-fn in_a_pipe_every_step_is_a_line_and_the_tree_comes_last() {
+fn watch_prints_a_line_per_event_and_the_tree_to_a_pipe() {
     let rig = rig();
     let mut run = hanging(&rig);
     let mut watch = rig.call(["watch"]).start();
@@ -103,7 +103,7 @@ fn a_session_is_watched_alone_and_until_its_own_end() {
 }
 
 #[test]
-fn nothing_to_watch_is_said() {
+fn watch_without_runs_says_so() {
     let out = Rig::new().run(["watch"]);
     insta::assert_snapshot!(out, @"
         --- stderr ---
