@@ -50,13 +50,13 @@ pub(crate) fn find(root: &Path) -> Result<AgentRoster, Failure> {
 pub(crate) fn find_with(root: &Path, name: Option<&str>) -> Result<AgentRoster, Failure> {
     let mut roster = find(root)?;
     if let Some(name) = name {
-        enlist_built_in(&mut roster, |it| it == name);
+        append_built_in(&mut roster, |it| it == name);
     }
     Ok(roster)
 }
 
 /// Appends the built-in agents whose name, or whose alias in opencode, is wanted.
-pub(crate) fn enlist_built_in(roster: &mut AgentRoster, is_wanted: impl Fn(&str) -> bool) {
+pub(crate) fn append_built_in(roster: &mut AgentRoster, is_wanted: impl Fn(&str) -> bool) {
     let alias =
         |ours: &str| OPENCODE_AGENTS.iter().any(|(theirs, it)| *it == ours && is_wanted(theirs));
     let mut built_in = builtin_agents(&roster.agents);
@@ -72,7 +72,7 @@ pub(crate) fn named<'a>(
     roster.find(name).map_err(|error| {
         // The suggestion in the error may be any agent that `adjutant agents` lists.
         let mut all = roster.clone();
-        enlist_built_in(&mut all, |_| true);
+        append_built_in(&mut all, |_| true);
         Failure::usage(all.find(name).err().unwrap_or(error).to_string())
             .hint("`adjutant agents` lists the agents, and the files that cannot be used.")
     })

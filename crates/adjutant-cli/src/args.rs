@@ -76,16 +76,16 @@ impl Cli {
             }
             // A variable that is there and empty says nothing.
             Some(home) if home.as_os_str().is_empty() => cli.home = None,
-            Some(home) if is_flag => hints::keep_home(home),
+            Some(home) if is_flag => hints::remember_home(home),
             Some(_) | None => {}
         }
         if let Some(root) = given_root(&matches) {
-            hints::keep_root(root);
+            hints::remember_root(root);
         }
         if let Some(("story", matches)) = matches.subcommand()
             && let Some(command) = Self::command().find_subcommand("story")
         {
-            hints::keep_typed(crate::story::flags(command, matches));
+            hints::remember_typed(crate::story::flags(command, matches));
         }
         Ok(cli)
     }

@@ -76,12 +76,12 @@ pub(crate) fn may_ask(policy: &Policy) -> bool {
 fn ask(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let _turn = terminal.turn.lock().unwrap_or_else(PoisonError::into_inner);
     ASKING.store(true, Ordering::Relaxed);
-    let answer = put(terminal, question);
+    let answer = ask_until_answered(terminal, question);
     ASKING.store(false, Ordering::Relaxed);
     answer
 }
 
-fn put(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
+fn ask_until_answered(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let wide = columns(&terminal.output);
     let (shown, prompt) = match question {
         ApproverQuestion::Call { events, policy, left, .. } => {
@@ -95,17 +95,17 @@ fn put(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let mut output = &terminal.output;
     let mut lines = BufReader::new(&terminal.input).lines();
     if writeln!(output, "{shown}").is_err() {
-        never();
+        wait_forever();
     }
     loop {
         if write!(output, "{prompt}").is_err() {
-            never();
+            wait_forever();
         }
         let line = match lines.next() {
             Some(Ok(line)) => line,
             // End of input: ctrl+d if the terminal can still be written to, otherwise the terminal is gone.
             None if writeln!(output).is_ok() => String::new(),
-            Some(Err(_)) | None => never(),
+            Some(Err(_)) | None => wait_forever(),
         };
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => return ApproverAnswer::Yes,
@@ -121,7 +121,7 @@ fn put(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
 ///
 /// The run gets SIGHUP or the question expires; in both cases `resume` can ask again. The process does not wait for
 /// this thread.
-fn never() -> ! {
+fn wait_forever() -> ! {
     loop {
         std::thread::park();
     }

@@ -138,7 +138,7 @@ fn follow(
         if !std::mem::replace(&mut joined, true) {
             live.set_run_age(now(files, &live.view));
         }
-        if let Some(outcome) = target.end_in(&live.view) {
+        if let Some(outcome) = target.outcome_in(&live.view) {
             break WaitEnding::Ended(outcome);
         }
         if life == RunLiveness::Dead {
@@ -196,7 +196,7 @@ impl ControlTarget {
         Self { run, session: session.filter(|session| *session != run.root_session()) }
     }
 
-    fn end_in(&self, view: &RunView) -> Option<Outcome> {
+    fn outcome_in(&self, view: &RunView) -> Option<Outcome> {
         let Some(session) = self.session else { return view.outcome() };
         match view.delegation(session)?.state {
             State::Ended(outcome) => Some(outcome),

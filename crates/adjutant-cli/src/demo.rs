@@ -90,7 +90,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     }
     say("\nOne completed, one ran out of context and gave its notes, one failed: as scripted.");
     if let Some(run) = run {
-        errors::tick_off_all(archive, run)?;
+        errors::mark_all_fixed(archive, run)?;
     }
     // JSON documents and event streams describe a single run, so the other parts are skipped.
     if showing.form == ResultFormat::Markdown && !showing.events {
@@ -142,7 +142,7 @@ fn tree(named: Option<&Path>, archive: &Archive) -> Result<PathBuf, Failure> {
         return absolute(named);
     }
     let here = absolute(Path::new("."))?;
-    if has_enough(&here) {
+    if is_large_enough(&here) {
         return Ok(here);
     }
     let sample = archive.path().join("demo-tree");
@@ -169,7 +169,7 @@ fn write_sample(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Returns whether the files of a tree, without hidden ones, have enough text.
-fn has_enough(root: &Path) -> bool {
+fn is_large_enough(root: &Path) -> bool {
     let mut open = vec![root.to_owned()];
     let (mut bytes, mut seen) = (0, 0);
     while let Some(folder) = open.pop() {

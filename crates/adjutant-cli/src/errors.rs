@@ -26,10 +26,11 @@ pub(crate) fn run_errors(
     as_json: bool,
 ) -> Result<Exit, Failure> {
     if let Some(ErrorsCommand::Fixed { id }) = &args.tick {
-        return fix(archive, id, as_json);
+        return mark_fixed(archive, id, as_json);
     }
     if args.write {
-        let all = ErrorsJson::new(gather(archive)?.into_iter().map(|(_, error)| error).collect());
+        let all =
+            ErrorsJson::new(all_errors(archive)?.into_iter().map(|(_, error)| error).collect());
         let path = archive.write_projection(FILE, pretty(&all).as_bytes()).map_err(failed)?;
         say(&format!(
             "adjutant: {} kept in {}",
@@ -46,7 +47,7 @@ pub(crate) fn run_errors(
             errors.retain(|error| wanted.is_none_or(|one| error.context.session_id == one));
             errors
         }
-        None => gather(archive)?.into_iter().map(|(_, error)| error).collect(),
+        None => all_errors(archive)?.into_iter().map(|(_, error)| error).collect(),
     };
     if let Some(kind) = &args.kind {
         check_type(kind, &found)?;
@@ -79,8 +80,8 @@ fn summary(shown: &[ErrorJson], hidden: usize) -> String {
 }
 
 /// Records that an error is fixed. Fails while a process works on its run.
-fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
-    let found = gather(archive)?.into_iter().find(|(_, error)| error.id == id);
+fn mark_fixed(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
+    let found = all_errors(archive)?.into_iter().find(|(_, error)| error.id == id);
     let Some((files, mut error)) = found else {
         return Err(Failure::usage(format!("no run has the error {id}"))
             .hint("`adjutant errors --all` lists them."));
@@ -113,7 +114,7 @@ fn fix(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failure> {
 }
 
 /// Marks all errors of an ended run as fixed: the demo fails on purpose.
-pub(crate) fn tick_off_all(archive: &Archive, run: RunId) -> Result<(), Failure> {
+pub(crate) fn mark_all_fixed(archive: &Archive, run: RunId) -> Result<(), Failure> {
     let (files, _) = archive.find(&run.to_string()).map_err(failed)?;
     for error in of_run(&files)?.into_iter().filter(ErrorJson::is_unfixed) {
         files.append(&Event::ErrorFixed { id: error.id }).map_err(failed)?;
@@ -122,7 +123,7 @@ pub(crate) fn tick_off_all(archive: &Archive, run: RunId) -> Result<(), Failure>
 }
 
 /// Returns the errors of all runs, each with the files of its run, newest run first.
-fn gather(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
+fn all_errors(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
     let mut all = Vec::new();
     for files in archive.runs().map_err(failed)? {
         // A damaged run must not hide the others.

@@ -20,18 +20,18 @@ static TYPED: OnceLock<Vec<String>> = OnceLock::new();
 const OF_A_TREE: [&str; 5] = ["run", "story", "task", "commands", "agents"];
 
 /// Remembers a typed state directory. One in the environment also applies to the next command.
-pub(crate) fn keep_home(home: &Path) {
+pub(crate) fn remember_home(home: &Path) {
     // There is only one command line, so this is set once.
     let _ = PROGRAM.set(format!("adjutant --home {}", quoted(&home.display().to_string())));
 }
 
 /// Remembers a typed `--root`.
-pub(crate) fn keep_root(root: &Path) {
+pub(crate) fn remember_root(root: &Path) {
     let _ = ROOT.set(format!(" --root {}", quoted(&root.display().to_string())));
 }
 
 /// Remembers the typed flags of a command that may recommend itself.
-pub(crate) fn keep_typed(flags: Vec<String>) {
+pub(crate) fn remember_typed(flags: Vec<String>) {
     let _ = TYPED.set(flags);
 }
 

@@ -28,7 +28,7 @@ const CONTEXT: &str = "ADJUTANT_CONTEXT";
 /// Runs `adjutant mcp`.
 pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exit, Failure> {
     if let Some(command) = &args.command {
-        if let Some(flag) = misplaced(args) {
+        if let Some(flag) = misplaced_flag(args) {
             let text = format!("{flag} is before the subcommand and would have no effect");
             return Err(Failure::usage(text).hint(
                 "The flags for the server go after `--`: \
@@ -95,7 +95,7 @@ fn settings(args: &McpArgs, root: &Path) -> Result<Settings, Failure> {
 }
 
 /// Returns a server flag that was typed before `install` or `remove`, where it would have no effect.
-fn misplaced(args: &McpArgs) -> Option<&'static str> {
+fn misplaced_flag(args: &McpArgs) -> Option<&'static str> {
     let is_typed_model = args.model.is_some() && args.model != env::var("ADJUTANT_MODEL").ok();
     let given = [
         ("--model", is_typed_model),

@@ -316,7 +316,7 @@ pub(crate) fn resume_run(
     } else {
         // A built-in agent that the run used must exist again.
         let is_used = |name: &str| past.agents.iter().any(|agent| agent.as_str() == name);
-        agents::enlist_built_in(&mut roster, is_used);
+        agents::append_built_in(&mut roster, is_used);
     }
     let engine = Engine::new(setup).map_err(|error| failed(&error))?;
     let engine = engine.with_spaces(spaces);

@@ -407,15 +407,15 @@ fn read_small(path: &Path, links: ConfigLinks) -> io::Result<String> {
 }
 
 fn table(table: &toml::Table, origin: &str) -> Result<Map<String, Value>, Failure> {
-    finite(table).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
+    json_table(table).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
 }
 
 /// Converts a TOML table to JSON. Refuses infinite numbers, which would become `null` and so remove a limit.
-fn finite(table: &toml::Table) -> Result<Map<String, Value>, String> {
-    table.iter().map(|(key, value)| Ok((key.clone(), finite_value(key, value)?))).collect()
+fn json_table(table: &toml::Table) -> Result<Map<String, Value>, String> {
+    table.iter().map(|(key, value)| Ok((key.clone(), json_value(key, value)?))).collect()
 }
 
-fn finite_value(key: &str, value: &toml::Value) -> Result<Value, String> {
+fn json_value(key: &str, value: &toml::Value) -> Result<Value, String> {
     if let toml::Value::Float(number) = value {
         return serde_json::Number::from_f64(*number)
             .map(Value::Number)

@@ -118,7 +118,7 @@ impl Wiring {
 
     /// Opens the named model, or the default of the first provider with a key.
     pub(crate) fn choose(&self, named: Option<&str>) -> Result<ChosenModel, Failure> {
-        if let Some(model) = named.map(|name| self.offline(name)).transpose()?.flatten() {
+        if let Some(model) = named.map(|name| self.open_file_model(name)).transpose()?.flatten() {
             return Ok(model);
         }
         let default = || self.sources.default_model();
@@ -146,12 +146,15 @@ impl Wiring {
             };
             Failure::caused(Exit::Usage, &error).hint(hint)
         })?;
-        let remarks = self.remark(&name, named.is_some()).into_iter().chain(self.stale(&name));
+        let remarks = self
+            .choice_remark(&name, named.is_some())
+            .into_iter()
+            .chain(self.stale_price_warning(&name));
         Ok(ChosenModel { model, remarks: remarks.collect(), replay: None })
     }
 
     /// Opens a `script:` or `replay:` file; `None` if the name is a provider's model.
-    fn offline(&self, name: &str) -> Result<Option<ChosenModel>, Failure> {
+    fn open_file_model(&self, name: &str) -> Result<Option<ChosenModel>, Failure> {
         let (script, replay) = (name.strip_prefix("script:"), name.strip_prefix("replay:"));
         let Some(path) = script.or(replay).map(Path::new) else { return Ok(None) };
         if self.recorder.is_some() {
@@ -191,7 +194,7 @@ impl Wiring {
     }
 
     /// Returns a remark about a default that was not chosen, or about an unknown window or price.
-    fn remark(&self, name: &str, was_named: bool) -> Option<String> {
+    fn choice_remark(&self, name: &str, was_named: bool) -> Option<String> {
         let (provider, model) = name.split_once('/')?;
         let known = self.sources.describe(provider, model);
         match (was_named, known.assumed, known.spec.price) {
@@ -210,7 +213,7 @@ impl Wiring {
     }
 
     /// Warns once if the price of a model comes from a table that is too old.
-    fn stale(&self, name: &str) -> Option<String> {
+    fn stale_price_warning(&self, name: &str) -> Option<String> {
         let days = catalogue().stale_days(self.now_ms)?;
         let (provider, model) = name.split_once('/')?;
         let price = self.sources.describe(provider, model).spec.price?;

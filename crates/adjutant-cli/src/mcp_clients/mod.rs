@@ -81,7 +81,7 @@ pub(crate) fn show(
 ) -> Result<Exit, Failure> {
     let (client, place) = order.place()?;
     let empty = ClientConfigText::read(client, String::new()).map_err(Failure::usage)?;
-    let started = started(client, &place, &empty, flags, home)?;
+    let started = plan_launch(client, &place, &empty, flags, home)?;
     let new = empty.with(&started.command).map_err(Failure::usage)?;
     say(&format!("adjutant: {} must contain:", shown(&place.path)));
     print(&new)?;
@@ -104,7 +104,7 @@ pub(crate) fn install(
             ))
     };
     let text = ClientConfigText::read(client, file.text().to_owned()).map_err(broken)?;
-    let started = started(client, &place, &text, flags, home)?;
+    let started = plan_launch(client, &place, &text, flags, home)?;
     let new = text.with(&started.command).map_err(broken)?;
     if new == file.text() {
         say(&format!("adjutant: {} has the server already", shown(&place.path)));
@@ -121,7 +121,7 @@ pub(crate) fn install(
             "  It contains paths of this machine, which other people who share the project do not have.",
         );
     }
-    say(&format!("  Next: {}", next(client, place.scope)));
+    say(&format!("  Next: {}", next_step(client, place.scope)));
     // The client's environment may differ, so a missing model does not change the exit code.
     match model_of_server(order.root, &started.command) {
         Ok(found) => say(&format!("  Model: {found}")),
@@ -206,7 +206,7 @@ impl ServerLaunch {
 
 /// Returns what the client will start: the program that it starts already if that is this one, with its existing flags
 /// unless others are given.
-fn started(
+fn plan_launch(
     client: KnownClient,
     place: &ConfigLocation,
     text: &ClientConfigText,
@@ -237,7 +237,7 @@ fn started(
     let own = this_program()?;
     let program = match known.first().filter(|it| resolved(it).is_some_and(|it| it == own)) {
         Some(program) => program.clone(),
-        None => named(&own, place.scope)?,
+        None => program_name(&own, place.scope)?,
     };
     let entry = text.entry().unwrap_or(&Value::Null);
     let gives_up = client.timeout(entry);
@@ -264,7 +264,7 @@ fn started(
 
 /// Returns how to name this program: by name in a project's file, which must not contain one person's paths; by path in
 /// the user's file, because an editor may not have the person's `PATH`.
-fn named(own: &Path, scope: McpScope) -> Result<String, Failure> {
+fn program_name(own: &Path, scope: McpScope) -> Result<String, Failure> {
     match on_path(SERVER).filter(|found| fs::canonicalize(found).is_ok_and(|it| it == own)) {
         Some(_) if scope == McpScope::Project => Ok(SERVER.to_owned()),
         Some(found) => text_of(&found),
@@ -312,7 +312,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// Returns what the person must do in the client.
-const fn next(client: KnownClient, scope: McpScope) -> &'static str {
+const fn next_step(client: KnownClient, scope: McpScope) -> &'static str {
     match (client, scope) {
         (KnownClient::Claude, McpScope::Project) => {
             "start `claude` in this folder and approve the server; /mcp shows it."

@@ -9,7 +9,7 @@ use adjutant_engine::results::{MergeOutcome, shared_files};
 use adjutant_view::{Liveness, RunView};
 
 use super::merge::{
-    MergeFate, branched, exit, line, merge_one, outlook, preview, say_next, tree_key,
+    MergeFate, branched, exit, line, merge_one, preview, say_next, summarize_previews, tree_key,
 };
 use super::{MergedChildren, ResultSelection, SelectedResult, open_work, work_failure};
 use crate::args::{MergeAfter, MergeAs};
@@ -70,7 +70,7 @@ pub(crate) fn after_run(
     if !any {
         return WorkPlacement::nowhere();
     }
-    look(archive, view, how, scope).unwrap_or_else(|failure| {
+    merge_or_report(archive, view, how, scope).unwrap_or_else(|failure| {
         say(&format!("adjutant: {failure}"));
         // A failed report is no failure: nothing was to be merged.
         let exit = if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed };
@@ -78,7 +78,7 @@ pub(crate) fn after_run(
     })
 }
 
-fn look(
+fn merge_or_report(
     archive: &Archive,
     view: &RunView,
     how: MergeAfter,
@@ -180,7 +180,7 @@ fn is_registered(archive: &Archive, chosen: &ResultSelection, commit: &str) -> b
 fn report(chosen: &ResultSelection) -> Result<(), Failure> {
     let previews = preview(chosen)?;
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
-    say(&outlook(chosen, &previews));
+    say(&summarize_previews(chosen, &previews));
     let fates: Vec<MergeFate> = previews.into_iter().map(MergeFate::Judged).collect();
     let merges = |it: &MergeFate| {
         matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already))

@@ -48,7 +48,7 @@ pub(crate) fn run_merge(
 ) -> Result<Exit, Failure> {
     let chosen = ResultSelection::find(archive, args.run.as_deref(), MergedChildren::Exclude)?;
     if args.undo {
-        return take_back(archive, &chosen, as_json);
+        return undo_merges(archive, &chosen, as_json);
     }
     if !as_json {
         chosen.say_gone()?;
@@ -61,7 +61,7 @@ pub(crate) fn run_merge(
     if !as_json {
         chosen.say_shared(&shared);
         if chosen.is_nothing() || !previews.is_empty() {
-            say(&outlook(&chosen, &previews));
+            say(&summarize_previews(&chosen, &previews));
         }
     }
     let fates = match (args.how, args.dry_run) {
@@ -159,7 +159,7 @@ pub(super) fn branched(
 }
 
 /// Summarizes the previews in one line.
-pub(super) fn outlook(chosen: &ResultSelection, previews: &[MergeOutcome]) -> String {
+pub(super) fn summarize_previews(chosen: &ResultSelection, previews: &[MergeOutcome]) -> String {
     if previews.is_empty() {
         return format!("adjutant: {} has no results: there is nothing to merge", chosen.name);
     }
@@ -412,7 +412,11 @@ fn register_undo(archive: &Archive, chosen: &ResultSelection, commit: &str) {
 }
 
 /// Undoes merges into the files, also of results that were discarded in between.
-fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Result<Exit, Failure> {
+fn undo_merges(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    as_json: bool,
+) -> Result<Exit, Failure> {
     recover(chosen)?;
     let there = chosen.picked.iter().map(|it| (it.json(), it.title(), it.kept.commit.clone()));
     let gone = chosen.gone.iter().zip(chosen.gone_json());
@@ -431,14 +435,14 @@ fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Resu
         let results: Vec<Value> = all
             .into_iter()
             .zip(&taken)
-            .map(|((object, _, _), taken)| taken_json(object, taken))
+            .map(|((object, _, _), taken)| undo_json(object, taken))
             .collect();
         print_json(&json!({
             "v": 1, "run": chosen.run, "tree": chosen.work.tree().to_string_lossy(), "how": "undo",
             "dry_run": false, "undo": null, "results": results, "gone": [], "shared": [],
         }))?;
     } else {
-        let lines = all.iter().zip(&taken).map(|((_, title, _), taken)| taken_line(title, taken));
+        let lines = all.iter().zip(&taken).map(|((_, title, _), taken)| undo_line(title, taken));
         print(&lines.collect::<String>())?;
         if done == 0 && nothing == taken.len() {
             say(&format!("adjutant: nothing of {} is merged into the files", chosen.name));
@@ -451,7 +455,7 @@ fn take_back(archive: &Archive, chosen: &ResultSelection, as_json: bool) -> Resu
     })
 }
 
-fn taken_line(title: &str, taken: &UnmergeOutcome) -> String {
+fn undo_line(title: &str, taken: &UnmergeOutcome) -> String {
     match taken {
         UnmergeOutcome::Done => format!("taken back  {title}\n"),
         UnmergeOutcome::Nothing => String::new(),
@@ -470,7 +474,7 @@ fn taken_line(title: &str, taken: &UnmergeOutcome) -> String {
     }
 }
 
-fn taken_json(mut object: Value, taken: &UnmergeOutcome) -> Value {
+fn undo_json(mut object: Value, taken: &UnmergeOutcome) -> Value {
     let word = match taken {
         UnmergeOutcome::Done => "taken_back",
         UnmergeOutcome::Nothing => "not_merged",

@@ -158,12 +158,12 @@ impl ResultSelection {
         let (view, liveness) = records::fold(&files, ViewDetail::Numbers)?;
         let workdir = Path::new(view.workdir());
         if !workdir.is_dir() {
-            let work = moved_here(archive, files.id(), workdir)?;
+            let work = find_moved_repository(archive, files.id(), workdir)?;
             return Self::of(work, &view, liveness, session, parts);
         }
         let work = open_work(workdir, archive);
         let work = work.map_err(|error| work_failure(&error))?;
-        say_elsewhere(&work, files.id());
+        say_workdir(&work, files.id());
         Self::of(work, &view, liveness, session, parts)
     }
 
@@ -458,7 +458,11 @@ pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
 
 /// Opens the repository around the current directory for a run whose directory is gone, if it has results of that
 /// run: the repository was moved.
-fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<KeptResults, Failure> {
+fn find_moved_repository(
+    archive: &Archive,
+    run: RunId,
+    workdir: &Path,
+) -> Result<KeptResults, Failure> {
     let gone = format!("{run} worked in {}, which is not there any more", workdir.display());
     let here = open_work(Path::new("."), archive);
     let is_kept = |work: &KeptResults| work.results(run).is_ok_and(|kept| !kept.is_empty());
@@ -473,7 +477,7 @@ fn moved_here(archive: &Archive, run: RunId, workdir: &Path) -> Result<KeptResul
 }
 
 /// Prints where a run worked if that is not the current directory.
-fn say_elsewhere(work: &KeptResults, run: RunId) {
+fn say_workdir(work: &KeptResults, run: RunId) {
     let here = std::env::current_dir().and_then(std::fs::canonicalize);
     if here.is_ok_and(|here| !here.starts_with(work.tree())) {
         say(&format!("adjutant: {run} worked in {}", work.tree().display()));
@@ -527,7 +531,7 @@ pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
     let side = |side: &Option<ConflictSide>| {
         side.as_ref().map(|it| json!({ "mode": format!("{:06o}", it.mode), "id": it.id.as_str() }))
     };
-    let kind = clash(conflict.kind);
+    let kind = conflict_word(conflict.kind);
     json!({
         "path": conflict.path.to_string_lossy(), "kind": kind, "base": side(&conflict.base),
         "target": side(&conflict.ours), "result": side(&conflict.theirs),
@@ -552,7 +556,7 @@ pub(crate) fn conflict_line(conflict: &Conflict) -> String {
 }
 
 /// Returns the word for a kind of conflict in JSON output.
-const fn clash(kind: ConflictKind) -> &'static str {
+const fn conflict_word(kind: ConflictKind) -> &'static str {
     match kind {
         ConflictKind::BothModified => "both_modified",
         ConflictKind::Binary => "binary",
