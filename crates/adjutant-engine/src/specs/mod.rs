@@ -1,6 +1,6 @@
 //! The task list of a project: `TODO.md` and `state.json` in its specs folder, changed together.
 //!
-//! This module finds, locks and replaces the files; [`adjutant_formats::task::Book`] parses and edits them. Calls
+//! This module finds, locks and replaces the files; [`adjutant_formats::task::TaskFiles`] parses and edits them. Calls
 //! block for a few fsyncs, and up to `PATIENCE` while another process has the folder locked.
 //!
 //! Start at [`Specs::open`]. Invariant: if a process is killed at any moment, the next process that opens the
