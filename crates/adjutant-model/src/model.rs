@@ -18,11 +18,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The contract of every implementation:
 ///
 /// - **Complete means ended.** `Ok` is returned only after the provider's own end event. A stream
-///   that breaks off is [`ErrorKind::Truncated`], however much text has arrived.
+///   that breaks off is [`ModelErrorKind::Truncated`], however much text has arrived.
 /// - **One call, one attempt.** There are no retries inside: each attempt is reserved and settled
 ///   on its own, so the engine must see every one. `retry_after_ms` carries the wait that a
 ///   provider asks for.
-/// - **Errors are typed.** [`ErrorKind`] decides what happens next; the message is for people and
+/// - **Errors are typed.** [`ModelErrorKind`] decides what happens next; the message is for people and
 ///   holds no key, header or body.
 /// - **Dropping cancels.** The future owns its connection; dropping it closes the connection at once.
 /// - **Cost is proportional to the new bytes.** The whole conversation is borrowed. An implementation that
@@ -30,8 +30,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// - **Progress resets the stall timer.** Each piece from the provider is reported when it
 ///   arrives; keep-alives are not progress. A pause before sending is reported as such.
 ///
-/// [`ErrorKind`]: adjutant_core::ErrorKind
-/// [`ErrorKind::Truncated`]: adjutant_core::ErrorKind::Truncated
+/// [`ModelErrorKind`]: adjutant_core::ModelErrorKind
+/// [`ModelErrorKind::Truncated`]: adjutant_core::ModelErrorKind::Truncated
 pub trait Model: Send + Sync + Debug {
     /// Returns the model's context window, maximum output and price.
     fn spec(&self) -> &ModelSpec;
