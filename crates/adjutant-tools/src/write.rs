@@ -73,7 +73,7 @@ pub(crate) fn prepare(
     let before = plan.image.map(|image| image.bytes);
     if before.as_deref() == Some(plan.content.as_slice()) {
         let text = format!("`{path}` has this content already; nothing was written.");
-        // Whoever comes to the very same text a second time has done the work all the same.
+        // An agent that writes content which is already there has changed this file as far as its report is concerned.
         return PreparedWrite::Answer(ToolCallResult {
             touched: vec![path],
             ..ToolCallResult::ok(text)

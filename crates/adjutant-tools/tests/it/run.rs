@@ -288,7 +288,7 @@ fn what_is_left_in_the_background_ends_with_the_call() {
         mknodat(CWD, bench.path("pipe"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
         let begun = Instant::now();
         assert_eq!(bench.said(command), pair("exit 0", "x\n"), "{command}");
-        // A pipe that nobody has open cannot be opened for writing.
+        // A pipe that no process has open for reading cannot be opened for writing.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         while openat(CWD, bench.path("pipe"), flags, Mode::empty()).is_ok() {
             assert!(begun.elapsed() < Duration::from_secs(60), "{command} lives on");

@@ -118,7 +118,7 @@ fn a_full_disk_damages_nothing_that_was_there() {
         run
         before=$("$ADJUTANT" log --json | cksum)
         first=$(ls "$ADJUTANT_HOME/runs")
-        # All but some pages are taken by somebody else.
+        # Another program fills the disk except for a few pages.
         free=$(df -k --output=avail "$ADJUTANT_HOME" | tail -n 1)
         head -c $(( (free - 120) * 1024 )) /dev/zero >"$ADJUTANT_HOME/filler"
         run

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{child, done};
 
-/// Members that belong to nobody here, to be kept letter by letter.
+/// Members that Adjutant does not know; edits must keep them byte for byte.
 const FOREIGN: [&str; 8] = [
     "\"theirs\"#:#1.0e3",
     "\"big\"#:#123456789012345678901234567890",

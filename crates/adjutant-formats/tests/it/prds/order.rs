@@ -55,7 +55,7 @@ fn dependencies_come_first_then_priority_then_the_order_of_the_file() {
         ("A 1 < B\nB 9\nC 5", "C B A | C B"),
         ("A < B\nB done\nC done", "A | A"),
         ("A 1 < B B C\nB < C\nC 9\nD 2", "D C B A | D C"),
-        // A child is never run by itself; whoever waits for one waits for its story.
+        // A child is never run by itself; a story that depends on a child waits for the child's story.
         ("P-DEL-001 in P\nP\nA 1 < P-DEL-001", "P A | P"),
         ("P done\nP-DEL-001 in P\nA < P-DEL-001", "A | "),
         ("P-DEL-001 done in P\nP 9\nA 1 < P-DEL-001", "P A | P"),
@@ -77,7 +77,7 @@ fn a_cycle_is_named_with_its_path() {
     ] {
         assert_eq!(check(lines), format!("{cycle}{expected}"), "{lines}");
     }
-    // A cycle among what passes hinders nobody.
+    // A cycle among stories that already pass blocks no other story.
     assert_eq!(check("A done < B\nB done < A\nC < A"), "C | C");
 }
 

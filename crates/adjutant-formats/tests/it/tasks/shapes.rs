@@ -23,7 +23,7 @@ fn an_empty_state_gets_the_keys_it_lacks() {
     }
 }
 
-/// One task as somebody may have written it: each member there or not, in any order.
+/// A project file as a person may have written it: each member present or not, in any order.
 fn project() -> impl Strategy<Value = String> {
     let members = [
         r#""project_number": 1"#,
@@ -112,7 +112,7 @@ proptest! {
             because(1, TaskStatus::Abandoned, "hail"),
         ];
         for step in steps {
-            // A number that stands twice, or a status nobody knows, is refused; nothing else matters here.
+            // A repeated number or an unknown status is refused; only accepted changes matter here.
             let Ok(changed) = book.change(&step, NOW, FOLDER) else { continue };
             book = TaskFiles::read(Some(&changed.todo), Some(&changed.state)).unwrap();
             prop_assert_eq!(book.task(number(1)), Some(changed.task));

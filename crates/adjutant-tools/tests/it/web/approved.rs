@@ -18,7 +18,7 @@ fn a_url_that_two_parsers_read_differently_is_not_fetched() {
     let server = Server::page("text/plain", "here");
     let rig = rig_with(WebAccess::new().with_loopback_for_tests(&[server.port], Vec::new()));
     let port = server.port;
-    // Whoever approved it read another host than the one that would be asked.
+    // The person who approved the URL read another host than the one a request would go to.
     for (url, host) in [
         (format!("http://127.0.0.1:{port}/"), "docs.rs"),
         (format!("http://2130706433:{port}/"), "2130706433"),
