@@ -145,7 +145,7 @@ pub struct TaskListUpdate {
     /// The task's number.
     pub task: u64,
     /// Whether the work began or ended.
-    pub work: WorkStage,
+    pub work: UpdateTrigger,
     /// The new status; absent if the status does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
@@ -160,7 +160,7 @@ pub struct TaskListUpdate {
 /// The two moments at which work on a task updates the task list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WorkStage {
+pub enum UpdateTrigger {
     /// The work began.
     Begun,
     /// The work ended.

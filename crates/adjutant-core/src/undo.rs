@@ -12,7 +12,7 @@ use crate::write::ContentChange;
 /// The file changes of a run, read from its journal.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedChanges {
-    steps: Vec<ChangeStep>,
+    changes: Vec<RecordedChange>,
     parents: BTreeMap<SessionId, SessionId>,
     spaces: BTreeMap<SessionId, WorkLocation>,
 }
@@ -29,7 +29,7 @@ pub enum WorkLocation {
 }
 
 #[derive(Clone, Debug)]
-struct ChangeStep {
+struct RecordedChange {
     /// The session and call that made it; absent for an undo by a person.
     by: Option<(SessionId, u32)>,
     change: ContentChange,
@@ -86,24 +86,25 @@ impl RecordedChanges {
     }
 
     fn add(&mut self, by: Option<(SessionId, u32)>, change: &ContentChange) {
-        let step = ChangeStep { by, change: change.clone(), answered: false, is_doubtful: false };
-        self.steps.push(step);
+        let recorded =
+            RecordedChange { by, change: change.clone(), answered: false, is_doubtful: false };
+        self.changes.push(recorded);
     }
 
     /// Call numbers restart with each turn, so a result belongs to the latest change that has none.
     fn answer(&mut self, by: (SessionId, u32), is_error: bool) {
-        let mut latest = self.steps.iter_mut().rev();
-        if let Some(step) = latest.find(|step| step.by == Some(by) && !step.answered) {
-            step.answered = true;
-            step.is_doubtful = is_error;
+        let mut latest = self.changes.iter_mut().rev();
+        if let Some(recorded) = latest.find(|it| it.by == Some(by) && !it.answered) {
+            recorded.answered = true;
+            recorded.is_doubtful = is_error;
         }
     }
 
     /// Returns the changed files: of the whole run, or of a session and its descendants.
     #[must_use]
     pub fn paths(&self, session: Option<SessionId>) -> BTreeSet<&str> {
-        let by = |step: &&ChangeStep| step.by.is_some_and(|(of, _)| self.is_within(of, session));
-        self.steps.iter().filter(by).map(|step| step.change.path.as_str()).collect()
+        let by = |it: &&RecordedChange| it.by.is_some_and(|(of, _)| self.is_within(of, session));
+        self.changes.iter().filter(by).map(|it| it.change.path.as_str()).collect()
     }
 
     /// Returns how to restore `path`, whose current content has the hash `now`.
@@ -111,17 +112,18 @@ impl RecordedChanges {
     pub fn remedy(&self, path: &str, session: Option<SessionId>, now: Option<&str>) -> UndoAction {
         let mut target = now;
         let mut explained = false;
-        let counts = |step: &&ChangeStep| {
-            step.change.path == path && step.by.is_none_or(|(of, _)| self.is_within(of, session))
+        let counts = |it: &&RecordedChange| {
+            it.change.path == path && it.by.is_none_or(|(of, _)| self.is_within(of, session))
         };
-        for step in self.steps.iter().rev().filter(counts) {
-            let (before, after) = (step.change.before.as_deref(), step.change.after.as_deref());
+        for recorded in self.changes.iter().rev().filter(counts) {
+            let (before, after) =
+                (recorded.change.before.as_deref(), recorded.change.after.as_deref());
             if after == target {
                 (target, explained) = (before, true);
             } else if before == target {
                 // The change was never made, or was already undone.
                 explained = true;
-            } else if !step.is_doubtful {
+            } else if !recorded.is_doubtful {
                 return UndoAction::ChangedSince;
             }
         }

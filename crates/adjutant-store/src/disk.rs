@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::files;
-use crate::space_reserve::{FileSpaceAllocator, SpaceAllocator, UnlimitedSpace};
+use crate::space_reserve::{FileSpaceAllocator, NoopSpaceAllocator, SpaceAllocator};
 
 /// A file that is only appended to or truncated.
 pub trait Disk: Send {
@@ -26,7 +26,7 @@ pub trait Disk: Send {
 
     /// Returns the allocator for space beyond the end of the file. The default allocates nothing and never fails.
     fn space_allocator(&self) -> Box<dyn SpaceAllocator> {
-        Box::new(UnlimitedSpace)
+        Box::new(NoopSpaceAllocator)
     }
 
     /// Frees the space that was allocated beyond the end of the file, which is `len` bytes long.

@@ -23,9 +23,9 @@ pub trait SpaceAllocator: Send {
 
 /// An allocator that allocates nothing and never fails, for disks that cannot allocate.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UnlimitedSpace;
+pub(crate) struct NoopSpaceAllocator;
 
-impl SpaceAllocator for UnlimitedSpace {
+impl SpaceAllocator for NoopSpaceAllocator {
     fn allocate(&mut self, _from: u64, _to: u64) -> io::Result<()> {
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! Stages are not recorded; they are derived from the recorded events, in the words of the delegation guide.
 //! Start at [`stages`].
 
-use adjutant_core::assignment::WorkStage;
+use adjutant_core::assignment::UpdateTrigger;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::{Code, Event, Reason, State};
 use adjutant_formats::contract::ReturnFinding;
@@ -79,7 +79,7 @@ pub fn stages(
         ];
     }
     if let Event::Marked { mark, problem, .. } = entry.event
-        && mark.work == WorkStage::Ended
+        && mark.work == UpdateTrigger::Ended
     {
         let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
         let mut detail = json!({ "task": mark.task, "status": mark.status, "links": links });

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::layer::PolicyError;
 use super::{
-    ApprovalRule, ContractKind, CycleKey, HARD_MAX_DEPTH, Policy, TimeoutRule, WorkspaceKind,
+    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, HARD_MAX_DEPTH, Policy, WorkspaceKind,
 };
 use crate::money::Usd;
 use crate::rights::ToolSet;
@@ -277,13 +277,13 @@ impl PolicyKey {
         }
     }
 
-    fn timeout(self, value: &Value) -> Result<TimeoutRule, PolicyError> {
+    fn timeout(self, value: &Value) -> Result<DelegationTimeout, PolicyError> {
         if is_none(value) {
-            Ok(TimeoutRule::None)
+            Ok(DelegationTimeout::None)
         } else if value == "by_operation" {
-            Ok(TimeoutRule::ByOperation)
+            Ok(DelegationTimeout::ByOperation)
         } else {
-            self.count(value).map(TimeoutRule::Seconds)
+            self.count(value).map(DelegationTimeout::Seconds)
         }
     }
 
@@ -344,10 +344,10 @@ fn is_none(value: &Value) -> bool {
     value.is_null() || value == "none"
 }
 
-fn timeout_value(timeout: TimeoutRule) -> Value {
+fn timeout_value(timeout: DelegationTimeout) -> Value {
     match timeout {
-        TimeoutRule::None => Value::Null,
-        TimeoutRule::Seconds(seconds) => json!(seconds),
-        TimeoutRule::ByOperation => json!("by_operation"),
+        DelegationTimeout::None => Value::Null,
+        DelegationTimeout::Seconds(seconds) => json!(seconds),
+        DelegationTimeout::ByOperation => json!("by_operation"),
     }
 }

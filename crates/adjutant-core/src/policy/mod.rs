@@ -54,9 +54,9 @@ pub struct Policy {
     /// What must repeat on the path for a delegation to be a cycle.
     pub cycle_key: CycleKey,
     /// The timeout of a delegation that asks for none.
-    pub timeout_s: TimeoutRule,
+    pub timeout_s: DelegationTimeout,
     /// The longest timeout a delegation may ask for; more is clamped.
-    pub timeout_max_s: TimeoutRule,
+    pub timeout_max_s: DelegationTimeout,
     /// How many seconds one parent may spend on delegations in total, from its first grant.
     pub total_s: Option<u64>,
     /// How many seconds a model call may go without receiving a byte.
@@ -172,7 +172,7 @@ const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
 /// A time limit, possibly depending on the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TimeoutRule {
+pub enum DelegationTimeout {
     /// No limit.
     None,
     /// The same for every operation.
@@ -237,9 +237,9 @@ impl Policy {
     #[must_use]
     pub const fn longest(&self, operation: Operation) -> Option<u64> {
         match self.timeout_max_s {
-            TimeoutRule::None => None,
-            TimeoutRule::Seconds(seconds) => Some(seconds),
-            TimeoutRule::ByOperation => Some(operation.max_seconds()),
+            DelegationTimeout::None => None,
+            DelegationTimeout::Seconds(seconds) => Some(seconds),
+            DelegationTimeout::ByOperation => Some(operation.max_seconds()),
         }
     }
 
@@ -248,9 +248,9 @@ impl Policy {
     #[must_use]
     pub fn allot(&self, operation: Operation, wish: Option<u64>) -> AllottedTime {
         let default = match self.timeout_s {
-            TimeoutRule::None => None,
-            TimeoutRule::Seconds(seconds) => Some(seconds),
-            TimeoutRule::ByOperation => Some(operation.default_seconds()),
+            DelegationTimeout::None => None,
+            DelegationTimeout::Seconds(seconds) => Some(seconds),
+            DelegationTimeout::ByOperation => Some(operation.default_seconds()),
         };
         let max = self.longest(operation);
         // A timeout of zero counts as no request.

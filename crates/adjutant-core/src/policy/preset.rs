@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalRule, ContractKind, CycleKey, Policy, TimeoutRule, VERIFY_ATTEMPTS, VERIFY_S,
+    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, Policy, VERIFY_ATTEMPTS, VERIFY_S,
     WorkspaceKind,
 };
 use crate::money::Usd;
@@ -97,8 +97,8 @@ impl Preset {
                 tasks_per_call: 1,
                 concurrency: 1,
                 cycle_key: CycleKey::Agent,
-                timeout_s: TimeoutRule::ByOperation,
-                timeout_max_s: TimeoutRule::ByOperation,
+                timeout_s: DelegationTimeout::ByOperation,
+                timeout_max_s: DelegationTimeout::ByOperation,
                 result_tokens: None,
                 tools: ToolSet::command(),
                 write_below: Some(SPECS.to_owned()),
@@ -115,8 +115,8 @@ impl Preset {
                 concurrency: 3,
                 concurrency_max: 8,
                 cycle_key: CycleKey::Story,
-                timeout_s: TimeoutRule::Seconds(1_800),
-                timeout_max_s: TimeoutRule::Seconds(1_800),
+                timeout_s: DelegationTimeout::Seconds(1_800),
+                timeout_max_s: DelegationTimeout::Seconds(1_800),
                 total_s: Some(7_200),
                 context_tokens: Some(100_000),
                 max_output_tokens: WRITER_OUTPUT_TOKENS,
@@ -143,8 +143,8 @@ fn scout() -> Policy {
         concurrency: 2,
         concurrency_max: 4,
         cycle_key: CycleKey::Task,
-        timeout_s: TimeoutRule::None,
-        timeout_max_s: TimeoutRule::None,
+        timeout_s: DelegationTimeout::None,
+        timeout_max_s: DelegationTimeout::None,
         total_s: None,
         stall_s: Some(600),
         context_tokens: None,

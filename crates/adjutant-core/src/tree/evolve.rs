@@ -12,7 +12,7 @@ use super::turn::uses_tools;
 use super::turn_state::{LastAnswer, OpenToolCalls, TurnState};
 use super::whole_run::WHOLE_RUN;
 use super::{DeadlineKind, KnownAgent, PendingApproval, ROOT, Tree};
-use crate::assignment::WorkStage;
+use crate::assignment::UpdateTrigger;
 use crate::budget::{BudgetCap, BudgetLedger, Reservation, Settlement};
 use crate::event::{Event, Grant, IllegalEvent, ToldReason};
 use crate::fingerprint::Fingerprint;
@@ -463,7 +463,7 @@ impl Tree {
         if let Some(deadline) = deadline {
             self.timers.insert((deadline, index, DeadlineKind::Timeout));
         }
-        self.open_mark(index, WorkStage::Begun);
+        self.open_mark(index, UpdateTrigger::Begun);
         self.enter_work(index);
         Ok(())
     }
@@ -528,7 +528,7 @@ impl Tree {
         if was_asked_about {
             self.forget_idle_questions();
         }
-        self.open_mark(index, WorkStage::Ended);
+        self.open_mark(index, UpdateTrigger::Ended);
         self.open_keep(index);
         let call = self.nodes[index].call;
         if let Some(parent) = self.nodes[index].parent {

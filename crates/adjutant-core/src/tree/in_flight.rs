@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Tree;
 use super::due::{DueSubject, stopped_by};
-use crate::assignment::WorkStage;
+use crate::assignment::UpdateTrigger;
 use crate::command::{Command, Effect, Reaction};
 use crate::event::Event;
 use crate::ids::SessionId;
@@ -121,8 +121,8 @@ impl Effect {
                 ("verify_call", CallStep(*session, 0, *call))
             }
             Self::Mark { session, mark } => match mark.work {
-                WorkStage::Begun => ("mark_begun", Session(*session)),
-                WorkStage::Ended => ("mark_ended", Session(*session)),
+                UpdateTrigger::Begun => ("mark_begun", Session(*session)),
+                UpdateTrigger::Ended => ("mark_ended", Session(*session)),
             },
             Self::MakeSpace { session, .. } => ("make_space", Session(*session)),
             Self::KeepSpace { session, .. } => ("keep_space", Session(*session)),

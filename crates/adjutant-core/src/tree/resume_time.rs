@@ -11,7 +11,7 @@ use super::node::Node;
 use super::{DeadlineKind, ROOT, Tree};
 use crate::command::ResumeOptions;
 use crate::ids::SessionId;
-use crate::policy::{Operation, Policy, PolicyKey, TimeoutRule};
+use crate::policy::{DelegationTimeout, Operation, Policy, PolicyKey};
 use crate::refusal::TimeBound;
 use crate::time::Timestamp;
 
@@ -133,7 +133,7 @@ impl RenewedTimes<'_> {
     /// `timeout_s`.
     pub(super) const fn timeout_s(&self) -> Option<u64> {
         match (self.given, self.policy.timeout_s) {
-            (None, TimeoutRule::Seconds(seconds)) if self.is_timeout_set => Some(seconds),
+            (None, DelegationTimeout::Seconds(seconds)) if self.is_timeout_set => Some(seconds),
             (given, _) => given,
         }
     }

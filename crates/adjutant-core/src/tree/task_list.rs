@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Node, ROOT, Tree};
 use crate::assignment::{
-    Assignment, TaskListUpdate, WorkStage, kind_written, status_after, status_of_work,
+    Assignment, TaskListUpdate, UpdateTrigger, kind_written, status_after, status_of_work,
 };
 use crate::code::Code;
 use crate::command::Effect;
@@ -68,7 +68,7 @@ impl Tree {
         };
         let index = self.by_session.get(&session).copied().unwrap_or(ROOT);
         // If the list cannot be updated at the begin, end the work before it costs anything.
-        let stops = problem.clone().filter(|_| mark.work == WorkStage::Begun && node.is_live());
+        let stops = problem.clone().filter(|_| mark.work == UpdateTrigger::Begun && node.is_live());
         let end = stops.map(|problem| not_markable(mark.task, &problem));
         let mut events = vec![Event::Marked { session, mark, problem }];
         events.extend(end.map(|end| self.end_subtree(index, &end)).unwrap_or_default());
@@ -76,7 +76,7 @@ impl Tree {
     }
 
     /// Schedules an update of the task list, if there is anything to update.
-    pub(super) fn open_mark(&mut self, index: usize, work: WorkStage) {
+    pub(super) fn open_mark(&mut self, index: usize, work: UpdateTrigger) {
         let node = &self.nodes[index];
         // A delegation that never began changes nothing.
         if node.time.started.is_none() || self.mark(node, work).is_none() {
@@ -87,8 +87,8 @@ impl Tree {
             self.open_marks += 1;
         }
         match work {
-            WorkStage::Begun => marks.begin = true,
-            WorkStage::Ended => marks.end = EndUpdate::Due,
+            UpdateTrigger::Begun => marks.begin = true,
+            UpdateTrigger::Ended => marks.end = EndUpdate::Due,
         }
     }
 
@@ -112,8 +112,8 @@ impl Tree {
             return Err(super::evolve::unfit("marked", "nothing was to be marked"));
         }
         match mark.work {
-            WorkStage::Begun => marks.begin = false,
-            WorkStage::Ended => {
+            UpdateTrigger::Begun => marks.begin = false,
+            UpdateTrigger::Ended => {
                 let failed = |problem: &str| EndUpdate::Failed(problem.to_owned());
                 marks.end = problem.map_or(EndUpdate::Nothing, failed);
             }
@@ -144,7 +144,7 @@ impl Tree {
         self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
     }
 
-    fn mark(&self, node: &Node, work: WorkStage) -> Option<TaskListUpdate> {
+    fn mark(&self, node: &Node, work: UpdateTrigger) -> Option<TaskListUpdate> {
         let assignment = self.assignment.as_ref()?;
         // Only the root and its delegations to the command's agent do the work of the command.
         let is_work =
@@ -152,11 +152,11 @@ impl Tree {
         let task = node.terms.task.filter(|_| is_work)?;
         let operation = assignment.operation;
         let (status, links) = match (work, node.outcome()) {
-            (WorkStage::Begun, _) => (status_of_work(operation), Vec::new()),
-            (WorkStage::Ended, Some(outcome)) => {
+            (UpdateTrigger::Begun, _) => (status_of_work(operation), Vec::new()),
+            (UpdateTrigger::Ended, Some(outcome)) => {
                 (status_after(operation, outcome), self.links(node))
             }
-            (WorkStage::Ended, None) => return None,
+            (UpdateTrigger::Ended, None) => return None,
         };
         if status.is_none() && links.is_empty() {
             return None;
@@ -201,7 +201,7 @@ impl Tree {
             root.terms.task = Some(*only);
         }
         self.assignment = Some(assignment.clone());
-        self.open_mark(ROOT, WorkStage::Begun);
+        self.open_mark(ROOT, UpdateTrigger::Begun);
         self.check_readiness(ROOT);
     }
 
@@ -283,16 +283,16 @@ fn nothing_done(agent: &str, refusal: Option<Reason>) -> PlannedEnd {
 }
 
 impl PendingListUpdates {
-    fn is_open(&self, work: WorkStage) -> bool {
+    fn is_open(&self, work: UpdateTrigger) -> bool {
         match work {
-            WorkStage::Begun => self.begin,
-            WorkStage::Ended => self.end == EndUpdate::Due,
+            UpdateTrigger::Begun => self.begin,
+            UpdateTrigger::Ended => self.end == EndUpdate::Due,
         }
     }
 
     /// Returns the stage whose update is pending.
-    fn next(&self) -> Option<WorkStage> {
-        [WorkStage::Begun, WorkStage::Ended].into_iter().find(|work| self.is_open(*work))
+    fn next(&self) -> Option<UpdateTrigger> {
+        [UpdateTrigger::Begun, UpdateTrigger::Ended].into_iter().find(|work| self.is_open(*work))
     }
 
     /// Returns why the end update failed.

@@ -8,7 +8,7 @@ use super::approvals::{add_to, hash_of};
 use super::evolve::unfit;
 use super::phase::Phase;
 use super::{DeadlineKind, Node, PendingApproval, ROOT, Tree};
-use crate::assignment::{Assignment, WorkStage};
+use crate::assignment::{Assignment, UpdateTrigger};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::message::ModelSpec;
@@ -118,7 +118,7 @@ impl Tree {
             return self.root_timed(index, deadline, bound);
         }
         self.nodes[index].time.started = Some(at);
-        self.open_mark(index, WorkStage::Begun);
+        self.open_mark(index, UpdateTrigger::Begun);
         self.enter_work(index);
         deadline.map_or(Ok(()), |deadline| self.root_timed(index, Some(deadline), bound))
     }

@@ -1,7 +1,7 @@
 //! Random histories: policies with small limits, and steps that name their targets by number, so that
 //! they shrink well.
 
-use adjutant_core::policy::{ApprovalRule, ContractKind, CycleKey, TimeoutRule};
+use adjutant_core::policy::{ApprovalRule, ContractKind, CycleKey, DelegationTimeout};
 use adjutant_core::{
     AgentName, AttemptError, Brief, Label, ModelErrorKind, ModelReply, ModelSpec, Policy, Preset,
     Price, StopReason, ToolOutput, Usage, Usd,
@@ -36,7 +36,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
                 children_per_run: fan_out.3,
                 concurrency,
                 cycle_key,
-                timeout_s: time.0.map_or(TimeoutRule::None, TimeoutRule::Seconds),
+                timeout_s: time.0.map_or(DelegationTimeout::None, DelegationTimeout::Seconds),
                 total_s: time.1,
                 stall_s: time.2,
                 budget_tokens: tokens.0,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use adjutant_core::policy::{Operation, TimeoutRule};
+use adjutant_core::policy::{DelegationTimeout, Operation};
 use adjutant_core::{Event, Message, Outcome, Policy};
 use adjutant_engine::{ApproverAnswer, ApproverQuestion, EngineError, ResumeRequest};
 use adjutant_testkit::{Request, Rig, Story};
@@ -82,7 +82,7 @@ fn lead() -> Rig {
 
 /// The same as a slash command, whose root agent has a timeout.
 fn command() -> Rig {
-    let timed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::ByOperation;
+    let timed = |policy: &mut Policy| policy.timeout_max_s = DelegationTimeout::ByOperation;
     lead().policy(timed).operation(Operation::Research)
 }
 
@@ -168,7 +168,7 @@ async fn slash_command_resumes_from_any_record() {
 /// After a kill during a model call, the call is in the journal for every kind of opening.
 #[tokio::test(start_paused = true)]
 async fn model_call_starts_only_after_its_group_of_records_is_closed() {
-    let untimed = |policy: &mut Policy| policy.timeout_max_s = TimeoutRule::None;
+    let untimed = |policy: &mut Policy| policy.timeout_max_s = DelegationTimeout::None;
     let openings = [pair(), lead(), command(), command().policy(untimed)];
     for (nth, rig) in openings.into_iter().enumerate() {
         let (disk, calls) = (rig.disk(), Rc::new(Cell::new(0)));
@@ -228,7 +228,7 @@ async fn time_between_processes_does_not_count_against_the_timeout() {
     "#;
     let rig = || {
         let rig = Rig::new().script(slow).task("slow", "Take your time");
-        rig.policy(|policy| policy.timeout_s = TimeoutRule::Seconds(2))
+        rig.policy(|policy| policy.timeout_s = DelegationTimeout::Seconds(2))
     };
     let first = rig();
     let disk = first.disk();
@@ -265,7 +265,7 @@ async fn timed_out_agent_resumes_with_its_conversation() {
     "#;
     let rig = || {
         let rig = Rig::new().script(script).task("quick", "Be quick").task("slow", "Be slow");
-        rig.policy(|policy| policy.timeout_s = TimeoutRule::Seconds(2))
+        rig.policy(|policy| policy.timeout_s = DelegationTimeout::Seconds(2))
     };
     let first = rig();
     let disk = first.disk();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adjutant_core::policy::{Operation, TimeoutRule};
+use adjutant_core::policy::{DelegationTimeout, Operation};
 use adjutant_core::{Code, Event, Outcome, Preset, Timestamp};
 use adjutant_engine::{ControlCommand, ResumeRequest};
 use adjutant_testkit::Rig;
@@ -12,7 +12,7 @@ const FOREVER: &str = "[[turn]]\ndelay_ms = 80000000\ntext = \"too late\"\n";
 
 #[tokio::test(start_paused = true)]
 async fn req_20_timed_out_child_is_partial_not_failed() {
-    let rig = Rig::new().policy(|policy| policy.timeout_s = TimeoutRule::Seconds(90));
+    let rig = Rig::new().policy(|policy| policy.timeout_s = DelegationTimeout::Seconds(90));
     let story = rig.script(FOREVER).task("a", "Think").delegate().await;
     assert_eq!(story.ends(), ["a: partial TIMEOUT"]);
     let (end, _) = story.events.last().unwrap();
@@ -156,7 +156,7 @@ async fn jumping_wall_clock_changes_no_deadline_and_repeats_no_id() {
     "#;
     let rig = || {
         let rig = Rig::new().policy(|policy| {
-            policy.timeout_s = TimeoutRule::Seconds(90);
+            policy.timeout_s = DelegationTimeout::Seconds(90);
             policy.stall_s = Some(60);
         });
         rig.script(script).task("slow", "a").task("shaky", "b").task("silent", "c").task("x", "d")

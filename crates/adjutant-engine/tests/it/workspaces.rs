@@ -75,7 +75,7 @@ async fn work_is_kept_for_every_outcome() {
             let mut rig = yard.rig(kind, &script).task("half", "work");
             if expected.contains("TIMEOUT") {
                 rig = rig.policy(|policy| {
-                    policy.timeout_s = adjutant_core::policy::TimeoutRule::Seconds(2);
+                    policy.timeout_s = adjutant_core::policy::DelegationTimeout::Seconds(2);
                 });
             }
             if expected.contains("CANCELLED") {

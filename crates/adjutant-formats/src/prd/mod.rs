@@ -32,5 +32,5 @@ pub use planned_child::PlannedChild;
 pub use priority::StoryPriority;
 pub use prompt::story_prompt;
 pub use read::Prd;
-pub use story::{Story, StoryContext};
+pub use story::{ChildStoryContext, Story};
 pub use story_digest::story_digest;

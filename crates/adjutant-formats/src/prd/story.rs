@@ -44,12 +44,12 @@ pub struct Story {
     /// The children that the PRD plans in advance.
     pub planned: Vec<PlannedChild>,
     /// For a child of another story: its parent and its limits.
-    pub context: Option<StoryContext>,
+    pub context: Option<ChildStoryContext>,
 }
 
 /// The parent and the limits of a child story.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoryContext {
+pub struct ChildStoryContext {
     /// The id of its parent.
     pub parent_story_id: Option<String>,
     /// Its depth; a story of the PRD has depth 0.
@@ -185,10 +185,10 @@ fn priority(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> StoryPriorit
     })
 }
 
-fn context(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Option<StoryContext> {
+fn context(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Option<ChildStoryContext> {
     let name = "delegationContext";
     let within = out.keep(fields.optional(name, |value| FieldReader::new(value, name)))?;
-    Some(StoryContext {
+    Some(ChildStoryContext {
         parent_story_id: words(&within, "parent_story_id", out),
         depth: out.keep(within.optional("depth", FieldValue::any_integer)),
         can_delegate: out.keep(within.optional("can_delegate", FieldValue::boolean)),

@@ -1,6 +1,6 @@
 //! Runs of a slash command: stages, returns and the outcome.
 
-use adjutant_core::assignment::WorkStage;
+use adjutant_core::assignment::UpdateTrigger;
 use adjutant_core::policy::Operation;
 use adjutant_core::{
     AgentName, Assignment, Code, Event, Grant, Outcome, Preset, SessionId, TaskListUpdate,
@@ -72,8 +72,13 @@ fn marked(
 ) {
     let links =
         vec![task::TaskArtifact { kind: ArtifactKind::Research, path: "specs/r.md".into() }];
-    let mark =
-        TaskListUpdate { task, work: WorkStage::Ended, status: Some(status), reason: None, links };
+    let mark = TaskListUpdate {
+        task,
+        work: UpdateTrigger::Ended,
+        status: Some(status),
+        reason: None,
+        links,
+    };
     h.push(Event::Marked { session, mark, problem: problem.map(str::to_owned) });
 }
 

@@ -14,7 +14,7 @@ mod time;
 use adjutant_core::budget::{BudgetAmount, Reservation};
 use adjutant_core::check::{CheckAnswer, CheckError, CheckInput, check};
 use adjutant_core::event::Grant;
-use adjutant_core::policy::{ApprovalRule, CycleKey, TimeoutRule, parse_assignment};
+use adjutant_core::policy::{ApprovalRule, CycleKey, DelegationTimeout, parse_assignment};
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::rights::{Rights, ToolSet};
 use adjutant_core::tree::{Admission, QUEUE_LIMIT, worst_case};

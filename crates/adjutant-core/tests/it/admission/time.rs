@@ -112,8 +112,8 @@ fn requirement_21_a_parent_spends_two_hours_delegating_in_all() {
 #[test]
 fn the_default_timeout_is_clamped_to_the_maximum() {
     let mut policy = scout(&[]);
-    policy.timeout_s = TimeoutRule::Seconds(100);
-    policy.timeout_max_s = TimeoutRule::Seconds(60);
+    policy.timeout_s = DelegationTimeout::Seconds(100);
+    policy.timeout_max_s = DelegationTimeout::Seconds(60);
     let sim = Sim::new(policy);
     let admission = sim.tree.judge_one(sim.now, sim.root(), &about("x")).unwrap();
     assert_eq!((admission.timeout_s, admission.clamped), (Some(60), false));

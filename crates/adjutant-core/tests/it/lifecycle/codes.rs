@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use adjutant_core::assignment::WorkStage;
+use adjutant_core::assignment::UpdateTrigger;
 use adjutant_core::policy::Operation;
 use adjutant_core::story::VerifyResult;
 use adjutant_core::workspace::{OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure, commit_failed};
@@ -103,7 +103,7 @@ fn status_sync_failed() -> Option<Code> {
         Effect::Mark { mark, .. } => Some(mark),
         _ => None,
     });
-    let mark: TaskListUpdate = mark.filter(|mark| mark.work == WorkStage::Begun).unwrap();
+    let mark: TaskListUpdate = mark.filter(|mark| mark.work == UpdateTrigger::Begun).unwrap();
     let problem = Some("TODO.md is not UTF-8".to_owned());
     sim.submit(Command::Mark { session, mark, problem }).unwrap();
     sim.code(session)

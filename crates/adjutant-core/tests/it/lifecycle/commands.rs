@@ -1,6 +1,6 @@
 //! Runs of a slash command: `Return` calls, task list updates, and how the command ends.
 
-use adjutant_core::assignment::{TaskFacts, WorkStage};
+use adjutant_core::assignment::{TaskFacts, UpdateTrigger};
 use adjutant_core::policy::Operation;
 use adjutant_core::{Assignment, ContentChange, ResumeOptions, TaskListUpdate, WriteScope};
 use adjutant_formats::contract::ArtifactKind;
@@ -57,7 +57,7 @@ fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
         let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
         let status = mark.status.map_or("-", TaskStatus::as_str);
         made.push(format!("{} {status} [{}]", mark.task, links.join(" ")));
-        let problem = problem.filter(|_| mark.work == WorkStage::Ended).map(str::to_owned);
+        let problem = problem.filter(|_| mark.work == UpdateTrigger::Ended).map(str::to_owned);
         sim.submit(Command::Mark { session, mark, problem }).unwrap();
     }
     made
@@ -190,7 +190,7 @@ fn the_end_update_follows_the_begin_update_and_a_crash_loses_neither() {
     let (mut sim, children) = command(&[7]);
     sim.cancel(children[0]);
     let begun = due(&sim);
-    assert_eq!((begun.len(), begun[0].1.work), (1, WorkStage::Begun));
+    assert_eq!((begun.len(), begun[0].1.work), (1, UpdateTrigger::Begun));
     sim.restart(ResumeOptions::default());
     assert_eq!(due(&sim), begun);
     assert_eq!(make_marks(&mut sim, None), ["7 researching []", "7 in_progress []"]);
