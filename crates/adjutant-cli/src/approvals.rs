@@ -165,7 +165,10 @@ impl InboxQuestion {
         let code = if shows_code {
             format!("Start it    {program} approve {id} {}\n", self.waiting.code)
         } else {
-            format!("Start it    {program} approve {id} CODE   (the code is shown on a terminal)\n")
+            format!(
+                "Start it    {program} approve {id} CODE   (run `{program} approvals` in a terminal to see the \
+                 code)\n"
+            )
         };
         let remedy = self.question.remedy().map(|it| format!("{it}\n\n")).unwrap_or_default();
         format!(

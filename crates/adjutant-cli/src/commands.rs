@@ -215,7 +215,8 @@ impl TypedSlashCommand {
             let list = prepared.tasks.first().and_then(|task| task.file.rsplit_once('/'));
             let folder = list.map_or(".adjutant/specs", |(folder, _)| folder);
             say(&format!(
-                "adjutant: the agents may write only below {folder}; --in-place lets them change the working tree"
+                "adjutant: in this run the agents may write only below {folder}; to let them change all of the \
+                 working tree, start it with --in-place"
             ));
         }
         engine.with_assignment(prepared.assignment(policy)).with_commands(self.book.clone())
@@ -390,7 +391,9 @@ impl CommandListing<'_> {
         text += &agents::described(&it.description, self.whole);
         if let Some(problem) = instead_of(book, command) {
             let file = sanitize::line(&problem.file);
-            text += &format!("  cannot be used: {file} stands for it and is broken, see below\n");
+            text += &format!(
+                "  cannot be used: {file} overrides this command and has an error, see below\n"
+            );
         }
         let ways = self.routes(command).into_iter().map(|goes| {
             let who = sanitize::line(goes.agent);

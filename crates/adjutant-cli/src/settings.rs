@@ -36,27 +36,28 @@ const STORY_ENVIRONMENT: [(&str, PolicyKey); 6] = [
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
-    /// The preset to start from; for the user's own file only.
+    /// The preset to start from; allowed in the user's own configuration file only.
     preset: Option<String>,
-    /// The model to use; for the user's own file only.
+    /// The model to use; allowed in the user's own configuration file only.
     model: Option<String>,
-    /// Models that agent files of a project may choose; for the user's own file only.
+    /// Models that agent files of a project may choose; allowed in the user's own configuration file only.
     #[serde(default)]
     models_allowed: Vec<String>,
-    /// The search engine behind WebSearch; for the user's own file only.
+    /// The search engine behind WebSearch; allowed in the user's own configuration file only.
     search: Option<SearchConfig>,
-    /// Model providers by name; for the user's own file only.
+    /// Model providers by name; allowed in the user's own configuration file only.
     #[serde(default)]
     providers: BTreeMap<String, ProviderEntry>,
-    /// Window, price and effort of models, by `provider/model`; for the user's own file only.
+    /// Window, price and effort of models, by `provider/model`; allowed in the user's own configuration file only.
     #[serde(default)]
     models: BTreeMap<String, ModelEntry>,
-    /// The agent of a slash command, by command, then by language or `default`; for the user's own file only.
+    /// The agent of a slash command, by command, then by language or `default`; allowed in the user's own
+    /// configuration file only.
     #[serde(default)]
     routing: BTreeMap<String, BTreeMap<String, String>>,
-    /// The command that has to succeed before a story passes; for the user's own file only.
+    /// The command that has to succeed before a story passes; allowed in the user's own configuration file only.
     verify: Option<String>,
-    /// What MCP clients may do; for the user's own file only.
+    /// What MCP clients may do; allowed in the user's own configuration file only.
     mcp: Option<McpConfig>,
     /// Keys of the policy.
     #[serde(default)]

@@ -1,6 +1,8 @@
-//! What a slash command asks of a run, and which status its tasks get in the project's task list.
+//! What a slash command asks of a run (its [`Assignment`]), and which status its tasks get in the
+//! project's task list.
 //!
-//! Maps each operation and outcome to a task status. It reads and writes no file: a
+//! The list is updated when work on a task begins and when it ends: the operation decides the first
+//! status, operation and outcome the second. Nothing here reads or writes a file: a
 //! [`TaskListUpdate`] says what to change, the engine changes it.
 
 use serde::{Deserialize, Serialize};
@@ -157,7 +159,7 @@ pub struct TaskListUpdate {
     pub links: Vec<TaskArtifact>,
 }
 
-/// The two moments at which work on a task updates the task list.
+/// What causes an update of the task list: work on the task began, or it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateTrigger {

@@ -47,7 +47,9 @@ pub enum Refusal {
     },
     /// The task is only the name of a story. Each story is worked on once, by its own run or
     /// delegation.
-    #[error("`{story}` is the name of a story; each is worked on once, with its own check")]
+    #[error(
+        "the task `{story}` is the name of a story, which is worked on in its own run or delegation"
+    )]
     OwnStory {
         /// The story.
         story: String,

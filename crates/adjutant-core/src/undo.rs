@@ -28,6 +28,7 @@ pub enum WorkLocation {
     Nowhere,
 }
 
+/// A change of one file that the journal records, and what is known about the call that made it.
 #[derive(Clone, Debug)]
 struct RecordedChange {
     /// The session and call that made it; absent for an undo by a person.

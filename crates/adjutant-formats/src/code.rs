@@ -74,7 +74,7 @@ codes! {
     UnknownError = "UNKNOWN_ERROR",
     /// The conversation no longer fits the model's window.
     ContextExhausted = "CONTEXT_EXHAUSTED",
-    /// The model sent no bytes and made no progress for too long.
+    /// No byte arrived from the model for too long (`stall_s`).
     Stalled = "STALLED",
     /// The agent repeated the same tool call too often.
     LoopDetected = "LOOP_DETECTED",

@@ -23,7 +23,7 @@ struct TimestampedId {
 
 /// Returned for a text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an id of the form {prefix}_{{unix seconds}}_{{6 of a-z0-9}}")]
+#[error("`{text}` is not an id of the form {prefix}_{{unix seconds}}_{{6 characters of a-z0-9}}")]
 pub struct InvalidId {
     text: String,
     prefix: &'static str,
@@ -116,12 +116,12 @@ macro_rules! stamped_id {
 }
 
 stamped_id! {
-    /// The id of a delegation: `sess_{unix seconds}_{6 of a-z0-9}`.
+    /// The id of a delegation: `sess_{unix seconds}_{6 characters of a-z0-9}`.
     SessionId, "sess"
 }
 
 stamped_id! {
-    /// The id of a run: `run_{unix seconds}_{6 of a-z0-9}`.
+    /// The id of a run: `run_{unix seconds}_{6 characters of a-z0-9}`.
     RunId, "run"
 }
 

@@ -262,7 +262,7 @@ impl McpTool {
                     "more": { "type": "integer", "description": "Runs that are not listed." },
                     "unseen": {
                         "type": "integer",
-                        "description": "Older runs that were not examined; they may belong to other trees.",
+                        "description": "Older runs that were not examined; they may belong to other directories.",
                     },
                 }),
                 json!(["v", "runs"]),

@@ -8,6 +8,9 @@
 //! written its identity yet or may run in another PID namespace. A writer that collides with such an
 //! attempt retries, so a reader can never make it fail; see [`RunLock`].
 //!
+//! The journal is opened through the held lock. [`LockError`] says why a run cannot be locked,
+//! [`OpenJournalError`] why the journal of a locked run cannot be opened.
+//!
 //! Invariant: only the process that holds a [`RunLock`] changes the run's journal.
 
 use std::fs::File;
@@ -68,7 +71,7 @@ fn holder_suffix(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
 }
 
-/// Why a journal cannot be opened for writing.
+/// Why the journal of a run that is already locked cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenJournalError {
     /// The run's content was pruned.

@@ -21,7 +21,8 @@ pub trait SpaceAllocator: Send {
     fn allocate(&mut self, from: u64, to: u64) -> io::Result<()>;
 }
 
-/// An allocator that allocates nothing and never fails, for disks that cannot allocate.
+/// Allocates nothing and never fails: the default for a [`Disk`](crate::disk::Disk) without a file, such
+/// as those of tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoopSpaceAllocator;
 

@@ -38,7 +38,7 @@ pub enum ContextFileState {
     Missing,
 }
 
-/// Why a context file refuses its task.
+/// Why a task is refused because of one of its context files.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextFileError {
     /// The path leaves the root or is not a readable regular file.

@@ -1,7 +1,8 @@
 //! The errors of runs, as text and as the `errors.json` that other tools maintain by hand.
 //!
-//! Nothing is stored: an error is a delegation that failed, was refused, or was interrupted by the death of
-//! its process. Its id is derived from the records. Start at [`of_run`].
+//! Nothing is stored: an error is a delegation that failed, was refused, or was interrupted by the death
+//! of its process. Its id is derived from the records. Each entry says where it happened (`context`),
+//! through which agents (`trajectory`) and what to do about it (`recovery`). Start at [`of_run`].
 
 use std::fmt::Write;
 
@@ -77,7 +78,7 @@ pub struct ContextJson {
     pub task: String,
 }
 
-/// The path to the agent that failed.
+/// The field `trajectory` of an error: the agents from the root down to the one that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TrajectoryJson {
     /// The agents from the root to the failed one.

@@ -218,7 +218,7 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
         }
         Event::Overran { amount, .. } => {
             format!(
-                "billed {} tokens and {} more than was reserved",
+                "the provider billed more than was reserved: {} tokens and {} over",
                 grouped(amount.tokens),
                 amount.usd
             )

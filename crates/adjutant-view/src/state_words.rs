@@ -62,7 +62,7 @@ pub(crate) fn code_words(code: Code) -> String {
     code_key(code).replace('_', " ")
 }
 
-/// Returns a code given as a string as text.
+/// Like [`code_words`], for a code in its string form: `CONTEXT_EXHAUSTED` becomes `context exhausted`.
 pub(crate) fn code_words_of(code: &str) -> String {
     code.to_ascii_lowercase().replace('_', " ")
 }

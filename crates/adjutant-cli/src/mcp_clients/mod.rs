@@ -219,9 +219,11 @@ fn plan_launch(
     let known = text.entry().filter(is_of_another).map(|entry| {
         client.command_of(entry).ok_or_else(|| {
             let path = shown(&place.path);
-            let what = format!("{path} has an entry `{SERVER}` that starts no program");
-            Failure::usage(what)
-                .hint(format!("`adjutant mcp remove {}` takes it out.", client.name()))
+            let what = format!(
+                "{path} has an entry `{SERVER}` whose `command` is missing or is not a program with arguments"
+            );
+            let hint = format!("Take it out with `adjutant mcp remove {}`, then install again.", client.name());
+            Failure::usage(what).hint(hint)
         })
     });
     let known = known.transpose()?.unwrap_or_default();

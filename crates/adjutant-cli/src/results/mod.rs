@@ -102,13 +102,15 @@ pub(crate) struct ResultSelection {
     stands_on: Vec<String>,
 }
 
-/// Whether a selection includes work that was merged into the parent's workspace, or that a parent rejected. The
-/// children of a story are such work.
+/// Whether a selection includes the results of children whose work belongs to the parent's result.
+///
+/// Such work was merged into the parent's workspace, or (all children of a story) can be used only through the
+/// parent, even if it was not merged. Other results are always selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MergedChildren {
-    /// It is selected like every other result.
+    /// Such a result is selected like every other one.
     Include,
-    /// It is selected only if its session is named.
+    /// Such a result is selected only if its session is named.
     Exclude,
 }
 

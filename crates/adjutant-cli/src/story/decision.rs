@@ -44,7 +44,7 @@ impl PrdSession<'_> {
             Some(EarlierOutcome::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
                 match self.history.lost_work(run)? {
                     None => StoryDecision::Done(run),
-                    Some(why) => StoryDecision::Begin(Some(format!("{why}, so it was started again"))),
+                    Some(why) => StoryDecision::Begin(Some(format!("{why}, so the story was started again"))),
                 }
             }
             Some(EarlierOutcome::Open(run)) => StoryDecision::Leave(format!(

@@ -95,7 +95,7 @@ pub(super) fn warn_unreadable(files: &RunFiles) {
     let first = files.records().map(|mut records| records.next().transpose());
     if let Err(error) = first.and_then(|first| first) {
         say(&format!(
-            "adjutant: {} cannot be read, so what it did for a story is not known: {}",
+            "adjutant: the journal of {} cannot be read, so the story goes on as if this run had not happened: {}",
             files.id(),
             crate::records::failed(error)
         ));

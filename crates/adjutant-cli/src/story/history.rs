@@ -208,7 +208,7 @@ impl<'a> StoryHistory<'a> {
             None | Some(ResultLocation::Merged | ResultLocation::Kept) => None,
             Some(ResultLocation::Dropped) => Some(format!("the work of {run} was discarded")),
             Some(ResultLocation::Gone) => {
-                Some(format!("the work of {run} is not in this repository any more"))
+                Some(format!("this repository no longer has the commit with the work of {run}"))
             }
         })
     }

@@ -300,7 +300,7 @@ pub struct Grant {
     pub rights: Rights,
     /// Its timeout in seconds, from its start.
     pub timeout_s: Option<u64>,
-    /// Whether it asked for more time than it got.
+    /// Whether the delegation asked for more time than it got.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clamped: bool,
     /// A text put before the task: the delegation context that the standard contract prescribes.

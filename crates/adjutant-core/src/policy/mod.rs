@@ -169,7 +169,7 @@ const fn is_usual_answer_min_ms(milliseconds: &Option<u64>) -> bool {
     matches!(milliseconds, Some(ANSWER_MIN_MS))
 }
 
-/// A time limit, possibly depending on the operation.
+/// How long a delegation may run; used for the default and for the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DelegationTimeout {
@@ -177,7 +177,7 @@ pub enum DelegationTimeout {
     None,
     /// The same for every operation.
     Seconds(u64),
-    /// The value for the operation, from [`Operation`].
+    /// The default or maximum of the delegation's [`Operation`].
     ByOperation,
 }
 
@@ -193,7 +193,10 @@ pub enum CycleKey {
     Story,
 }
 
-/// Whether a delegation works in the shared tree or in a workspace of its own.
+/// Whether a delegation works in its parent's tree or in a workspace of its own.
+///
+/// How an own workspace is made (overlay or git worktree) is
+/// [`OwnWorkspaceKind`](crate::workspace::OwnWorkspaceKind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceKind {

@@ -1,4 +1,8 @@
-//! The registry's state, and the queries that front ends use.
+//! The state of the registry, and the queries that front ends use.
+//!
+//! The registry has what outlives a run and several processes share: live runs, calls of clients, claims
+//! on stories, spending, consents, open questions and merges. What happens inside a run is in that run's
+//! journal; a [`QuestionPointer`] only refers to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -295,7 +295,8 @@ pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
     }
     if !text.chars().all(fits) || !text.starts_with(char::is_alphanumeric) {
         return Err(format!(
-            "its name `{}` has characters that are not allowed; use letters, digits and -",
+            "its name `{}` has characters that are not allowed; use letters, digits and -, beginning with a \
+             letter or digit",
             text.escape_debug()
         ));
     }

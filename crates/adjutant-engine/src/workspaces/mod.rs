@@ -93,7 +93,11 @@ impl RunWorkspaces {
         Ok(space)
     }
 
-    /// Merges the commits of the stories a batch depends on into its start. Returns a message about conflicts.
+    /// Merges the commits `takes_in`, the work of the stories that this run's story depends on, into the
+    /// commit from which all workspaces of `batch` start.
+    ///
+    /// If they conflict, returns a message that says where; the batch then has no start, and the caller
+    /// makes no workspace.
     fn begin_with(&self, batch: &str, takes_in: &[String]) -> Result<Option<String>, String> {
         let id = |commit: &String| {
             ObjectId::parse(commit).ok_or_else(|| format!("{commit} is not a commit id"))

@@ -323,7 +323,7 @@ fn unreadable_files_are_reported_and_others_still_work() {
     problem .claude/agents/alias.md: its YAML uses an alias in line 3; write the value out
     problem .claude/agents/broken.md: its YAML is broken: illegal placement of ':' indicator at byte 18 line 3 column 5
     problem .claude/agents/bytes.md: it is not UTF-8
-    problem .claude/agents/control.md: its name `a\u{1b}[31mb` has characters that are not allowed; use letters, digits and -
+    problem .claude/agents/control.md: its name `a\u{1b}[31mb` has characters that are not allowed; use letters, digits and -, beginning with a letter or digit
     problem .claude/agents/empty.md: its prompt is empty
     problem .claude/agents/endless.md: its front matter has no end: a second line of --- is missing
     problem .claude/agents/huge.md: it is larger than 256 KiB

@@ -137,7 +137,8 @@ fn warn_inconsistent(metadata: &ReturnMetadata, findings: &mut ReturnFindings) {
         findings.warn("metadata.delegation_depth", message);
     }
     if metadata.delegation_path.last() != Some(&metadata.agent_type) {
-        let message = format!("Path does not end with the agent: {}", metadata.agent_type);
+        let agent = &metadata.agent_type;
+        let message = format!("The last agent of the path should be {agent}, as in agent_type");
         findings.warn("metadata.delegation_path", message);
     }
 }
@@ -274,7 +275,7 @@ mod tests {
         });
         insta::assert_snapshot!(check(claim, &MetadataSource::Claimed, None), @r#"
         warn metadata.delegation_depth: Depth 3 does not fit the path, which has depth 1
-        warn metadata.delegation_path: Path does not end with the agent: c
+        warn metadata.delegation_path: The last agent of the path should be c, as in agent_type
         {"session_id":"sess_20251226_abc123","duration_seconds":1,"agent_type":"c","delegation_depth":3,"delegation_path":["orchestrator","a","b"]}
         "#);
     }

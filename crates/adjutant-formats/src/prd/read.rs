@@ -207,12 +207,15 @@ fn known(text: &str, items: &[DocumentNode], stories: &[Option<Story>], out: &mu
             FindingSubject { field: Some(field), at }
         };
         for missing in story.dependencies.iter().filter(|id| !names.contains(*id)) {
-            let what = format!("it depends on {}, which is not there", quoted(missing));
+            let what = format!("it depends on {}, which is not in the PRD", quoted(missing));
             out.of_story(&story.id);
             out.fault(subject("dependencies"), what);
         }
         if let Some(parent) = story.parent().filter(|id| !names.contains(*id)) {
-            let what = format!("its parent {} is not there; it is not run", quoted(parent));
+            let what = format!(
+                "its parent {} is not in the PRD, so it is never run; only its parent could run it",
+                quoted(parent)
+            );
             out.of_story(&story.id);
             out.warning(subject("delegationContext"), what);
         }

@@ -1,4 +1,6 @@
-//! A story of a PRD and its fields.
+//! A story of a PRD (product requirements document) and its fields.
+//!
+//! A story that another one delegated is a child story; its [`ChildStoryContext`] names the parent and the limits.
 
 use super::finding::{FindingSubject, PrdFindings, quoted};
 use super::outcome::{RECORD, is_taken};
@@ -47,7 +49,7 @@ pub struct Story {
     pub context: Option<ChildStoryContext>,
 }
 
-/// The parent and the limits of a child story.
+/// The `delegationContext` of a child story: the parent that delegated it, and its limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildStoryContext {
     /// The id of its parent.

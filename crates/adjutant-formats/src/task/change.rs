@@ -1,4 +1,4 @@
-//! Changes of tasks: checks a change and returns the new texts of both files.
+//! Changes of tasks: checks a change and returns the new texts of `TODO.md` and `state.json`.
 
 use std::path::{Component, Path};
 

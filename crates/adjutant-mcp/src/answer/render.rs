@@ -335,7 +335,8 @@ pub(crate) fn of_list(listing: &RunListing, program: &str, bytes: usize) -> Call
         }
         if listing.unseen > 0 {
             text += &format!(
-                "{} older runs, of this or other trees, were not examined; call delegate_status again to continue\n",
+                "{} older runs, in this or other directories, were not examined yet; call delegate_status again \
+                 to examine more\n",
                 listing.unseen
             );
         }

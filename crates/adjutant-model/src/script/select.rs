@@ -4,8 +4,9 @@
 //! remembered between requests, so the interleaving of sessions and restarts do not change the answers.
 //! `docs/scripted-model.md` explains the rule to users.
 //!
-//! Start at [`ScriptIndex::select`]. Invariant: a [`ScriptTrack`] is a pure function of the script, an agent
-//! and a label; caching it only saves time.
+//! Start at [`ScriptIndex::select`]. A [`ScriptTrack`] has the entries that apply to one agent and
+//! label, arranged by turn. Invariant: it depends on the script, the agent and the label only; caching
+//! it only saves time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -184,7 +185,8 @@ impl ScriptTrack {
             faults.push(*number);
             self.slots.push(SequenceSlot { start: places, entries: std::mem::take(&mut faults) });
             if after_faults && entry.times != RepeatCount::Count(1) {
-                // Faults occur once, before the first of the repeated turns.
+                // The fault entries before a repeated entry apply to its first turn only; this slot
+                // answers its other turns without them.
                 self.slots.push(SequenceSlot { start: places + 1, entries: vec![*number] });
             }
             match entry.times {

@@ -33,7 +33,7 @@ pub enum WebError {
     #[error("the URL contains a user name or password; leave it out")]
     Credentials,
     /// The port is not allowed.
-    #[error("port {0} is not fetched from; the ports are 80, 443, 8080 and 8443")]
+    #[error("port {0} is not allowed; use 80, 443, 8080 or 8443")]
     Port(u16),
     /// The request would contain a secret.
     #[error("the {0} contains a secret, so it was not sent")]

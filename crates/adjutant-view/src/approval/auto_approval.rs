@@ -71,6 +71,7 @@ impl ApprovalQuestion {
                  [mcp] of your own config.toml."
             ),
         };
-        Some(format!("auto-below does not cover this call: {}", sanitize::block(&what)))
+        let what = sanitize::block(&what);
+        Some(format!("`auto-below` does not let this call start without asking: {what}"))
     }
 }

@@ -147,7 +147,7 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         Event::Paused { provider, until, .. } => Some(paused(until.since(entry.at), provider)),
         Event::DomainAsked { host, .. } => Some(format!("waiting for approval of {}", safe(host))),
         Event::Overran { amount, .. } => Some(format!(
-            "billed {} tokens and {} more than was reserved",
+            "the provider billed more than was reserved: {} tokens and {} over",
             grouped(amount.tokens),
             amount.usd
         )),

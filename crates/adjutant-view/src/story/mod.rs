@@ -1,7 +1,9 @@
 //! Reports on stories: which pass, how to continue the others, what to merge, and the cost.
 //!
-//! One run works on one story. A [`StoryReport`] is made from the view of such a run; [`render`] shows it as
-//! text, [`json`] as JSON. The engine decides whether a story passes; this module only reports it.
+//! One run works on one story; the tasks that its agents delegate are the story's children. A
+//! [`StoryReport`], with one [`ChildReport`] for each child, is made from the view of such a run;
+//! [`render`] shows it as text, [`json`] as JSON. The engine decides whether a story passes; this module
+//! only reports it.
 
 mod node;
 mod root_work;
@@ -98,7 +100,7 @@ pub struct StoryReport {
     pub undo: Option<String>,
 }
 
-/// The outcome of a delegated task.
+/// The outcome of one task that an agent of the story's run delegated, at any depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChildReport {
     /// Its id in the story; absent if it was refused.

@@ -17,7 +17,8 @@ use crate::private::{self, ensure_dir, make_private};
 use crate::sandbox::count_entries;
 use crate::{Diff, GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
-/// The file beside a work tree with the number of files and directories of the base.
+/// The file beside a work tree that stores how many files and directories it had when it was made. The
+/// limit on added entries does not count these.
 const BASE_ENTRIES: &str = "base-entries";
 
 /// A work tree that this process has locked.
@@ -124,7 +125,7 @@ impl WorktreeWorkspace {
         count
     }
 
-    /// Returns the number of files and directories of the base.
+    /// Returns how many files and directories the work tree had when it was made.
     pub(super) fn base_entries(&self) -> u64 {
         let noted = fs::read_to_string(folder_of(&self.worktree).join(BASE_ENTRIES)).ok();
         let noted = noted.and_then(|text| text.trim().parse().ok());

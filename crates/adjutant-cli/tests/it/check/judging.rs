@@ -191,7 +191,7 @@ fn validate_bad_usage_exits_2() {
     let rig = Rig::new();
     insta::assert_snapshot!(rig.run(["validate", "--session", "me"]), @"
         --- stderr ---
-        adjutant: --session: `me` is not an id of the form sess_{unix seconds}_{6 of a-z0-9}
+        adjutant: --session: `me` is not an id of the form sess_{unix seconds}_{6 characters of a-z0-9}
         [exit 2]
     ");
     insta::assert_snapshot!(rig.run(["validate", "--root", "nowhere"]), @"

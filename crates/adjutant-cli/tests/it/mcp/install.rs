@@ -276,7 +276,11 @@ fn a_file_that_is_broken_or_says_something_else_is_left_alone() {
         ("claude", "{ \"mcpServers\": ", "it is not JSON"),
         ("claude", "[]", "is not an object"),
         ("gemini", "{ \"mcpServers\": [] }", "`mcpServers` is not an object"),
-        ("claude", "{\"mcpServers\":{\"adjutant\":{\"url\":\"http://x\"}}}", "starts no program"),
+        (
+            "claude",
+            "{\"mcpServers\":{\"adjutant\":{\"url\":\"http://x\"}}}",
+            "`command` is missing",
+        ),
         ("codex", "a = [\n", "it is not TOML"),
         ("codex", "mcp_servers = 3\n", "only a person can change"),
         ("codex", "mcp_servers = { other = { command = \"x\" } }\n", "only a person can change"),

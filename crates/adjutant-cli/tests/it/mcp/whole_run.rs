@@ -353,7 +353,9 @@ fn what_the_amount_does_not_cover_is_asked_about_with_the_reason() {
         assert_eq!(result["structuredContent"]["approval"]["worst_case_usd"], Value::Null);
         let said = result["content"][0]["text"].as_str().unwrap();
         let lines = format!("  [models.\"{name}\"]\n  price = {{ input = 0, output = 0 }}");
-        assert!(said.contains("auto-below does not cover this call: no price is known"), "{said}");
+        let expected =
+            "`auto-below` does not let this call start without asking: no price is known";
+        assert!(said.contains(expected), "{said}");
         assert!(said.contains(&lines), "{said}");
     }
     let piped = unpriced.run(["approvals"]);

@@ -287,8 +287,8 @@ fn only_a_person_can_reopen_a_completed_task() {
 
 #[test]
 fn the_directory_where_agents_may_write_is_printed_once() {
-    const WORDS: &str =
-        "adjutant: the agents may write only below .adjutant/specs; --in-place lets";
+    const WORDS: &str = "adjutant: in this run the agents may write only below .adjutant/specs; to let them \
+                         change all of the working tree, start it with --in-place\n";
     let rig = rig();
     let count = |out: &Output| out.stderr.matches(WORDS).count();
     assert_eq!(count(&run(&rig, "/research 1", &[])), 0);
@@ -363,7 +363,7 @@ fn a_built_in_command_with_a_broken_file_is_listed_as_unusable() {
     let rig = Rig::new();
     rig.write(".adjutant/commands/plan.md", "---\nagent: a\nagent: b\n---\nDo it.");
     const WORDS: &str =
-        "\n  cannot be used: .adjutant/commands/plan.md stands for it and is broken";
+        "\n  cannot be used: .adjutant/commands/plan.md overrides this command and has an error";
     for args in [vec!["commands"], vec!["commands", "plan"]] {
         let out = rig.run(&args);
         assert_eq!(out.stdout.matches(WORDS).count(), 1, "{out}");

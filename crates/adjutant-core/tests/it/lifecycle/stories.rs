@@ -595,7 +595,7 @@ fn a_story_with_a_run_of_its_own_is_not_delegated() {
     let other = Brief { story: Some("US-008".into()), ..named("US-008") };
     let reason = refused(&mut sim, other.clone());
     assert_eq!(reason.code, Code::ValidationFailed);
-    insta::assert_snapshot!(reason.message, @"`US-008` is the name of a story; each is worked on once, with its own check.");
+    insta::assert_snapshot!(reason.message, @"The task `US-008` is the name of a story, which is worked on in its own run or delegation.");
     // The tools get the same answer as markers.
     results(&mut sim, root);
     let events = sim.ask(root, vec![other], None).unwrap();

@@ -202,7 +202,7 @@ fn each_fault_of_a_story_is_told_with_its_place() {
         ),
         (
             r#""id": "A", "title": "a", "dependencies": ["B"]"#,
-            "line 2 column 43: story A: it depends on `B`, which is not there",
+            "line 2 column 43: story A: it depends on `B`, which is not in the PRD",
         ),
         (
             r#""id": "A", "title": "a", "delegationContext": {"depth": 1.5}"#,
@@ -247,7 +247,7 @@ fn what_is_odd_but_harmless_is_a_warning() {
     let said: Vec<String> = read.warnings().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(said.join("\n"), @r#"
     line 1 column 52: story A: `priority` `soon` is none of critical, high, medium and low, nor a number; the story comes last
-    line 2 column 30: story A: its parent `GONE` is not there; it is not run
+    line 2 column 30: story A: its parent `GONE` is not in the PRD, so it is never run; only its parent could run it
     "#);
 }
 

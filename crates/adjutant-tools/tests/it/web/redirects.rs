@@ -92,7 +92,7 @@ fn a_redirect_is_judged_like_a_url_of_its_own() {
     error: the page redirects to `http://inside.example/`, which was not followed: `inside.example` leads to an address that is not public (private), so it is not asked
     error: the page redirects to `http://mixed.example/`, which was not followed: `mixed.example` leads to an address that is not public (loopback), so it is not asked
     error: the page redirects to `http://name:[masked:url-password]@example.com/`, which was not followed: the URL contains a user name or password; leave it out
-    error: the page redirects to `http://127.0.0.1:22/`, which was not followed: port 22 is not fetched from; the ports are 80, 443, 8080 and 8443
+    error: the page redirects to `http://127.0.0.1:22/`, which was not followed: port 22 is not allowed; use 80, 443, 8080 or 8443
     error: the page redirects to `file:///etc/passwd`, which was not followed: only http and https can be fetched, not `file`
     error: the page redirects to `javascript:alert(1)`, which was not followed: only http and https can be fetched, not `javascript`
     error: the page redirects to `gopher://127.0.0.1:70/`, which was not followed: only http and https can be fetched, not `gopher`

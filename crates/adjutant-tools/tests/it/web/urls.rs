@@ -170,9 +170,9 @@ fn only_plain_web_urls_are_taken() {
     error: only http and https can be fetched, not `view-source`
     error: the URL contains a user name or password; leave it out
     error: the URL contains a user name or password; leave it out
-    error: port 22 is not fetched from; the ports are 80, 443, 8080 and 8443
-    error: port 25 is not fetched from; the ports are 80, 443, 8080 and 8443
-    error: port 6379 is not fetched from; the ports are 80, 443, 8080 and 8443
+    error: port 22 is not allowed; use 80, 443, 8080 or 8443
+    error: port 25 is not allowed; use 80, 443, 8080 or 8443
+    error: port 6379 is not allowed; use 80, 443, 8080 or 8443
     error: `url` is not a full URL such as https://example.com/page: invalid port number
     error: `url` is not a full URL such as https://example.com/page: it contains whitespace
     error: `url` is not a full URL such as https://example.com/page: it contains whitespace
