@@ -270,7 +270,7 @@ mod tests {
         assert!(layer_changes_within(&root, 19).is_err());
         let refused = check_count(6, 5).unwrap_err();
         let GitError::Io { source, .. } = refused else { panic!("{refused}") };
-        assert!(source.to_string().contains("the limit is 5"), "{source}");
+        assert!(source.to_string().contains("6 files changed, limit 5"), "{source}");
         check_count(5, 5).unwrap();
     }
 }

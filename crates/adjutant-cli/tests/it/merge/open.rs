@@ -132,7 +132,7 @@ fn what_is_said_about_workspaces_needs_agents_that_have_them() {
 }
 
 #[test]
-fn an_ignored_folder_that_cannot_come_along_is_said() {
+fn an_ignored_folder_that_cannot_be_included_is_reported() {
     let repo = repository();
     repo.rig.write(".gitignore", "target\n");
     repo.rig.write("target/made", "made\n");
@@ -142,8 +142,8 @@ fn an_ignored_folder_that_cannot_come_along_is_said() {
     for (typed, said) in [
         ("nosuch", Some("nosuch does not exist and is not included")),
         ("src", Some("src is not ignored, so it is included anyway")),
-        ("../out", Some("../out does not lie in ")),
-        ("/usr/lib", Some("/usr/lib does not lie in ")),
+        ("../out", Some("../out is outside the repository ")),
+        ("/usr/lib", Some("/usr/lib is outside the repository ")),
         ("target", None),
         ("./target/", None),
         (here.to_str().unwrap(), None),
