@@ -126,9 +126,9 @@ struct AutoApprovalAllowance {
     left: Option<Usd>,
 }
 
-/// Who answers the questions of a call.
+/// The approver of a call, or that the call must be judged again first.
 pub(crate) enum ApproverChoice {
-    /// This approver does.
+    /// This approver answers the questions of the call.
     Chosen(Approver),
     /// Other runs have spent from the allowance in between. The call is judged again, with this amount (possibly zero)
     /// as `approve_below_usd`.

@@ -176,7 +176,7 @@ pub(crate) struct Settings {
     pub(crate) secrets: Vec<String>,
     /// Model providers from the user's configuration.
     pub(crate) providers: BTreeMap<String, ProviderEntry>,
-    /// The user's own data about models.
+    /// Context window, output limit, prices and reasoning effort that the user configured, by model name.
     pub(crate) models: BTreeMap<String, ModelEntry>,
     /// Routes of slash commands that override those in the commands' files.
     pub(crate) routes: ConfiguredRoutes,

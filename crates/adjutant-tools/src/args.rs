@@ -2,6 +2,7 @@
 //!
 //! Numbers and booleans may be strings, `null` means absent, and argument names of other well-known tools are
 //! accepted. Anything else is an error that tells the model what to write.
+//! Each tool lists its arguments as [`ArgumentNames`]: the name of one argument and its aliases.
 
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};

@@ -2,6 +2,8 @@
 //!
 //! A [`Policy`] starts as a [`Preset`] and changes only through [`LayeredPolicy`], which knows how
 //! far each source is trusted. It knows nothing about trees or time; `Tree::decide` applies it.
+//! Besides numbers it says where an agent works ([`WorkspaceKind`]: in its parent's tree or in a workspace of its
+//! own) and what it must return ([`ContractKind`]: a report in free text or the standard return object).
 
 mod key;
 mod layer;
@@ -126,7 +128,7 @@ pub struct Policy {
     /// The most seconds that the verify command may run.
     #[serde(default = "usual_verify_s", skip_serializing_if = "is_usual_verify_s")]
     pub verify_s: u64,
-    /// The contract that a result must satisfy.
+    /// What an agent must return at its end.
     pub contract: ContractKind,
     /// Days after which content is removed; metadata and cost stay.
     pub retention_days: u64,

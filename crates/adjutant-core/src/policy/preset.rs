@@ -68,8 +68,8 @@ impl Preset {
     pub const fn typed_concurrency(self) -> Option<u64> {
         match self {
             Self::Scout => Some(4),
-            // Agents of `command` write to one shared tree; `story` has a higher `concurrency`
-            // anyway.
+            // `concurrency` applies to typed tasks too: agents of `command` write to one shared tree, so
+            // they run one at a time, and the `concurrency` of `story` is high enough.
             Self::Command | Self::Story => None,
         }
     }

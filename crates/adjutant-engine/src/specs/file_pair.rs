@@ -43,7 +43,7 @@ pub(super) struct FileReplacement {
     pub(super) after: Fingerprint,
 }
 
-/// What replacing the files came to.
+/// Whether both files were replaced. Failures are a `SpecsError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     /// Both files were replaced.

@@ -1,4 +1,5 @@
-//! Finishing a change of the specs folder that was interrupted.
+//! Finishes a change of the specs folder that was interrupted: for each file, renames the new version into place, or
+//! keeps it beside the file if a person has edited that since.
 
 use std::ffi::OsStr;
 

@@ -68,7 +68,7 @@ fn read_error(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option
     })
 }
 
-// D24: a sample return in one of the guides has no code.
+// A missing code is only a warning, because a sample return in one of the guides has none (requirement D24).
 fn read_code(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<OpenWord<Code>> {
     let Some(word) = findings.keep(fields.optional("code", FieldValue::string))? else {
         let message = format!("Missing code is taken as {}", Code::UnknownError);

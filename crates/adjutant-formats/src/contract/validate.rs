@@ -1,4 +1,5 @@
-//! Validates a return against its contract and collects all errors and warnings.
+//! Validates a return against its contract and collects all errors and warnings. A completed return may have to list
+//! artifacts: any, or one of the files that the work created or changed ([`RequiredArtifacts`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

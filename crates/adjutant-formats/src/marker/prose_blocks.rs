@@ -175,7 +175,7 @@ fn unindented(line: &str) -> (usize, &str) {
     }
     let text = &line[len..];
     let text = text.strip_suffix('\n').unwrap_or(text);
-    // Fast path: most lines end in a letter or a full stop.
+    // Skips `trim_end` for lines that end in a visible ASCII character, as most do.
     let is_bare = text.bytes().next_back().is_some_and(|byte| byte.is_ascii_graphic());
     (column, if is_bare { text } else { text.trim_end() })
 }

@@ -198,7 +198,7 @@ impl fmt::Display for DelegationWarning {
     }
 }
 
-/// Something that arrived after the end and had no effect.
+/// A reply, tool result or other event that arrived after the delegation had ended, and had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LateArrival {
     /// What it was.

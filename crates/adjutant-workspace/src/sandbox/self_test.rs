@@ -17,7 +17,7 @@ use super::rootfs::ONLY_LANDLOCK;
 /// The name of the abstract socket that only Landlock protects.
 pub(crate) const PROBE_SOCKET: &str = "adjutant-self-test";
 
-/// The result of one trial.
+/// The result of one trial: whether the layer prevented it. A layer has several trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerFinding {
     pub(crate) layer: SandboxLayer,

@@ -153,7 +153,7 @@ impl Workspaces {
     }
 }
 
-/// A workspace whose work is kept, and that can be removed.
+/// A leftover workspace that can be removed: its work is committed, or it has none.
 enum SavedWorkspace {
     /// It holds no work.
     Bare(WorkspaceDir),
