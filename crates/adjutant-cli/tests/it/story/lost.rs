@@ -77,7 +77,7 @@ fn lose(project: &Project, run: &str, how: &str) {
 
 #[test]
 fn a_story_whose_work_is_lost_is_started_again() {
-    for (how, why) in [("discarded", "was discarded"), ("cloned", "is not in this repository")] {
+    for (how, why) in [("discarded", "was discarded"), ("cloned", "no longer has the commit")] {
         let (project, run) = after_a(true);
         lose(&project, &run, how);
         let json = project.json(&["--story", "A"], 0);
